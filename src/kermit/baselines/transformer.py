@@ -1,0 +1,252 @@
+"""The autoregressive Transformer: transformers' Marian architecture, from scratch.
+
+The teacher of distillation, and the baseline of the paper's Table 2. An encoder, a causal decoder with
+cross-attention, sinusoidal positions, one embedding matrix for both sides and the output. The source is `x [SEP]`, the
+target `[CLS] y [SEP]` shifted by one, so `[CLS]` starts and `[SEP]` ends a text. One model translates in one direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from pydantic import PositiveFloat, PositiveInt
+from torch.nn import functional
+from transformers import MarianConfig, MarianMTModel, PreTrainedModel, PreTrainedTokenizerFast
+
+from kermit.data.batching import padded
+from kermit.data.encoding import Row
+from kermit.data.tokenizer import decode_ids, encode_texts
+from kermit.errors import ModelError, RecipeError
+from kermit.tasks.translation import Direction, Translation
+from kermit.training.families import ITEMS, Collator
+from kermit.training.recipe import Recipe
+from kermit.training.settings import FamilySettings, Settings, Share
+
+_IGNORED = -100
+
+
+class TransformerSettings(FamilySettings):
+    """The shape of the model."""
+
+    width: PositiveInt = 512
+    feedforward: PositiveInt = 2048
+    encoder_layers: PositiveInt = 6
+    decoder_layers: PositiveInt = 6
+    heads: PositiveInt = 8
+    activation: str = "relu"
+    dropout: Share = 0.1
+    attention_dropout: Share = 0.0
+    max_positions: PositiveInt = 512
+
+
+class TransformerObjective(Settings):
+    """Cross-entropy, with part of the target's probability spread over the vocabulary."""
+
+    label_smoothing: Share = 0.1
+
+
+class BeamSearch(Settings):
+    """Beam search: `beams` hypotheses, scores divided by length to the power `length_penalty`."""
+
+    beams: PositiveInt = 5
+    length_penalty: float = 1.0
+    max_tokens: PositiveInt = 128
+    batch_tokens: PositiveFloat = 1000
+
+
+@dataclass(frozen=True)
+class TransformerCollator:
+    """Rows to encoder inputs, decoder inputs and labels."""
+
+    forward: bool
+    start_id: int
+    end_id: int
+    pad_id: int
+
+    def __call__(self, rows: Sequence[Row], generator: torch.Generator) -> dict[str, torch.Tensor]:
+        """Make the batch; nothing here is random."""
+        sources = [row["x"] if self.forward else row["y"] for row in rows]
+        targets = [row["y"] if self.forward else row["x"] for row in rows]
+        input_ids = padded([[*source, self.end_id] for source in sources], self.pad_id)
+        return {
+            "input_ids": input_ids,
+            "attention_mask": (input_ids != self.pad_id).long(),
+            "decoder_input_ids": padded([[self.start_id, *target] for target in targets], self.pad_id),
+            "labels": padded([[*target, self.end_id] for target in targets], _IGNORED),
+            ITEMS: torch.tensor([len(target) + 1.0 for target in targets]),
+        }
+
+
+class TransformerFamily:
+    """How the Transformer is built, trained and asked."""
+
+    name = "transformer"
+    model_type = "marian"
+    model_settings: type[FamilySettings] = TransformerSettings
+    objective_settings: type[Settings] = TransformerObjective
+    decoding_settings: type[Settings] = BeamSearch
+
+    def check(self, recipe: Recipe) -> None:
+        """One direction, from pairs."""
+        if len(recipe.factorizations) != 1 or not set(recipe.factorizations) <= {"y_given_x", "x_given_y"}:
+            raise RecipeError(
+                "factorizations: a Transformer translates one way; give y_given_x or x_given_y alone,"
+                f" not {', '.join(recipe.factorizations)}"
+            )
+        for index, source in enumerate(recipe.data.train):
+            if not source.paired:
+                raise RecipeError(f"data.train.{index}: a Transformer learns from pairs; this source has one side only")
+
+    def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+        """A new Marian model; weights are drawn with the standard deviation width ** -0.5."""
+        shape = _settings(recipe)
+        config = MarianConfig(
+            vocab_size=len(tokenizer),
+            d_model=shape.width,
+            encoder_layers=shape.encoder_layers,
+            decoder_layers=shape.decoder_layers,
+            encoder_attention_heads=shape.heads,
+            decoder_attention_heads=shape.heads,
+            encoder_ffn_dim=shape.feedforward,
+            decoder_ffn_dim=shape.feedforward,
+            activation_function=shape.activation,
+            dropout=shape.dropout,
+            attention_dropout=shape.attention_dropout,
+            max_position_embeddings=shape.max_positions,
+            init_std=shape.width**-0.5,
+            scale_embedding=True,
+            pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=tokenizer.cls_token_id,
+            eos_token_id=tokenizer.sep_token_id,
+            decoder_start_token_id=tokenizer.cls_token_id,
+            forced_eos_token_id=None,
+        )
+        return MarianMTModel(config)
+
+    def load(self, path: Path) -> PreTrainedModel:
+        """A saved Marian model."""
+        return MarianMTModel.from_pretrained(path)
+
+    def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
+        """Batches for the recipe's direction."""
+        return TransformerCollator(
+            forward="y_given_x" in recipe.factorizations,
+            start_id=tokenizer.cls_token_id,
+            end_id=tokenizer.sep_token_id,
+            pad_id=tokenizer.pad_token_id,
+        )
+
+    def loss(self, model: torch.nn.Module, batch: dict[str, torch.Tensor], recipe: Recipe) -> torch.Tensor:
+        """Label-smoothed cross-entropy summed over the target tokens."""
+        objective = recipe.objective
+        assert isinstance(objective, TransformerObjective)
+        labels = batch["labels"]
+        logits = model(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            decoder_input_ids=batch["decoder_input_ids"],
+            use_cache=False,
+        ).logits
+        return functional.cross_entropy(
+            logits.flatten(0, 1).float(),
+            labels.flatten(),
+            ignore_index=_IGNORED,
+            label_smoothing=objective.label_smoothing,
+            reduction="sum",
+        )
+
+    def translate(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        texts: Sequence[str],
+        direction: Direction,
+        decoding: Settings,
+        *,
+        trace: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Translation]:
+        """Beam search over batches of texts of like length."""
+        if not isinstance(decoding, BeamSearch):
+            raise ModelError("a Transformer translates by beam search; serial and parallel are for insertion models")
+        sources = encode_texts(tokenizer, list(texts))
+        results: list[Translation | None] = [None] * len(texts)
+        for places in _batches(sources, decoding.batch_tokens):
+            found = _beam_search(model, tokenizer, [sources[place] for place in places], decoding)
+            for place, hypothesis in zip(places, found, strict=True):
+                results[place] = Translation(
+                    source=texts[place],
+                    text=decode_ids(tokenizer, hypothesis.ids),
+                    rounds=len(hypothesis.ids) + 1,
+                    tokens=len(hypothesis.ids),
+                    log_prob=hypothesis.log_prob,
+                    finish="finished" if hypothesis.finished else "max_tokens",
+                )
+            if progress is not None:
+                progress(len(places))
+        return [result for result in results if result is not None]
+
+
+TRANSFORMER = TransformerFamily()
+
+
+@dataclass(frozen=True)
+class _Hypothesis:
+    ids: list[int]
+    finished: bool
+    log_prob: float
+
+
+def _settings(recipe: Recipe) -> TransformerSettings:
+    assert isinstance(recipe.model, TransformerSettings)
+    return recipe.model
+
+
+def _batches(sources: list[list[int]], budget: float) -> Iterator[list[int]]:
+    """Places of texts sorted by length, as many at a time as the budget of source tokens allows."""
+    batch: list[int] = []
+    for place in sorted(range(len(sources)), key=lambda place: len(sources[place])):
+        if batch and (len(sources[place]) + 1) * (len(batch) + 1) > budget:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def _beam_search(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, sources: list[list[int]], decoding: BeamSearch
+) -> list[_Hypothesis]:
+    start, end, pad = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
+    input_ids = padded([[*source, end] for source in sources], pad).to(model.device)
+    attention_mask = (input_ids != pad).long()
+    sequences = model.generate(
+        input_ids=input_ids,
+        attention_mask=attention_mask,
+        num_beams=decoding.beams,
+        length_penalty=decoding.length_penalty,
+        max_new_tokens=decoding.max_tokens + 1,
+        do_sample=False,
+        suppress_tokens=[index for index in tokenizer.all_special_ids if index != end],
+    )
+    outputs = [_until(row, end) for row in sequences[:, 1:].tolist()]
+    labels = padded([[*ids, end] if finished else ids for ids, finished in outputs], _IGNORED).to(model.device)
+    decoder_input_ids = padded([[start, *ids][: labels.size(1)] for ids, _ in outputs], pad).to(model.device)
+    logits = model(
+        input_ids=input_ids, attention_mask=attention_mask, decoder_input_ids=decoder_input_ids, use_cache=False
+    ).logits
+    losses = functional.cross_entropy(
+        logits.float().transpose(1, 2), labels, ignore_index=_IGNORED, reduction="none"
+    ).sum(1)
+    return [
+        _Hypothesis(ids=ids, finished=finished, log_prob=-loss)
+        for (ids, finished), loss in zip(outputs, losses.tolist(), strict=True)
+    ]
+
+
+def _until(ids: list[int], end: int) -> tuple[list[int], bool]:
+    """What stands before the end mark, and whether there is one."""
+    return (ids[: ids.index(end)], True) if end in ids else (ids, False)

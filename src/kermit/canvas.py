@@ -1,0 +1,283 @@
+"""The canvas: the text so far, its slots, and inserting into them (the paper's sections 3 and 3.3).
+
+A canvas is one or two segments of content tokens laid out as ``[CLS] x [SEP]`` or ``[CLS] x [SEP] y [SEP]``. Slot k is
+the gap directly left of canvas token k, so the slots of X are those left of each of its tokens and left of its
+``[SEP]``. Slot 0, left of ``[CLS]``, does not exist. `Canvas` is one canvas, in plain Python, checked;
+`kermit.canvas_batch.CanvasBatch` is many, as tensors. This module knows no model, no tokenizer and no tensor.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, IntEnum
+
+from kermit.errors import CanvasError
+
+BLANK = "____"
+"""What a user writes where text is to be inserted: four underscores."""
+
+_BLANK_PATTERN = re.compile(r"\s*_{4,}")
+
+
+class Segment(IntEnum):
+    """The first and the second text of a pair, the paper's x and y."""
+
+    X = 0
+    Y = 1
+
+
+class Factorization(Enum):
+    """What is generated: both texts, one given the other, or one alone with the other empty."""
+
+    JOINT = "joint"
+    Y_GIVEN_X = "y_given_x"
+    X_GIVEN_Y = "x_given_y"
+    X = "x"
+    Y = "y"
+
+    @property
+    def generated(self) -> frozenset[Segment]:
+        """The segments whose tokens are generated."""
+        match self:
+            case Factorization.JOINT:
+                return frozenset(Segment)
+            case Factorization.X | Factorization.X_GIVEN_Y:
+                return frozenset({Segment.X})
+            case Factorization.Y | Factorization.Y_GIVEN_X:
+                return frozenset({Segment.Y})
+
+    @property
+    def absent(self) -> frozenset[Segment]:
+        """The segments that stay empty."""
+        match self:
+            case Factorization.X:
+                return frozenset({Segment.Y})
+            case Factorization.Y:
+                return frozenset({Segment.X})
+            case _:
+                return frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Insertion:
+    """Put one token into one slot: the paper's (c, l)."""
+
+    slot: int
+    token_id: int
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """The ids that frame a canvas and are never content."""
+
+    cls_id: int
+    sep_id: int
+    pad_id: int
+    end_of_slot_id: int
+    others: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        ids = (self.cls_id, self.sep_id, self.pad_id, self.end_of_slot_id)
+        if len(set(ids)) < len(ids):
+            raise CanvasError(
+                f"[CLS] {self.cls_id}, [SEP] {self.sep_id}, padding {self.pad_id} and end-of-slot "
+                f"{self.end_of_slot_id} must be four different token ids; give each a token of its own"
+            )
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """All ids that may not occur as content."""
+        return self.others | {self.cls_id, self.sep_id, self.pad_id, self.end_of_slot_id}
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """One canvas: content tokens by segment, and the slots that are open.
+
+    Args:
+        specials: the ids that frame it.
+        segments: the content tokens of one or two segments, without ``[CLS]`` and ``[SEP]``.
+        open_slots: where tokens may be inserted.
+        joined_slots: those open slots whose blank touches the word on its left ("un____able"), so that an insertion
+            there may continue that word.
+    """
+
+    specials: SpecialTokens
+    segments: tuple[tuple[int, ...], ...]
+    open_slots: frozenset[int] = field(default_factory=frozenset)
+    joined_slots: frozenset[int] = field(default_factory=frozenset)
+
+    def __post_init__(self) -> None:
+        if len(self.segments) not in (1, 2):
+            raise CanvasError(f"a canvas has one or two segments, not {len(self.segments)}")
+        for segment, tokens in enumerate(self.segments):
+            for position, token_id in enumerate(tokens):
+                self._check_content(token_id, f"segment {Segment(segment).name}, position {position}")
+        for slot in self.open_slots:
+            self._check_slot(slot)
+
+    @classmethod
+    def from_ids(
+        cls,
+        specials: SpecialTokens,
+        x: Iterable[int] = (),
+        y: Iterable[int] | None = None,
+        *,
+        generate: Factorization | None = None,
+    ) -> Canvas:
+        """A canvas of whole segments, with every slot of the generated segments open.
+
+        Args:
+            specials: the ids that frame it.
+            x: content tokens of X.
+            y: content tokens of Y, or None for a canvas of one segment.
+            generate: which segments' slots are open; None opens none.
+
+        Raises:
+            CanvasError: a special token as content, or a segment that `generate` needs and the canvas lacks.
+        """
+        segments = (tuple(x),) if y is None else (tuple(x), tuple(y))
+        canvas = cls(specials, segments)
+        if generate is None:
+            return canvas
+        for segment in generate.generated | generate.absent:
+            if segment >= len(segments):
+                raise CanvasError(f"{generate.name} needs segment {segment.name}; give y, if only as an empty text")
+        for segment in generate.absent:
+            if segments[segment]:
+                raise CanvasError(f"{generate.name} has segment {segment.name} empty, but it holds tokens")
+        slots = (slot for segment in generate.generated for slot in canvas.slots(segment))
+        return replace(canvas, open_slots=frozenset(slots))
+
+    @classmethod
+    def from_fragments(
+        cls,
+        specials: SpecialTokens,
+        x: Sequence[Sequence[int]],
+        y: Sequence[Sequence[int]] | None = None,
+        *,
+        joined: Iterable[tuple[Segment, int]] = (),
+    ) -> Canvas:
+        """A canvas of fragments with a blank between each two: only the blanks are open.
+
+        An empty first or last fragment is a blank at the start or the end; blanks that meet are one blank.
+
+        Args:
+            specials: the ids that frame it.
+            x: X's fragments; a single fragment is a segment without a blank.
+            y: Y's fragments, or None for a canvas of one segment.
+            joined: (segment, blank number) of the blanks that may continue the word on their left.
+        """
+        sides = [x] if y is None else [x, y]
+        wanted = set(joined)
+        open_slots: set[int] = set()
+        joined_slots: set[int] = set()
+        start = 1
+        for segment, fragments in enumerate(sides):
+            for blank, fragment in enumerate(fragments[:-1]):
+                start += len(fragment)
+                open_slots.add(start)
+                if (Segment(segment), blank) in wanted:
+                    joined_slots.add(start)
+            start += len(fragments[-1] if fragments else ()) + 1
+        segments = tuple(tuple(token for fragment in side for token in fragment) for side in sides)
+        return cls(specials, segments, frozenset(open_slots), frozenset(joined_slots))
+
+    @classmethod
+    def from_text(
+        cls, specials: SpecialTokens, encode: Callable[[str], Sequence[int]], x: str, y: str | None = None
+    ) -> Canvas:
+        """A canvas from text with blanks of four underscores, as in ``A man ____ a red ____.``
+
+        White space before a blank belongs to what will be inserted; white space after it to the text that follows.
+
+        Args:
+            specials: the ids that frame it.
+            encode: a text to content token ids, without special tokens.
+            x: X's text.
+            y: Y's text, or None for a canvas of one segment.
+        """
+        sides = [x] if y is None else [x, y]
+        fragments: list[list[Sequence[int]]] = []
+        joined: list[tuple[Segment, int]] = []
+        for segment, text in enumerate(sides):
+            fragments.append([encode(piece) for piece in _BLANK_PATTERN.split(text)])
+            for blank, match in enumerate(_BLANK_PATTERN.finditer(text)):
+                touches = match.start() > 0 and match.group().startswith("_")
+                if touches:
+                    joined.append((Segment(segment), blank))
+        return cls.from_fragments(
+            specials, fragments[0], fragments[1] if len(fragments) > 1 else None, joined=joined
+        )
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """Every token of the canvas in order, special ones included."""
+        row = [self.specials.cls_id]
+        for tokens in self.segments:
+            row += [*tokens, self.specials.sep_id]
+        return tuple(row)
+
+    @property
+    def segment_ids(self) -> tuple[int, ...]:
+        """The segment of every token of the canvas; ``[CLS]`` counts to X."""
+        return (0,) + tuple(
+            segment for segment, tokens in enumerate(self.segments) for _ in range(len(tokens) + 1)
+        )
+
+    def __len__(self) -> int:
+        return 1 + sum(len(tokens) + 1 for tokens in self.segments)
+
+    def slots(self, segment: Segment) -> range:
+        """All slots of a segment, open or not: one more than it has tokens."""
+        if segment >= len(self.segments):
+            raise CanvasError(f"the canvas has no segment {Segment(segment).name}")
+        start = 1 + sum(len(tokens) + 1 for tokens in self.segments[:segment])
+        return range(start, start + len(self.segments[segment]) + 1)
+
+    def insert(self, insertions: Iterable[Insertion]) -> Canvas:
+        """The canvas after a set of insertions, all made at once; both sides of a new token are open.
+
+        Raises:
+            CanvasError: a slot that does not exist or is closed or is named twice, or a special token as content.
+        """
+        tokens: dict[int, int] = {}
+        for insertion in insertions:
+            self._check_slot(insertion.slot)
+            if insertion.slot not in self.open_slots:
+                raise CanvasError(f"slot {insertion.slot} is closed; the open slots are {sorted(self.open_slots)}")
+            if insertion.slot in tokens:
+                raise CanvasError(f"slot {insertion.slot} has two insertions; a round inserts one token a slot")
+            self._check_content(insertion.token_id, f"insertion into slot {insertion.slot}")
+            tokens[insertion.slot] = insertion.token_id
+        segments: list[tuple[int, ...]] = []
+        open_slots: set[int] = set()
+        joined_slots: set[int] = set()
+        shift = 0
+        for segment in map(Segment, range(len(self.segments))):
+            content: list[int] = []
+            for slot, token_id in zip(self.slots(segment), (*self.segments[segment], None), strict=True):
+                if slot in self.joined_slots:
+                    joined_slots.add(slot + shift)
+                if slot in tokens:
+                    content.append(tokens[slot])
+                    open_slots.add(slot + shift)
+                    shift += 1
+                if slot in self.open_slots:
+                    open_slots.add(slot + shift)
+                if token_id is not None:
+                    content.append(token_id)
+            segments.append(tuple(content))
+        return Canvas(self.specials, tuple(segments), frozenset(open_slots), frozenset(joined_slots))
+
+    def _check_slot(self, slot: int) -> None:
+        if not 1 <= slot < len(self):
+            raise CanvasError(f"slot {slot} does not exist; this canvas has slots 1 to {len(self) - 1}")
+
+    def _check_content(self, token_id: int, place: str) -> None:
+        if token_id in self.specials.ids:
+            raise CanvasError(f"{place}: token {token_id} is a special token and cannot be content")
+        if token_id < 0:
+            raise CanvasError(f"{place}: {token_id} is not a token id")

@@ -1,0 +1,1 @@
+"""Text in, batches of token ids out: tokenizer, parallel and plain text, the encoded cache, batching by tokens."""

@@ -1,0 +1,143 @@
+"""Batches by token budget: rows of like length together, at most so many tokens with the padding.
+
+Everything is a pure function of (seed, epoch): which rows an epoch holds, how they are grouped, and in which order the
+batches come. So a training that was interrupted finds its place again from the number of batches it has done, with no
+saved state. Batches are formed for all processes together; each takes its share of every one, so the texts of a step
+are the same on any number of processes.
+
+A source's weight says how often an epoch holds each of its rows: 2 twice, 0.5 a random half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from kermit.errors import DataError
+
+Integers = npt.NDArray[np.int64]
+
+# Rows whose lengths differ by less than this are taken for alike: room for another grouping in every epoch.
+_LENGTH_SLACK = 2.0
+# Tokens that every canvas has beside its texts: [CLS] and two [SEP].
+SPECIALS_PER_ROW = 3
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The rows of one batch over all processes, with all that its randomness depends on."""
+
+    epoch: int
+    index: int
+    batches_in_epoch: int
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class BatchPlanner:
+    """Plans an epoch's batches.
+
+    Attributes:
+        x_lengths, y_lengths: tokens of each row's sides.
+        sources: each row's source index.
+        weights: how often an epoch holds each row of a source, by source index.
+        tokens: the budget: rows times the longest row (specials included) of a batch is at most this.
+        seed: of the whole training.
+    """
+
+    x_lengths: Integers
+    y_lengths: Integers
+    sources: Integers
+    weights: tuple[float, ...]
+    tokens: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        longest = int((self.x_lengths + self.y_lengths).max(initial=0)) + SPECIALS_PER_ROW
+        if longest > self.tokens:
+            raise DataError(
+                f"the longest text has {longest} tokens, but a batch may hold {self.tokens};"
+                f" raise `batch.tokens` to {longest} or more, or lower `data.max_tokens`"
+            )
+
+    def epoch(self, epoch: int) -> list[Batch]:
+        """The batches of an epoch, in order."""
+        random = np.random.Generator(np.random.PCG64([self.seed, epoch, 0x6B]))
+        rows = self._draw_rows(random)
+        if len(rows) == 0:
+            raise DataError("the weights of the data sources leave an epoch without a single text")
+        total = self.x_lengths[rows] + self.y_lengths[rows]
+        alike = np.floor(total / _LENGTH_SLACK + random.random(len(rows)))
+        within = self.y_lengths[rows] + _LENGTH_SLACK * random.random(len(rows))
+        rows = rows[np.lexsort((within, alike))]
+        groups = list(self._groups(rows))
+        order = random.permutation(len(groups))
+        return [Batch(epoch, index, len(groups), groups[place]) for index, place in enumerate(order)]
+
+    def _draw_rows(self, random: np.random.Generator) -> Integers:
+        parts = []
+        for source, weight in enumerate(self.weights):
+            (rows,) = np.nonzero(self.sources == source)
+            whole, share = divmod(weight, 1.0)
+            parts.append(np.repeat(rows, int(whole)))
+            if extra := round(share * len(rows)):
+                parts.append(np.sort(random.choice(rows, size=extra, replace=False)))
+        return np.concatenate(parts).astype(np.int64)
+
+    def _groups(self, rows: Integers) -> Iterator[tuple[int, ...]]:
+        costs = (self.x_lengths[rows] + self.y_lengths[rows] + SPECIALS_PER_ROW).tolist()
+        start, longest = 0, 0
+        for place, cost in enumerate(costs):
+            longest = max(longest, cost)
+            if longest * (place + 1 - start) > self.tokens:
+                yield tuple(rows[start:place].tolist())
+                start, longest = place, cost
+        yield tuple(rows[start:].tolist())
+
+
+class BatchStream(torch.utils.data.Sampler[list[Batch]]):
+    """The batches of epoch after epoch, `count` in all, each as a list of one for torch's DataLoader."""
+
+    def __init__(self, planner: BatchPlanner, count: int) -> None:
+        self.planner = planner
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[list[Batch]]:
+        left = self.count
+        epoch = 0
+        while left > 0:
+            for batch in self.planner.epoch(epoch)[:left]:
+                yield [batch]
+                left -= 1
+            epoch += 1
+
+
+def batch_generator(seed: int, batch: Batch) -> torch.Generator:
+    """The randomness of a batch: what a collator draws depends on (seed, epoch, index) alone."""
+    state = np.random.SeedSequence([seed, batch.epoch, batch.index, 0xC0]).generate_state(2, np.uint32)
+    return torch.Generator().manual_seed((int(state[0]) << 32) | int(state[1]))
+
+
+def share_of_rank(tensors: dict[str, torch.Tensor], rank: int, processes: int) -> dict[str, torch.Tensor]:
+    """Every `processes`-th row of a batch from `rank` on; every tensor's first dimension is the rows."""
+    if processes == 1:
+        return tensors
+    rows = min(len(tensor) for tensor in tensors.values())
+    if rows < processes:
+        raise DataError(
+            f"a batch holds {rows} texts, which cannot be shared by {processes} processes; raise `batch.tokens`"
+        )
+    return {name: tensor[rank::processes] for name, tensor in tensors.items()}
+
+
+def padded(sequences: Sequence[Sequence[int]], value: int) -> torch.Tensor:
+    """Sequences side by side, filled on the right with `value`: (rows, longest)."""
+    longest = max((len(sequence) for sequence in sequences), default=0)
+    return torch.tensor([[*sequence, *[value] * (longest - len(sequence))] for sequence in sequences], dtype=torch.long)

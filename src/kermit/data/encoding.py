@@ -1,0 +1,180 @@
+"""Encoded rows on disk: token ids of both sides, made once and memory-mapped ever after.
+
+A row is `{"x": ids, "y": ids, "source": index}` without special tokens. An unpaired text has the other side empty;
+which factorizations a row can serve follows from its source. The cache is keyed by the content of the text, the
+tokenizer and the limits, so a changed file or a changed setting is never mistaken for an old one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypedDict
+
+import datasets
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute
+from transformers import PreTrainedTokenizerFast
+
+from kermit.data.parallel import Pair, TextSource, checksum, read_pairs
+from kermit.data.plain import Fault, OnBad, Report
+from kermit.data.tokenizer import encode_texts, fingerprint
+from kermit.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+_LAYOUT = 1  # raise when the rows' layout changes, so that old caches are made anew
+_BLOCK = 2000
+
+
+class Row(TypedDict):
+    """One encoded text or pair; `source` is the index of the data source it came from."""
+
+    x: list[int]
+    y: list[int]
+    source: int
+
+
+@dataclass(frozen=True)
+class EncodedText:
+    """Encoded rows of one or more sources.
+
+    Attributes:
+        rows: the memory-mapped table with columns x, y, source.
+        x_lengths, y_lengths: tokens of each row's sides, without specials.
+        sources: the source index of each row.
+    """
+
+    rows: datasets.Dataset
+    x_lengths: npt.NDArray[np.int64]
+    y_lengths: npt.NDArray[np.int64]
+    sources: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def fetch(self, indices: Iterable[int]) -> list[Row]:
+        """The rows at the indices, in their order."""
+        columns: dict[str, Any] = self.rows[[int(index) for index in indices]]
+        return [
+            Row(x=x, y=y, source=source)
+            for x, y, source in zip(columns["x"], columns["y"], columns["source"], strict=True)
+        ]
+
+
+def cache_folder() -> Path:
+    """Where tokenizers and encoded text are kept: `KERMIT_CACHE`, or `kermit` in the user's cache folder."""
+    if chosen := os.environ.get("KERMIT_CACHE"):
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "kermit"
+
+
+def encode_sources(
+    sources: list[TextSource],
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    max_tokens: int,
+    on_bad: OnBad = OnBad.ERROR,
+    cache: Path | None = None,
+) -> EncodedText:
+    """Encode every source, or find it in the cache, and put them one after the other.
+
+    Args:
+        max_tokens: the longest side allowed, in tokens without specials; a longer one is a fault.
+        on_bad: whether a fault raises or is counted and reported.
+    """
+    folder = cache_folder() if cache is None else cache
+    tables = [
+        encode_source(source, index, tokenizer, max_tokens=max_tokens, on_bad=on_bad, cache=folder)
+        for index, source in enumerate(sources)
+    ]
+    rows = datasets.concatenate_datasets(tables)
+    return EncodedText(
+        rows=rows,
+        x_lengths=_lengths(rows, "x"),
+        y_lengths=_lengths(rows, "y"),
+        sources=np.asarray(rows.data.column("source").to_numpy(), dtype=np.int64),
+    )
+
+
+def encode_source(
+    source: TextSource,
+    index: int,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    max_tokens: int,
+    on_bad: OnBad,
+    cache: Path,
+) -> datasets.Dataset:
+    """Encode one source into the cache (through a temporary folder and a rename), or load it from there."""
+    key = repr((_LAYOUT, checksum(source), fingerprint(tokenizer), max_tokens, str(on_bad), index))
+    folder = cache / "encoded" / hashlib.sha256(key.encode()).hexdigest()[:24]
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            report = Report(on_bad)
+            _write(scratch, _blocks(source, index, tokenizer, max_tokens, report))
+            name = source.hub or ", ".join(str(path) for path in source.paths)
+            (scratch / "report.json").write_text(json.dumps({"source": name, "summary": report.summary()}))
+            try:
+                scratch.rename(folder)
+            except OSError:
+                if not folder.is_dir():  # another process may have made the same one meanwhile
+                    raise
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    note = json.loads((folder / "report.json").read_text())
+    logger.info("%s: %s", note["source"], note["summary"])
+    table = datasets.Dataset.from_file(str(folder / "rows.arrow"))
+    if len(table) == 0:
+        raise DataError(f"{note['source']}: not one text is left ({note['summary']})")
+    return table
+
+
+_SCHEMA = pa.schema([("x", pa.list_(pa.int32())), ("y", pa.list_(pa.int32())), ("source", pa.int16())])
+
+
+def _write(folder: Path, blocks: Iterator[list[Row]]) -> None:
+    with (
+        pa.OSFile(str(folder / "rows.arrow"), "wb") as sink,
+        pa.ipc.new_stream(sink, _SCHEMA) as writer,
+    ):
+        for block in blocks:
+            writer.write_batch(pa.RecordBatch.from_pylist([dict(row) for row in block], schema=_SCHEMA))
+
+
+def _blocks(
+    source: TextSource, index: int, tokenizer: PreTrainedTokenizerFast, max_tokens: int, report: Report
+) -> Iterator[list[Row]]:
+    pairs = read_pairs(source, report)
+    while block := list(islice(pairs, _BLOCK)):
+        yield list(_encode_block(block, index, tokenizer, max_tokens, report))
+
+
+def _encode_block(
+    pairs: list[Pair], index: int, tokenizer: PreTrainedTokenizerFast, max_tokens: int, report: Report
+) -> Iterator[Row]:
+    xs = encode_texts(tokenizer, [pair.x for pair in pairs])
+    ys = encode_texts(tokenizer, [pair.y for pair in pairs])
+    for pair, x, y in zip(pairs, xs, ys, strict=True):
+        longest = max(len(x), len(y))
+        if longest > max_tokens:
+            report.bad(Fault.TOO_LONG, pair.place, f"{longest} tokens, `data.max_tokens` is {max_tokens}")
+            report.read -= 1
+            continue
+        yield Row(x=x, y=y, source=index)
+
+
+def _lengths(rows: datasets.Dataset, column: str) -> npt.NDArray[np.int64]:
+    return np.asarray(pa.compute.list_value_length(rows.data.column(column)).to_numpy(), dtype=np.int64)

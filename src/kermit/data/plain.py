@@ -1,0 +1,123 @@
+"""Lines of text from files, plain or gzipped, with the file and the line kept for whatever goes wrong.
+
+Files are read as bytes and split at newlines only (a text may hold any other Unicode line separator); a byte-order
+mark at the start and a carriage return at a line's end are taken off. What is broken is either an error that names the
+file and the line, or counted in a `Report`; nothing is dropped in silence.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, cast
+
+from kermit.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class OnBad(StrEnum):
+    """What to do with a broken text."""
+
+    ERROR = "error"
+    SKIP = "skip"
+
+
+class Fault(StrEnum):
+    """How a text can be broken."""
+
+    INVALID_UTF8 = "invalid UTF-8"
+    EMPTY = "empty text"
+    TOO_LONG = "text longer than the limit"
+    MALFORMED = "malformed record"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: its text (None where the bytes are no UTF-8) and where it stands, as `path:number`."""
+
+    text: str | None
+    place: str
+
+
+@dataclass
+class Report:
+    """What was read and what was left out, by fault; the first few places of each are kept."""
+
+    on_bad: OnBad = OnBad.ERROR
+    read: int = 0
+    skipped: Counter[Fault] = field(default_factory=Counter)
+    places: dict[Fault, list[str]] = field(default_factory=dict)
+
+    def bad(self, fault: Fault, place: str, detail: str = "") -> None:
+        """Raise for a broken text, or count it, as `on_bad` says."""
+        if self.on_bad is OnBad.ERROR:
+            note = f" ({detail})" if detail else ""
+            raise DataError(f"{place}: {fault.value}{note}; mend the line, or set `data.on_bad: skip` to count and skip")
+        self.skipped[fault] += 1
+        places = self.places.setdefault(fault, [])
+        if len(places) < 3:
+            places.append(place)
+
+    def summary(self) -> str:
+        """One line for the log: how many were read, how many were skipped, why and where."""
+        if not self.skipped:
+            return f"read {self.read:,} texts, skipped none"
+        reasons = "; ".join(
+            f"{count:,} {fault.value} (first at {', '.join(self.places[fault])})"
+            for fault, count in self.skipped.items()
+        )
+        return f"read {self.read:,} texts, skipped {sum(self.skipped.values()):,}: {reasons}"
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """Open a file for reading, through gzip where its name ends in `.gz`."""
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file; data paths are relative to --data or KERMIT_DATA")
+    return cast("IO[bytes]", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """Every line of a file, blank ones too."""
+    with open_bytes(path) as stream:
+        number = 0
+        try:
+            for number, raw in enumerate(stream, start=1):
+                if number == 1:
+                    raw = raw.removeprefix(_BYTE_ORDER_MARK)
+                place = f"{path}:{number}"
+                try:
+                    yield Line(raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8"), place)
+                except UnicodeDecodeError:
+                    yield Line(None, place)
+        except (EOFError, gzip.BadGzipFile) as error:
+            raise DataError(f"{path}:{number + 1}: the gzip stream is broken: {error}") from error
+
+
+def read_texts(path: Path, report: Report) -> Iterator[tuple[str, str]]:
+    """The texts of a plain file that are whole, each with its place; the others go to the report."""
+    for line in read_lines(path):
+        if line.text is None:
+            report.bad(Fault.INVALID_UTF8, line.place)
+        elif not line.text.strip():
+            report.bad(Fault.EMPTY, line.place)
+        else:
+            report.read += 1
+            yield line.text, line.place
+
+
+def file_checksum(path: Path) -> str:
+    """SHA-256 of a file's content as it is read (gunzipped), so that packing it changes nothing."""
+    digest = hashlib.sha256()
+    with open_bytes(path) as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

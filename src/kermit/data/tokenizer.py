@@ -1,0 +1,162 @@
+"""One tokenizer for both sides: a joint byte-level BPE, trained from the recipe's own text.
+
+Byte level means that every text can be written in it, so there is no unknown token, and that decoding gives back
+exactly the text that was encoded. The special tokens are the canvas's (`[CLS]`, `[SEP]`, `[PAD]`, `[MASK]`) and the
+end-of-slot token, which is a token of its own: the model says it, and no text and no padding ever holds it.
+
+This module knows no model and no recipe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from kermit.errors import DataError, ModelError
+
+PAD, CLS, SEP, MASK, END_OF_SLOT = "[PAD]", "[CLS]", "[SEP]", "[MASK]", "[EOSLOT]"
+SPECIAL_TOKENS = (PAD, CLS, SEP, MASK, END_OF_SLOT)
+SMALLEST_VOCABULARY = 256 + len(SPECIAL_TOKENS)
+
+_BYTE_LEVEL_SPACE = "Ġ"
+_METASPACE = "▁"
+_PUNCTUATION_LEAD = 0xE2  # the first byte of dashes, curly quotes and the like
+
+
+def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
+    """Train a byte-level BPE on `texts`; the same texts in the same order give the same tokenizer.
+
+    Args:
+        texts: the training text, a line or a paragraph at a time; read once.
+        vocab_size: tokens in all, specials and the 256 bytes included.
+    """
+    if vocab_size < SMALLEST_VOCABULARY:
+        raise DataError(
+            f"a vocabulary of {vocab_size} is too small: the bytes and the special tokens alone are"
+            f" {SMALLEST_VOCABULARY}; ask for more"
+        )
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_not_empty(texts), trainer=trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        cls_token=CLS,
+        sep_token=SEP,
+        mask_token=MASK,
+        extra_special_tokens=[END_OF_SLOT],
+        clean_up_tokenization_spaces=False,
+        model_max_length=1_000_000,
+    )
+
+
+def _not_empty(texts: Iterable[str]) -> Iterator[str]:
+    empty = True
+    for text in texts:
+        empty = False
+        yield text
+    if empty:
+        raise DataError("there is no text to train a tokenizer on; name at least one file that is not empty")
+
+
+def load_tokenizer(path: str | Path) -> PreTrainedTokenizerFast:
+    """Load a tokenizer from a folder (beside a model's weights, say) or from the Hub by name."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(path))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} holds no tokenizer that transformers can load: {error}") from error
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise ModelError(f"{path}: the tokenizer {type(tokenizer).__name__} has no fast version, which is needed here")
+    return tokenizer
+
+
+def end_of_slot_id(tokenizer: PreTrainedTokenizerFast) -> int:
+    """The id of the end-of-slot token; a tokenizer that lacks it (a checkpoint's from the Hub) is given one."""
+    if END_OF_SLOT not in tokenizer.get_vocab():
+        tokenizer.add_special_tokens({"extra_special_tokens": [END_OF_SLOT]})
+    return int(tokenizer.convert_tokens_to_ids(END_OF_SLOT))
+
+
+def encode_texts(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[list[int]]:
+    """Ids of each text without special tokens; what looks like a special token in the text is spelled out as text."""
+    backend = tokenizer.backend_tokenizer
+    special_as_text = backend.encode_special_tokens
+    backend.encode_special_tokens = True
+    try:
+        encodings = backend.encode_batch(texts, add_special_tokens=False)
+    finally:
+        backend.encode_special_tokens = special_as_text
+    return [encoding.ids for encoding in encodings]
+
+
+def decode_ids(tokenizer: PreTrainedTokenizerFast, ids: list[int]) -> str:
+    """The text of ids, specials left out and nothing tidied up."""
+    return str(tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+
+def fingerprint(tokenizer: PreTrainedTokenizerFast) -> str:
+    """A short hash of all that decides what the tokenizer does to a text."""
+    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()[:16]
+
+
+def word_continuations(tokenizer: PreTrainedTokenizerFast) -> torch.Tensor:
+    """Whether each token would glue to the word on its left.
+
+    In a byte-level vocabulary that is a token without a leading space whose first character is a letter or a digit
+    (or a byte of one: umlauts are two bytes); in WordPiece one with `##`; with Metaspace one without the `▁` that
+    starts with a letter or a digit. Special tokens never continue a word.
+
+    Returns:
+        (vocab,) booleans, by token id.
+    """
+    specials = set(tokenizer.all_special_ids)
+    vocabulary = tokenizer.get_vocab()
+    metaspace = any(token.startswith(_METASPACE) for token in vocabulary)
+    wordpiece = any(token.startswith("##") and len(token) > 2 for token in vocabulary) and not metaspace
+    byte_level = not metaspace and not wordpiece
+    continues = torch.zeros(max(vocabulary.values()) + 1, dtype=torch.bool)
+    for token, index in vocabulary.items():
+        if index in specials or not token:
+            continue
+        if wordpiece:
+            continues[index] = token.startswith("##")
+        elif byte_level:
+            continues[index] = not token.startswith(_BYTE_LEVEL_SPACE) and _starts_word(token)
+        else:
+            continues[index] = not token.startswith(_METASPACE) and token[0].isalnum()
+    return continues
+
+
+def _starts_word(token: str) -> bool:
+    """Whether a byte-level token begins with a letter, a digit, or a part of one's UTF-8 (an umlaut is two bytes)."""
+    spelled = bytes(_byte_of(symbol) for symbol in token)
+    whole = spelled.decode("utf-8", errors="ignore")
+    if whole and spelled.startswith(whole[0].encode()):
+        return whole[0].isalnum()
+    return spelled[0] != _PUNCTUATION_LEAD
+
+
+def _byte_of(symbol: str) -> int:
+    """The byte that a symbol of the byte-level alphabet stands for.
+
+    The alphabet writes the printable Latin-1 characters as themselves and the other bytes, in order, from U+0100 on.
+    """
+    code = ord(symbol)
+    if code < 0x100:
+        return code
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(256) if byte not in printable]
+    place = code - 0x100
+    return others[place] if place < len(others) else 0xFF

@@ -1,0 +1,19 @@
+"""KERMIT models: any bidirectional encoder of transformers with an insertion head."""
+
+from transformers import AutoConfig, AutoModel
+
+from kermit.modeling.config import KermitConfig
+from kermit.modeling.insertion import END_OF_SLOT, InsertionOutput, KermitForInsertion, special_token_settings
+from kermit.modeling.trunk import KermitModel
+
+AutoConfig.register("kermit", KermitConfig)
+AutoModel.register(KermitConfig, KermitModel)
+
+__all__ = [
+    "END_OF_SLOT",
+    "InsertionOutput",
+    "KermitConfig",
+    "KermitForInsertion",
+    "KermitModel",
+    "special_token_settings",
+]

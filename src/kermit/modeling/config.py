@@ -1,0 +1,79 @@
+"""The settings of a KERMIT model: any bidirectional encoder as the trunk, and the choices of the insertion head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import AutoConfig, PreTrainedConfig
+from transformers.configuration_utils import SubConfigSpec
+
+from kermit.canvas import SpecialTokens
+from kermit.slots import Termination
+
+
+class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
+    """The configuration of `KermitModel` and its children.
+
+    Args:
+        trunk_config: the configuration of a bidirectional encoder of transformers.
+        slot_vector: what a slot is read from: ``right``, the token on its right (the paper), or ``both`` neighbours (the
+            Insertion Transformer).
+        termination: ``slot`` or ``sequence``.
+        positions: ``restart`` in each segment, so that the first content token of either is at 1, or ``continue``.
+        cls_token_id: the id of ``[CLS]``.
+        sep_token_id: the id of ``[SEP]``.
+        pad_token_id: the id of padding.
+        end_of_slot_token_id: the id of end-of-slot, a token of its own.
+        never_generated: further ids that are never content, such as ``[MASK]``.
+        label_smoothing: the share of each slot's target that is spread over the vocabulary in training.
+        segment_names: what X and Y are called by users, such as languages ``["en", "de"]``.
+    """
+
+    model_type = "kermit"
+    sub_configs_defaults = {"trunk_config": SubConfigSpec(config_class=AutoConfig, model_type="bert")}  # noqa: RUF012
+
+    trunk_config: Any = None
+    slot_vector: str = "right"
+    termination: str = "slot"
+    positions: str = "restart"
+    cls_token_id: int = 1
+    sep_token_id: int = 2
+    pad_token_id: int = 0
+    end_of_slot_token_id: int = 3
+    never_generated: Any = ()
+    label_smoothing: float = 0.0
+    segment_names: Any = ("x", "y")
+    initializer_range: float = 0.02
+    tie_word_embeddings: bool = True
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        super().__post_init__(**kwargs)
+        allowed = {"slot_vector": ("right", "both"), "positions": ("restart", "continue")}
+        allowed["termination"] = tuple(Termination)
+        for name, values in allowed.items():
+            if getattr(self, name) not in values:
+                raise ValueError(f"{name} must be one of {', '.join(values)}, not {getattr(self, name)!r}")
+        self.termination = str(Termination(self.termination))
+        self.never_generated = sorted(self.never_generated)
+        self.segment_names = list(self.segment_names)
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of rows of the embedding."""
+        return int(self.trunk_config.vocab_size)
+
+    @property
+    def hidden_size(self) -> int:
+        """The width of the trunk."""
+        return int(self.trunk_config.hidden_size)
+
+    @property
+    def specials(self) -> SpecialTokens:
+        """The ids that frame a canvas or are never content."""
+        return SpecialTokens(
+            self.cls_token_id,
+            self.sep_token_id,
+            self.pad_token_id,
+            self.end_of_slot_token_id,
+            frozenset(self.never_generated),
+        )

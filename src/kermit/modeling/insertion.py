@@ -1,0 +1,256 @@
+"""`KermitForInsertion`: which token to insert at each slot, and at which slot (the paper's section 3.4).
+
+p(c, l) = p(c given l) p(l): a softmax over the vocabulary at each open slot, tied to the input embedding, and a softmax
+over the open slots of the canvas. The model scores only the slots it is asked about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.modeling_outputs import ModelOutput
+
+from kermit.canvas import SpecialTokens
+from kermit.canvas_batch import CanvasBatch
+from kermit.errors import ModelError
+from kermit.modeling.config import KermitConfig
+from kermit.modeling.slot_loss import slot_loss
+from kermit.modeling.trunk import KermitModel, KermitPreTrainedModel
+from kermit.slots import SlotScores, Termination, row_logsumexp
+
+END_OF_SLOT = "[EOSLOT]"
+"""The end-of-slot token, added to a tokenizer that lacks it."""
+
+
+@dataclass
+class InsertionOutput(ModelOutput):  # type: ignore[misc]
+    """The losses of a batch of training canvases, each a mean over texts.
+
+    Args:
+        loss: what is minimised, the sum of the two below.
+        content_loss: that of the tokens.
+        location_loss: that of the locations and of stopping.
+    """
+
+    loss: Tensor | None = None
+    content_loss: Tensor | None = None
+    location_loss: Tensor | None = None
+
+
+class SlotHead(nn.Module):
+    """Hidden states to slot vectors, and those to logits."""
+
+    def __init__(self, config: KermitConfig, width: int) -> None:
+        super().__init__()
+        self.reads_both = config.slot_vector == "both"
+        self.project = nn.Linear(config.hidden_size * (1 + self.reads_both), width)
+        self.activation = nn.GELU()
+        self.norm = nn.LayerNorm(width)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.location = nn.Linear(width, 1)
+        sequence = config.termination == Termination.SEQUENCE
+        self.stop = nn.Linear(config.hidden_size, 1) if sequence else None
+
+    def vectors(self, hidden: Tensor, slots: Tensor) -> Tensor:
+        """Slot vectors.
+
+        Args:
+            hidden: (batch, length, hidden).
+            slots: (slots,) as row * length + slot.
+
+        Returns:
+            (slots, width).
+        """
+        flat = hidden.flatten(0, 1)
+        read = torch.cat([flat[slots - 1], flat[slots]], 1) if self.reads_both else flat[slots]
+        return self.norm(self.activation(self.project(read)))  # type: ignore[no-any-return]
+
+
+class KermitForInsertion(KermitPreTrainedModel):
+    """An encoder that inserts missing tokens."""
+
+    def __init__(self, config: KermitConfig) -> None:
+        super().__init__(config)
+        self.kermit = KermitModel(config)
+        self.head = SlotHead(config, self.kermit.get_input_embeddings().embedding_dim)
+        self.post_init()
+
+    @classmethod
+    def from_encoder(
+        cls, encoder: str | Path | PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **settings: Any
+    ) -> KermitForInsertion:
+        """Start from the weights of an existing encoder.
+
+        Args:
+            encoder: a checkpoint folder, a name on the Hub, or a loaded model.
+            tokenizer: its tokenizer, which gets an end-of-slot token if it has none.
+            settings: further `KermitConfig` settings.
+
+        Raises:
+            ModelError: a tokenizer without a [CLS], [SEP] or padding token.
+        """
+        trunk = encoder if isinstance(encoder, PreTrainedModel) else AutoModel.from_pretrained(encoder)
+        if END_OF_SLOT not in tokenizer.get_vocab():
+            tokenizer.add_special_tokens({"additional_special_tokens": [END_OF_SLOT]})
+        if len(tokenizer) > trunk.get_input_embeddings().num_embeddings:
+            trunk.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        config = KermitConfig(trunk_config=trunk.config, **special_token_settings(tokenizer), **settings)
+        config.never_generated += range(len(tokenizer), config.vocab_size)
+        model = cls(config)
+        model.kermit.encoder.load_state_dict(
+            {name: weight for name, weight in trunk.state_dict().items() if not name.startswith("pooler.")}
+        )
+        if model.kermit.segment_embeddings is not None:
+            nn.init.zeros_(model.kermit.segment_embeddings.weight)
+        return model
+
+    @property
+    def specials(self) -> SpecialTokens:
+        """The ids that frame its canvases."""
+        return self.config.specials  # type: ignore[no-any-return]
+
+    @property
+    def termination(self) -> Termination:
+        """How it ends a text."""
+        return Termination(self.config.termination)
+
+    @property
+    def max_length(self) -> int | None:
+        """The most tokens of a whole canvas, where positions continue from X to Y."""
+        return self.kermit.max_positions if self.config.positions == "continue" else None
+
+    @property
+    def max_segment_length(self) -> int | None:
+        """The most content tokens of a segment, where positions restart: [CLS] or the place before, and [SEP] count."""
+        limit = self.kermit.max_positions
+        return None if limit is None or self.config.positions == "continue" else limit - 2
+
+    @property
+    def content_bias(self) -> Tensor:
+        """(vocab,), -inf at what may never be inserted: all special tokens, and end-of-slot where the text stops."""
+        never = self.specials.ids
+        if self.termination is Termination.SLOT:
+            never = never - {self.specials.end_of_slot_id}
+        ids = torch.tensor(sorted(never), device=self.head.bias.device)
+        return self.head.bias.index_fill(0, ids, -torch.inf)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        segment_ids: Tensor | None = None,
+        open_slots: Tensor | None = None,
+        slots: Tensor | None = None,
+        slot_weights: Tensor | None = None,
+        target_slots: Tensor | None = None,
+        target_tokens: Tensor | None = None,
+        target_weights: Tensor | None = None,
+        location_weights: Tensor | None = None,
+        stop_weights: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        **kwargs: Any,
+    ) -> InsertionOutput:
+        """The loss of training canvases; the arguments are those of `TrainingCanvases`.
+
+        Args:
+            input_ids: (batch, length).
+            attention_mask: (batch, length).
+            segment_ids: (batch, length).
+            open_slots: (batch, length) bool.
+            slots: (slots,).
+            slot_weights: (slots,).
+            target_slots: (targets,).
+            target_tokens: (targets,).
+            target_weights: (targets,).
+            location_weights: (batch, length).
+            stop_weights: (batch,).
+            num_items_in_batch: how many texts the loss is averaged over; the batch's own number by default, the
+                number over all processes and accumulation steps when the trainer says so.
+            kwargs: passed on to the trunk.
+        """
+        given = (open_slots, slots, slot_weights, target_slots, target_tokens, target_weights, location_weights)
+        if any(value is None for value in given) or stop_weights is None:
+            raise ModelError(
+                "the forward pass computes the loss of training canvases and needs all of their fields; "
+                "use score_slots to score the slots of a CanvasBatch, or model.kermit for hidden states"
+            )
+        assert open_slots is not None and slots is not None and slot_weights is not None  # for the type checker
+        assert target_slots is not None and target_tokens is not None and target_weights is not None
+        assert location_weights is not None
+        hidden = self.kermit(input_ids, attention_mask, segment_ids, **kwargs).last_hidden_state
+        texts = len(input_ids) if num_items_in_batch is None else num_items_in_batch
+        bias = self.content_bias
+        all_slots = open_slots.flatten().nonzero().flatten()
+        rows = all_slots // input_ids.shape[1]
+        all_vectors = self.head.vectors(hidden, all_slots)
+        number = open_slots.flatten().cumsum(0) - 1
+        location = self.head.location(all_vectors).squeeze(1).float()
+        normaliser = row_logsumexp(location, rows, len(input_ids))
+        if self.head.stop is not None:
+            stop = self.head.stop(hidden[:, 0]).squeeze(1).float()
+            normaliser = torch.logaddexp(normaliser, stop)
+            stop_loss = (stop_weights * (normaliser - stop)).sum()
+        else:
+            stop_loss = self._end_loss(all_vectors, bias, location - normaliser[rows], rows, stop_weights)
+        weights = location_weights.flatten()[all_slots]
+        location_loss = (weights * (normaliser[rows] - location)).sum() + stop_loss
+        content_loss = slot_loss(
+            all_vectors if len(slots) == len(all_slots) else all_vectors[number[slots]],
+            self.get_input_embeddings().weight,
+            bias,
+            slot_weights,
+            target_slots,
+            target_tokens,
+            target_weights,
+            smoothing=self.config.label_smoothing if self.training else 0.0,
+        )
+        content_loss, location_loss = content_loss / texts, location_loss / texts
+        return InsertionOutput(content_loss + location_loss, content_loss.detach(), location_loss.detach())
+
+    def _end_loss(
+        self, vectors: Tensor, bias: Tensor, log_location: Tensor, rows: Tensor, stop_weights: Tensor
+    ) -> Tensor:
+        """Slot termination's stopping: -log of the sum over slots of p(l) p(end-of-slot given l), weighted by row."""
+        asked = (stop_weights[rows] > 0).nonzero().flatten()
+        if not len(asked):
+            return stop_weights.new_zeros(())
+        logits = nn.functional.linear(vectors[asked], self.get_input_embeddings().weight, bias).float()
+        log_end = logits.log_softmax(1)[:, self.specials.end_of_slot_id]
+        log_stop = row_logsumexp(log_location[asked] + log_end, rows[asked], len(stop_weights))
+        return -(stop_weights * torch.where(stop_weights > 0, log_stop, 0)).sum()
+
+    def score_slots(self, canvases: CanvasBatch) -> SlotScores:
+        """Score every open slot of a batch of canvases."""
+        padded = not bool(canvases.valid.all())
+        hidden = self.kermit(
+            canvases.token_ids, canvases.valid if padded else None, canvases.segment_ids
+        ).last_hidden_state
+        rows, slots = canvases.open_slots.nonzero(as_tuple=True)
+        vectors = self.head.vectors(hidden, rows * canvases.token_ids.shape[1] + slots)
+        content = nn.functional.linear(vectors, self.get_input_embeddings().weight, self.content_bias)
+        stop = self.head.stop(hidden[:, 0]).squeeze(1) if self.head.stop is not None else None
+        return SlotScores(rows, slots, content, self.head.location(vectors).squeeze(1), stop)
+
+
+def special_token_settings(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """The special token ids of a tokenizer, as `KermitConfig` names them.
+
+    The unknown token, if there is one, may stand in a text and so counts as content.
+
+    Raises:
+        ModelError: a token that a canvas needs is not there.
+    """
+    names = {"cls_token_id": "[CLS]", "sep_token_id": "[SEP]", "pad_token_id": "padding"}
+    settings: dict[str, Any] = {name: getattr(tokenizer, name) for name in names}
+    for name, title in names.items():
+        if settings[name] is None:
+            raise ModelError(f"the tokenizer has no {title} token; set its {name.removesuffix('_id')} first")
+    settings["end_of_slot_token_id"] = tokenizer.convert_tokens_to_ids(END_OF_SLOT)
+    never = set(tokenizer.all_special_ids) - set(settings.values()) - {tokenizer.unk_token_id}
+    settings["never_generated"] = sorted(never)
+    return settings

@@ -1,0 +1,118 @@
+"""`KermitModel`: any bidirectional encoder of transformers, fed with canvases.
+
+Every trunk gets segments and restarting positions. A trunk with two or more token types of its own takes segments as
+those; for the others a segment embedding is added to the word embeddings. Trunks that number positions from their
+padding index (RoBERTa, MPNet) get the offset they expect.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModel, PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput
+
+from kermit.errors import ModelError
+from kermit.modeling.config import KermitConfig
+
+
+class KermitPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
+    """What all KERMIT models share."""
+
+    config_class = KermitConfig
+    base_model_prefix = "kermit"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+
+    @property
+    def trunk(self) -> PreTrainedModel:
+        """The encoder inside."""
+        return self.base_model.encoder
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The trunk's word embedding."""
+        return self.trunk.get_input_embeddings()  # type: ignore[no-any-return]
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the trunk's word embedding."""
+        self.trunk.set_input_embeddings(value)
+
+
+class KermitModel(KermitPreTrainedModel):
+    """The trunk: canvases to hidden states."""
+
+    def __init__(self, config: KermitConfig) -> None:
+        super().__init__(config)
+        if getattr(config.trunk_config, "is_decoder", False):
+            raise ModelError("the trunk's config has is_decoder set, a causal mask; KERMIT sees the whole canvas")
+        self.encoder = AutoModel.from_config(config.trunk_config)
+        if getattr(self.encoder, "pooler", None) is not None:
+            self.encoder.pooler = None
+        accepted = inspect.signature(self.encoder.forward).parameters
+        if missing := {"position_ids", "inputs_embeds", "attention_mask"} - set(accepted):
+            raise ModelError(
+                f"{type(self.encoder).__name__} cannot be a trunk: its forward takes no {', '.join(sorted(missing))}. "
+                "Choose an encoder such as BERT, ModernBERT, RoBERTa, XLM-RoBERTa, MPNet or DistilBERT"
+            )
+        types = getattr(config.trunk_config, "type_vocab_size", 0)
+        if "token_type_ids" not in accepted or types < 2:
+            self.segment_embeddings: nn.Embedding | None = nn.Embedding(
+                2, self.encoder.get_input_embeddings().embedding_dim
+            )
+        else:
+            self.segment_embeddings = None
+        self.post_init()
+
+    @property
+    def position_offset(self) -> int:
+        """The index of position 0 in the trunk's position embedding."""
+        embeddings = getattr(self.encoder, "embeddings", None)
+        table = getattr(embeddings, "position_embeddings", None)
+        padding: int | None = getattr(table, "padding_idx", None)
+        return 0 if padding is None else padding + 1
+
+    @property
+    def max_positions(self) -> int | None:
+        """How many positions the trunk has, or None if there is no limit."""
+        limit: int | None = getattr(self.config.trunk_config, "max_position_embeddings", None)
+        return None if limit is None else limit - self.position_offset
+
+    def position_ids(self, segment_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """The positions of canvas tokens, as the config says; (batch, length)."""
+        positions = torch.arange(segment_ids.shape[1], device=segment_ids.device).expand_as(segment_ids)
+        if self.config.positions == "restart":
+            x_length = ((segment_ids == 0) & attention_mask).sum(1, keepdim=True)
+            positions = positions - segment_ids * (x_length - 1)
+        return positions * attention_mask + self.position_offset
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        segment_ids: Tensor | None = None,
+        **kwargs: Any,
+    ) -> BaseModelOutput:
+        """Hidden states of canvases.
+
+        Args:
+            input_ids: (batch, length).
+            attention_mask: (batch, length), False or 0 at padding; None for no padding.
+            segment_ids: (batch, length), 0 for X and 1 for Y; None for X alone. ``token_type_ids`` is taken for it.
+            kwargs: passed on to the trunk.
+        """
+        token_types = kwargs.pop("token_type_ids", None)
+        segment_ids = segment_ids if segment_ids is not None else token_types
+        segment_ids = torch.zeros_like(input_ids) if segment_ids is None else segment_ids
+        mask = torch.ones_like(input_ids, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
+        positions = self.position_ids(segment_ids, mask)
+        if self.segment_embeddings is None:
+            inputs: dict[str, Tensor] = {"input_ids": input_ids, "token_type_ids": segment_ids}
+        else:
+            embedded = self.get_input_embeddings()(input_ids)
+            inputs = {"inputs_embeds": embedded + self.segment_embeddings(segment_ids)}
+        return self.encoder(**inputs, attention_mask=mask.long(), position_ids=positions, **kwargs)

@@ -1,0 +1,284 @@
+"""From complete texts to canvases with slot targets: the paper's section 3.1 and the Insertion Transformer's slot loss.
+
+Tokens are removed from a complete text and asked back. What is missing from a slot follows from the kept mask by a
+cumulative sum, so the targets are a short list of (slot, token, weight), never a dense (slots, vocabulary) tensor. Two
+objectives say how the tokens are removed and what each slot's loss weighs: `SlotObjective` and `LowerBoundObjective`.
+This module knows no model; `TrainingCanvases.model_inputs` is what a model's forward takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from kermit.canvas import Factorization, Segment
+from kermit.canvas_batch import CanvasBatch
+from kermit.orders import OrderPrior, sample_uniform_kept
+from kermit.slots import Termination
+
+
+class KeptSampling(StrEnum):
+    """How the kept tokens are drawn: a uniform subset, from the order prior itself, or each token on its own."""
+
+    UNIFORM = "uniform"
+    PRIOR = "prior"
+    BERNOULLI = "bernoulli"
+
+
+@dataclass(frozen=True)
+class TrainingCanvases:
+    """Canvases with what is missing from their slots, and what each part weighs in the loss.
+
+    The loss of a batch is the sum over scored slots of ``slot_weights`` times (logsumexp of the logits minus the
+    weighted target logits), plus the sums of ``location_weights`` and ``stop_weights`` times the negative
+    log-probabilities of locations and of stopping, divided by the number of texts.
+
+    Args:
+        canvases: the canvases.
+        slots: (slots,) scored slots, ascending, as row * length + slot.
+        slot_weights: (slots,).
+        target_slots: (targets,) ascending indices into ``slots``.
+        target_tokens: (targets,) missing tokens, or end-of-slot.
+        target_weights: (targets,) summing to 1 in each slot.
+        location_weights: (batch, length).
+        stop_weights: (batch,).
+    """
+
+    canvases: CanvasBatch
+    slots: Tensor
+    slot_weights: Tensor
+    target_slots: Tensor
+    target_tokens: Tensor
+    target_weights: Tensor
+    location_weights: Tensor
+    stop_weights: Tensor
+
+    def model_inputs(self) -> dict[str, Tensor]:
+        """The keyword arguments of `KermitForInsertion.forward`."""
+        return {
+            "input_ids": self.canvases.token_ids,
+            "attention_mask": self.canvases.valid,
+            "segment_ids": self.canvases.segment_ids,
+            "open_slots": self.canvases.open_slots,
+            "slots": self.slots,
+            "slot_weights": self.slot_weights,
+            "target_slots": self.target_slots,
+            "target_tokens": self.target_tokens,
+            "target_weights": self.target_weights,
+            "location_weights": self.location_weights,
+            "stop_weights": self.stop_weights,
+        }
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Complete texts and what is to be generated of them.
+
+    Args:
+        batch: the complete canvases.
+        present: (batch, tokens) bool: valid, and not of a segment that the factorization leaves empty.
+        generated: (batch, tokens) bool: the content tokens that may be removed.
+        open_segments: (batch, 2) bool: the segments whose slots are open.
+    """
+
+    batch: CanvasBatch
+    present: Tensor
+    generated: Tensor
+    open_segments: Tensor
+
+    @classmethod
+    def of(cls, batch: CanvasBatch, factorizations: Sequence[Factorization]) -> Texts:
+        """Read off the factorization of each text which of its tokens are generated, given or absent."""
+        generated = torch.tensor([[s in f.generated for s in Segment] for f in factorizations], device=batch.device)
+        absent = torch.tensor([[s in f.absent for s in Segment] for f in factorizations], device=batch.device)
+        specials = batch.specials
+        content = batch.valid & (batch.token_ids != specials.cls_id) & (batch.token_ids != specials.sep_id)
+        present = batch.valid & ~(content & absent.gather(1, batch.segment_ids))
+        return cls(batch, present, content & present & generated.gather(1, batch.segment_ids), generated)
+
+    @property
+    def lengths(self) -> Tensor:
+        """(batch,) how many tokens are to be generated."""
+        return self.generated.sum(1)
+
+
+class Objective(Protocol):
+    """Draws training canvases from complete texts."""
+
+    def sample(self, texts: Texts, generator: torch.Generator) -> TrainingCanvases:
+        """Remove tokens and say what is missing; the same canvases for the same generator state."""
+        ...
+
+
+@dataclass(frozen=True)
+class SlotObjective:
+    """The slot loss: each open slot's weighted loss, averaged per text, then over texts.
+
+    The number of kept tokens is uniform over 0..n, both ends included, unless each token is dropped on its own.
+
+    Args:
+        prior: the order prior, which weighs the tokens missing from a slot.
+        kept: how the kept tokens are drawn.
+        drop_probability: of each token, for Bernoulli dropping.
+        termination: slot termination asks end-of-slot of the empty slots; sequence termination leaves them out and asks
+            for the stop action when nothing is missing.
+        location_weight: what the location's loss weighs beside the content's.
+        empty_slot_rate: the share of empty slots whose loss is computed, drawn at random and weighed up by its
+            inverse, which leaves the expected loss as it is. Below 1 it saves most of the vocabulary softmax where few
+            tokens are missing.
+    """
+
+    prior: OrderPrior
+    kept: KeptSampling = KeptSampling.UNIFORM
+    drop_probability: float = 0.15
+    termination: Termination = Termination.SLOT
+    location_weight: float = 1.0
+    empty_slot_rate: float = 1.0
+
+    def sample(self, texts: Texts, generator: torch.Generator) -> TrainingCanvases:
+        """Draw how many tokens to keep and which, and weigh what is missing."""
+        kept = self._sample_kept(texts, generator)
+        weights = self.prior.weights(kept, texts.present)
+        return self.build(texts, kept, weights, self.prior.slot_weights(kept, texts.present), generator)
+
+    def build(
+        self, texts: Texts, kept: Tensor, order_weights: Tensor, slot_weights: Tensor, generator: torch.Generator
+    ) -> TrainingCanvases:
+        """The training canvases of a kept set: (batch, tokens) bool, with the prior's weights for it."""
+        layout = _Layout.of(texts, kept)
+        unfinished = layout.missing_from_slot > 0
+        asked = layout.open if self.termination is Termination.SLOT else layout.open & unfinished
+        shares = asked / asked.sum(1, keepdim=True).clamp(min=1)
+        if self.empty_slot_rate < 1:
+            drawn = torch.rand(asked.shape, generator=generator).to(asked.device) < self.empty_slot_rate
+            asked = asked & (unfinished | drawn)
+            shares = torch.where(unfinished, shares, shares / self.empty_slot_rate)
+        stop = (~unfinished.any(1)).float() if self.termination is Termination.SEQUENCE else layout.no_stop
+        location = layout.by_slot(order_weights)
+        return layout.training_canvases(
+            asked, shares, slot_weights, location * self.location_weight, stop * self.location_weight
+        )
+
+    def _sample_kept(self, texts: Texts, generator: torch.Generator) -> Tensor:
+        given = texts.present & ~texts.generated
+        if self.kept is KeptSampling.BERNOULLI:
+            dropped = torch.rand(given.shape, generator=generator).to(given.device) < self.drop_probability
+            return texts.present & ~(dropped & texts.generated)
+        noise = torch.rand(len(texts.batch), generator=generator).to(given.device)
+        count = (noise * (texts.lengths + 1)).long().clamp(max=texts.lengths)
+        if self.kept is KeptSampling.PRIOR:
+            return self.prior.sample_kept(given, texts.present, count, generator)
+        return sample_uniform_kept(given, texts.present, count, generator)
+
+
+@dataclass(frozen=True)
+class LowerBoundObjective:
+    """The lower bound on the log-likelihood of section 3.1, negated: an unbiased estimate from one step a text.
+
+    A text of n tokens takes n insertions and then stops: n + 1 steps. One is drawn uniformly, the kept set before it is
+    drawn from the prior, and the next-step losses are weighed by the prior and by the number of steps.
+
+    Args:
+        prior: the order prior.
+        termination: with slot termination a text stops when the drawn slot says end-of-slot.
+    """
+
+    prior: OrderPrior
+    termination: Termination = Termination.SLOT
+
+    def sample(self, texts: Texts, generator: torch.Generator) -> TrainingCanvases:
+        """Draw a step and the canvas before it."""
+        noise = torch.rand(len(texts.batch), generator=generator).to(texts.present.device)
+        count = (noise * (texts.lengths + 1)).long().clamp(max=texts.lengths)
+        given = texts.present & ~texts.generated
+        return self.build(texts, self.prior.sample_kept(given, texts.present, count, generator))
+
+    def build(self, texts: Texts, kept: Tensor) -> TrainingCanvases:
+        """The training canvases of a kept set: (batch, tokens) bool."""
+        layout = _Layout.of(texts, kept)
+        steps = (texts.lengths + 1).float()
+        location = layout.by_slot(self.prior.weights(kept, texts.present)) * steps[:, None]
+        unfinished = layout.missing_from_slot > 0
+        stop = torch.where(unfinished.any(1), 0.0, steps)
+        return layout.training_canvases(
+            layout.open & unfinished, location, self.prior.slot_weights(kept, texts.present), location, stop
+        )
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where the tokens of a text lie on the canvas of its kept tokens."""
+
+    texts: Texts
+    canvases: CanvasBatch
+    missing: Tensor
+    slot: Tensor
+    missing_from_slot: Tensor
+
+    @classmethod
+    def of(cls, texts: Texts, kept: Tensor) -> _Layout:
+        batch = texts.batch
+        kept = kept & texts.present
+        missing = texts.present & ~kept
+        slot = kept.cumsum(1)  # of a missing token: how many are kept before it
+        length = int(slot[:, -1].max())
+        place = torch.where(kept, slot - 1, length)
+        token_ids = batch.token_ids.new_full((len(batch), length + 1), batch.specials.pad_id)
+        token_ids.scatter_(1, place, batch.token_ids)
+        segment_ids = batch.segment_ids.new_zeros(len(batch), length + 1)
+        segment_ids.scatter_(1, place, batch.segment_ids)
+        valid = torch.arange(length, device=batch.device) < slot[:, -1:]
+        token_ids, segment_ids = token_ids[:, :length], segment_ids[:, :length]
+        open_slots = valid & texts.open_segments.gather(1, segment_ids)
+        open_slots[:, 0] = False
+        canvases = CanvasBatch(token_ids, segment_ids, valid, open_slots, batch.specials)
+        slot = torch.where(missing, slot, 0)
+        count = torch.zeros_like(token_ids).scatter_add_(1, slot, missing.long())
+        return cls(texts, canvases, missing, slot, count)
+
+    @property
+    def open(self) -> Tensor:
+        return self.canvases.open_slots
+
+    @property
+    def no_stop(self) -> Tensor:
+        return torch.zeros(len(self.canvases), device=self.canvases.device)
+
+    def by_slot(self, values: Tensor) -> Tensor:
+        """Sum values of the missing tokens by their slot; (batch, length)."""
+        values = torch.where(self.missing, values, 0)
+        return values.new_zeros(self.open.shape).scatter_add_(1, self.slot, values)
+
+    def training_canvases(
+        self, asked: Tensor, shares: Tensor, weights: Tensor, location: Tensor, stop: Tensor
+    ) -> TrainingCanvases:
+        """List the asked slots and what is missing from them."""
+        length = asked.shape[1]
+        slots = asked.flatten().nonzero().flatten()
+        number = asked.flatten().cumsum(0) - 1
+        rows, tokens = self.missing.nonzero(as_tuple=True)
+        places = rows * length + self.slot[rows, tokens]
+        wanted = asked.flatten()[places]  # a slot that the prior gives no share has no loss to weigh
+        empty = slots[self.missing_from_slot.flatten()[slots] == 0]
+        target_slots = torch.cat([number[places[wanted]], number[empty]])
+        end = self.canvases.specials.end_of_slot_id
+        target_tokens = torch.cat([self.texts.batch.token_ids[rows, tokens][wanted], torch.full_like(empty, end)])
+        found = weights[rows, tokens][wanted]
+        target_weights = torch.cat([found, found.new_ones(len(empty))])
+        order = target_slots.argsort(stable=True)
+        return TrainingCanvases(
+            self.canvases,
+            slots,
+            shares.flatten()[slots],
+            target_slots[order],
+            target_tokens[order],
+            target_weights[order],
+            location,
+            stop,
+        )
+

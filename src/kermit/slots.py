@@ -1,0 +1,106 @@
+"""What a model says of the open slots of a batch of canvases: the seam between models and everything that uses them.
+
+The decoder, the likelihoods and the objective see a model through `InsertionModel` alone, so any network that scores
+slots (a KERMIT, an Insertion Transformer, a table in a test) can be decoded and scored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from kermit.canvas import SpecialTokens
+from kermit.canvas_batch import CanvasBatch
+
+
+class Termination(StrEnum):
+    """How a text is known to be finished: every slot says so, or one stop action beside the locations."""
+
+    SLOT = "slot"
+    SEQUENCE = "sequence"
+
+
+@dataclass(frozen=True)
+class SlotScores:
+    """Scores of all open slots of a batch, one after the other, row by row.
+
+    Args:
+        rows: (slots,) the canvas of each open slot, ascending.
+        slots: (slots,) its number in that canvas.
+        content: (slots, vocab) logits of the token to insert; -inf at what may never be inserted.
+        location: (slots,) logits of the location.
+        stop: (batch,) logit of stopping beside the locations; None with slot termination.
+    """
+
+    rows: Tensor
+    slots: Tensor
+    content: Tensor
+    location: Tensor
+    stop: Tensor | None
+
+    def log_location(self) -> tuple[Tensor, Tensor | None]:
+        """log p(l), a softmax over the row's open slots and, with sequence termination, stopping.
+
+        Returns:
+            (slots,) for the slots and (batch,) for stopping, or None with slot termination.
+        """
+        batch = self.stop.shape[0] if self.stop is not None else int(self.rows[-1]) + 1 if len(self.rows) else 0
+        normaliser = row_logsumexp(self.location, self.rows, batch)
+        if self.stop is not None:
+            normaliser = torch.logaddexp(normaliser, self.stop)
+            return self.location - normaliser[self.rows], self.stop - normaliser
+        return self.location - normaliser[self.rows], None
+
+
+class InsertionModel(Protocol):
+    """A network that scores slots."""
+
+    @property
+    def specials(self) -> SpecialTokens:
+        """The ids that frame its canvases."""
+        ...
+
+    @property
+    def termination(self) -> Termination:
+        """How it ends a text."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        ...
+
+    @property
+    def max_segment_length(self) -> int | None:
+        """The most content tokens that a segment can hold, or None if there is no limit."""
+        ...
+
+    @property
+    def max_length(self) -> int | None:
+        """The most tokens that a whole canvas can hold, or None if there is no limit."""
+        ...
+
+    def score_slots(self, canvases: CanvasBatch) -> SlotScores:
+        """Score every open slot."""
+        ...
+
+
+def row_logsumexp(values: Tensor, rows: Tensor, batch: int) -> Tensor:
+    """logsumexp of values by row.
+
+    Args:
+        values: (items,).
+        rows: (items,) the row of each.
+        batch: the number of rows.
+
+    Returns:
+        (batch,), -inf for a row without items.
+    """
+    peak = values.new_full((batch,), -torch.inf).scatter_reduce_(0, rows, values.detach(), "amax")
+    base = torch.where(peak.isfinite(), peak, 0)
+    total = values.new_zeros(batch).scatter_add_(0, rows, (values - base[rows]).exp())
+    return total.log() + base

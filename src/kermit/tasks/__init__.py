@@ -1,0 +1,1 @@
+"""Tasks: each is data, a canvas builder and a metric."""

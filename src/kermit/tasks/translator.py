@@ -1,0 +1,135 @@
+"""A saved model of any family, ready to translate.
+
+`Translator.load` reads a folder with weights, config and tokenizer; the config's `model_type` names the family and its
+`languages` say what the sides are called. The output folder of a training that is still running will do: its best
+model so far is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from kermit.data.parallel import Pair
+from kermit.data.tokenizer import load_tokenizer
+from kermit.errors import DecodingError, ModelError
+from kermit.tasks.translation import Direction, Translation, TranslationScores, score_translations
+from kermit.training.families import Family, family_of_model_type
+from kermit.training.settings import Settings
+
+_FACTORIZATION_OF = {True: "y_given_x", False: "x_given_y"}
+
+
+@dataclass(frozen=True)
+class Translator:
+    """A model with its tokenizer, family and languages."""
+
+    family: Family
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerFast
+    languages: tuple[str, str]
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "cpu") -> Translator:
+        """Load from a model folder, or from a training's output folder."""
+        folder = model_folder(Path(path))
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        family = family_of_model_type(config.get("model_type", "?"))
+        languages = config.get("languages") or {"x": "x", "y": "y"}
+        model = family.load(folder).to(device).eval()
+        return cls(family, model, load_tokenizer(folder), (languages["x"], languages["y"]))
+
+    def directions(self) -> list[Direction]:
+        """The directions that the model was trained for."""
+        trained = getattr(self.model.config, "factorizations", None) or ["y_given_x", "x_given_y"]
+        x, y = self.languages
+        ways = {"y_given_x": Direction(x, y), "x_given_y": Direction(y, x)}
+        if "joint" in trained:
+            return list(ways.values())
+        return [way for name, way in ways.items() if name in trained]
+
+    def direction_to(self, target: str) -> Direction:
+        """The direction into a language."""
+        if target not in self.languages:
+            raise ModelError(f"the model's languages are {' and '.join(self.languages)}; it cannot translate to {target}")
+        source = self.languages[0] if target == self.languages[1] else self.languages[1]
+        return self.check(Direction(source, target))
+
+    def check(self, direction: Direction) -> Direction:
+        """Return the direction if the model was trained for it."""
+        if direction not in self.directions():
+            known = ", ".join(str(known) for known in self.directions())
+            raise ModelError(f"the model was not trained for {direction}, only for {known}")
+        return direction
+
+    def decoding(self, **choices: Any) -> Settings:
+        """The family's decoding settings with these choices; unknown ones are errors."""
+        given = {key: value for key, value in choices.items() if value is not None}
+        try:
+            return self.family.decoding_settings(**given)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            known = ", ".join(self.family.decoding_settings.model_fields)
+            key = ".".join(str(part) for part in problem["loc"])
+            raise DecodingError(
+                f"decoding setting {key!r} of the family {self.family.name}: {problem['msg']}; known: {known}"
+            ) from error
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        direction: Direction,
+        decoding: Settings | None = None,
+        *,
+        trace: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Translation]:
+        """Translate texts, in their order."""
+        self.check(direction)
+        chosen = self.decoding() if decoding is None else decoding
+        with torch.inference_mode():
+            return self.family.translate(
+                self.model, self.tokenizer, texts, direction, chosen, trace=trace, progress=progress
+            )
+
+    def evaluate(
+        self,
+        pairs: Sequence[Pair],
+        direction: Direction,
+        decoding: Settings | None = None,
+        *,
+        note: str = "",
+        progress: Callable[[int], None] | None = None,
+    ) -> tuple[TranslationScores, list[Translation]]:
+        """Translate one side of the pairs and score it against the other."""
+        forward = direction == Direction(*self.languages)
+        sources = [pair.x if forward else pair.y for pair in pairs]
+        references = [pair.y if forward else pair.x for pair in pairs]
+        start = time.perf_counter()
+        translations = self.translate(sources, direction, decoding, progress=progress)
+        seconds = time.perf_counter() - start
+        return score_translations(translations, references, direction, seconds=seconds, note=note), translations
+
+
+def model_folder(path: Path) -> Path:
+    """The folder that holds the weights: the path itself, or the best model so far of a training's output."""
+    for folder in (path, path / "best"):
+        if (folder / "config.json").is_file() and (folder / "model.safetensors").is_file():
+            return folder
+    raise ModelError(f"{path} holds no model: config.json and model.safetensors are looked for there and in {path}/best")
+
+
+def directions_of(factorizations: Sequence[str], languages: tuple[str, str]) -> list[Direction]:
+    """The directions of translation that a mix of factorizations trains."""
+    x, y = languages
+    forward = "joint" in factorizations or "y_given_x" in factorizations
+    backward = "joint" in factorizations or "x_given_y" in factorizations
+    return [Direction(x, y)] * forward + [Direction(y, x)] * backward

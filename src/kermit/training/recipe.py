@@ -1,0 +1,202 @@
+"""A recipe: one validated YAML file that says all there is to say about a training.
+
+It is checked once, at the door. A wrong key or value is a `RecipeError` that gives the key's path, what is allowed, and
+for a key that nobody knows the nearest that somebody does. `model`, `objective` and `decoding` are checked by the
+family that `model.family` names (`kermit.training.families`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, create_model
+
+from kermit.errors import RecipeError
+from kermit.training.families import Family, family_names, get_family
+from kermit.training.settings import (
+    AveragingSettings,
+    BatchSettings,
+    CheckpointSettings,
+    DataSettings,
+    EvaluationSettings,
+    FactorizationMix,
+    FamilySettings,
+    OptimizerSettings,
+    RuntimeSettings,
+    ScheduleSettings,
+    Settings,
+    TokenizerSettings,
+)
+
+
+class Recipe(Settings):
+    """A whole training. `factorizations` says what is generated from what, with weights."""
+
+    description: str = ""
+    seed: int = 1
+    data: DataSettings
+    tokenizer: TokenizerSettings
+    model: SerializeAsAny[FamilySettings]
+    objective: SerializeAsAny[Settings]
+    decoding: SerializeAsAny[Settings]
+    factorizations: FactorizationMix = Field(default={"y_given_x": 1.0}, min_length=1)
+    init_from: str | None = None
+    batch: BatchSettings = BatchSettings()
+    optimizer: OptimizerSettings = OptimizerSettings()
+    schedule: ScheduleSettings
+    averaging: AveragingSettings = AveragingSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    checkpoints: CheckpointSettings = CheckpointSettings()
+    runtime: RuntimeSettings = RuntimeSettings()
+
+
+# What may change between an interrupted training and its resumption: how long, and how it is watched.
+RESUMABLE_CHANGES = ("description", "schedule.max_minutes", "evaluation", "checkpoints", "runtime.log_every", "decoding")
+
+
+@dataclass(frozen=True)
+class LoadedRecipe:
+    """A recipe with its family and the folder that its data paths are relative to."""
+
+    recipe: Recipe
+    family: Family
+    data: Path
+
+
+def load_recipe(path: str | Path, *, data: str | Path | None = None, overrides: Sequence[str] = ()) -> LoadedRecipe:
+    """Read and check a recipe.
+
+    Args:
+        path: the YAML file.
+        data: the folder of relative data paths; else the environment's KERMIT_DATA, else the current folder.
+        overrides: `a.b=value` each, the value written as in YAML; list items by number.
+    """
+    path = Path(path)
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RecipeError(f"{path}: there is no such recipe") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: this is not YAML: {error}") from error
+    if not isinstance(raw, dict):
+        raise RecipeError(f"{path}: a recipe is a mapping of keys to values, this is a {type(raw).__name__}")
+    for override in overrides:
+        _override(raw, override)
+    folder = Path(data or os.environ.get("KERMIT_DATA") or ".").expanduser()
+    return check_recipe(raw, data=folder, where=str(path))
+
+
+def check_recipe(raw: dict[str, Any], *, data: Path, where: str = "recipe") -> LoadedRecipe:
+    """Check a recipe that is already a mapping."""
+    model = raw.get("model")
+    name = model.get("family") if isinstance(model, dict) else None
+    if name not in family_names():
+        nearest = _nearest(str(name), family_names())
+        raise RecipeError(f"{where}: model.family: {name!r} is not one of {', '.join(family_names())}{nearest}")
+    family = get_family(str(name))
+    schema = create_model(
+        "Recipe",
+        __base__=Recipe,
+        model=(family.model_settings, ...),
+        objective=(family.objective_settings, family.objective_settings()),
+        decoding=(family.decoding_settings, family.decoding_settings()),
+    )
+    try:
+        recipe = schema.model_validate(raw)
+    except ValidationError as error:
+        lines = [f"{where}: {_explain(problem, schema)}" for problem in error.errors()]
+        raise RecipeError("\n".join(lines)) from error
+    family.check(recipe)
+    return LoadedRecipe(recipe=recipe, family=family, data=data)
+
+
+def dump_recipe(recipe: Recipe) -> str:
+    """The recipe in full, as YAML, defaults included."""
+    return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def changed_keys(before: dict[str, Any], after: dict[str, Any], prefix: str = "") -> list[str]:
+    """Dotted keys whose values differ between two dumped recipes."""
+    changes: list[str] = []
+    for key in sorted({*before, *after}):
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            changes += changed_keys(old, new, f"{prefix}{key}.")
+        elif old != new:
+            changes.append(f"{prefix}{key}")
+    return changes
+
+
+def _override(raw: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise RecipeError(f"--set {override}: write it as key=value, for example schedule.max_steps=100")
+    *parents, last = key.split(".")
+    place: Any = raw
+    for parent in parents:
+        if isinstance(place, list):
+            place = place[_list_index(place, parent, key)]
+        elif isinstance(place, dict):
+            place = place.setdefault(parent, {})
+            continue
+        else:
+            raise RecipeError(f"--set {key}: {parent!r} is inside a plain value, not a section")
+    value = yaml.safe_load(text)
+    if isinstance(place, list):
+        place[_list_index(place, last, key)] = value
+    elif isinstance(place, dict):
+        place[last] = value
+    else:
+        raise RecipeError(f"--set {key}: {last!r} is inside a plain value, not a section")
+
+
+def _list_index(items: list[Any], text: str, key: str) -> int:
+    if not text.isdecimal() or int(text) >= len(items):
+        raise RecipeError(f"--set {key}: {text!r} is not the number of an item, 0 to {len(items) - 1}")
+    return int(text)
+
+
+def _explain(problem: Any, schema: type[BaseModel]) -> str:
+    location = [str(part) for part in problem["loc"]]
+    path = ".".join(location) or "recipe"
+    if problem["type"] == "extra_forbidden":
+        known = _fields_at(schema, problem["loc"][:-1])
+        return f"{path}: unknown key{_nearest(location[-1], known)}; known here: {', '.join(known)}"
+    if problem["type"] == "missing":
+        return f"{path}: this key is needed and absent"
+    shown = "" if isinstance(problem["input"], dict) else f", not {problem['input']!r}"
+    return f"{path}: {problem['msg'].removeprefix('Value error, ')}{shown}"
+
+
+def _nearest(word: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _fields_at(schema: type[BaseModel], location: Sequence[str | int]) -> list[str]:
+    """The keys known at a place in the schema, list numbers passed over."""
+    current: type[BaseModel] | None = schema
+    for part in location:
+        if isinstance(part, int) or current is None:
+            continue
+        field = current.model_fields.get(part)
+        current = None if field is None else _model_in(field.annotation)
+    return [] if current is None else list(current.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (tuple, list, UnionType, typing.Union):
+        for inner in get_args(annotation):
+            if found := _model_in(inner):
+                return found
+    return None

@@ -1,0 +1,211 @@
+"""The parts of a recipe that are the same for every family of models, each a small validated record.
+
+Field names are the recipe's keys. What differs between families (the model's shape, the objective, the decoding) is
+declared by the family itself, as subclasses of `Settings`; `kermit.training.recipe` puts the parts together.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+from kermit.data.parallel import TextSource
+from kermit.data.plain import OnBad
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+NotNegative = Annotated[float, Field(ge=0.0)]
+FactorizationName = Literal["joint", "y_given_x", "x_given_y", "x", "y"]
+FactorizationMix = dict[FactorizationName, PositiveFloat]
+
+
+class Settings(BaseModel):
+    """Base of every part of a recipe: unknown keys are errors, nothing changes after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Languages(Settings):
+    """What the two sides are called, as in `--to de`."""
+
+    x: str = "x"
+    y: str = "y"
+
+
+class SourceSettings(Settings):
+    """Where one corpus is: x and y files, one of them (unpaired), or tsv, jsonl, hub.
+
+    `weight` is how often an epoch holds each text; `factorizations` overrides the recipe's mix for these texts (a
+    teacher's translations serve only the direction they were made for, say).
+    """
+
+    name: str = ""
+    x: str | None = None
+    y: str | None = None
+    tsv: str | None = None
+    jsonl: str | None = None
+    hub: str | None = None
+    config: str | None = None
+    split: str = "train"
+    columns: tuple[int, int] = (0, 1)
+    fields: tuple[str, str] = ("x", "y")
+    weight: PositiveFloat = 1.0
+    factorizations: FactorizationMix | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> SourceSettings:
+        kinds = [self.x is not None or self.y is not None, self.tsv is not None, self.jsonl is not None, bool(self.hub)]
+        if sum(kinds) != 1:
+            raise ValueError("give exactly one of: x and/or y files, tsv, jsonl, hub")
+        return self
+
+    @property
+    def paired(self) -> bool:
+        """Whether every text has its other half."""
+        return (self.x is None) == (self.y is None)
+
+    def text_source(self, data: Path) -> TextSource:
+        """The source with its paths found under the data folder."""
+        paths = {
+            kind: None if path is None else data / Path(path).expanduser()
+            for kind, path in {"x": self.x, "y": self.y, "tsv": self.tsv, "jsonl": self.jsonl}.items()
+        }
+        return TextSource(
+            **paths, hub=self.hub, config=self.config, split=self.split, columns=self.columns, fields=self.fields
+        )
+
+
+class DataSettings(Settings):
+    """The text to train on and to validate with."""
+
+    languages: Languages = Languages()
+    train: tuple[SourceSettings, ...] = Field(min_length=1)
+    validation: SourceSettings | None = None
+    max_tokens: PositiveInt = 128
+    on_bad: OnBad = OnBad.ERROR
+
+
+class TokenizerSettings(Settings):
+    """A tokenizer to train (`vocab_size`, on `texts` or else on all training files), or one to load (`path`)."""
+
+    vocab_size: PositiveInt | None = None
+    texts: tuple[str, ...] = ()
+    path: str | None = None
+
+    @model_validator(mode="after")
+    def _train_or_load(self) -> TokenizerSettings:
+        if (self.vocab_size is None) == (self.path is None):
+            raise ValueError("give either vocab_size, to train one, or path, to load one")
+        return self
+
+
+class BatchSettings(Settings):
+    """The size of a step: tokens a batch with specials and padding, and batches a step."""
+
+    tokens: PositiveInt = 4096
+    accumulate: PositiveInt = 1
+
+
+class OptimizerName(StrEnum):
+    """The optimisers on offer."""
+
+    ADAMW = "adamw"
+    MUON = "muon"
+
+
+class OptimizerSettings(Settings):
+    """AdamW for everything, or Muon for the matrices of the layers with AdamW for the rest.
+
+    `muon_learning_rate` is Muon's own peak, scaled so that AdamW's is comparable; both follow the same schedule.
+    """
+
+    name: OptimizerName = OptimizerName.ADAMW
+    learning_rate: PositiveFloat = 1e-3
+    muon_learning_rate: PositiveFloat = 1e-3
+    momentum: Share = 0.95
+    betas: tuple[Share, Share] = (0.9, 0.98)
+    epsilon: PositiveFloat = 1e-9
+    weight_decay: NotNegative = 0.01
+    clip_norm: NotNegative = 1.0
+
+
+class ScheduleName(StrEnum):
+    """How the learning rate goes after the warm-up."""
+
+    INVERSE_SQRT = "inverse_sqrt"
+    COSINE = "cosine"
+    LINEAR = "linear"
+    CONSTANT = "constant"
+
+
+class ScheduleSettings(Settings):
+    """How long, and with which learning rate: a linear warm-up, the named course, a linear cool-down to `final`.
+
+    `cooldown_steps` are the last of `max_steps`; `final` is the fraction of the peak that is left at the end of
+    cosine, linear or a cool-down.
+    """
+
+    name: ScheduleName = ScheduleName.INVERSE_SQRT
+    max_steps: PositiveInt
+    max_minutes: PositiveFloat | None = None
+    warmup_steps: Annotated[int, Field(ge=0)] = 1000
+    cooldown_steps: Annotated[int, Field(ge=0)] = 0
+    final: Fraction = 0.0
+
+
+class AveragingSettings(Settings):
+    """Which weights are evaluated and kept: an exponential moving average, the mean of the last checkpoints, or last.
+
+    With `ema` the average is warmed up, so that early steps are soon forgotten.
+    """
+
+    ema: Share | None = None
+    checkpoints: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _one(self) -> AveragingSettings:
+        if self.ema is not None and self.checkpoints > 1:
+            raise ValueError("choose ema or checkpoints, not both")
+        return self
+
+
+class EvaluationSettings(Settings):
+    """When to translate the validation text, and how much of it; `directions` default to those being trained."""
+
+    every: PositiveInt = 1000
+    texts: PositiveInt = 500
+    directions: tuple[str, ...] = ()
+
+
+class CheckpointSettings(Settings):
+    """When to write a checkpoint to resume from, and how many to keep."""
+
+    every: PositiveInt = 500
+    keep: PositiveInt = 2
+
+
+class Precision(StrEnum):
+    """Number formats of the forward and backward pass; weights stay float32."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+
+
+class RuntimeSettings(Settings):
+    """What decides the speed and not the result."""
+
+    precision: Precision = Precision.FLOAT32
+    gradient_checkpointing: bool = False
+    fast_dropout: bool = True
+    workers: Annotated[int, Field(ge=0)] = 0
+    log_every: PositiveInt = 50
+
+
+class FamilySettings(Settings):
+    """Base of a family's model settings; `family` names it."""
+
+    family: str
