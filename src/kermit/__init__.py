@@ -1,0 +1,1 @@
+"""KERMIT: generative modelling of texts and pairs of texts by insertion."""

@@ -208,9 +208,7 @@ class Canvas:
                 touches = match.start() > 0 and match.group().startswith("_")
                 if touches:
                     joined.append((Segment(segment), blank))
-        return cls.from_fragments(
-            specials, fragments[0], fragments[1] if len(fragments) > 1 else None, joined=joined
-        )
+        return cls.from_fragments(specials, fragments[0], fragments[1] if len(fragments) > 1 else None, joined=joined)
 
     @property
     def token_ids(self) -> tuple[int, ...]:
@@ -223,9 +221,8 @@ class Canvas:
     @property
     def segment_ids(self) -> tuple[int, ...]:
         """The segment of every token of the canvas; ``[CLS]`` counts to X."""
-        return (0,) + tuple(
-            segment for segment, tokens in enumerate(self.segments) for _ in range(len(tokens) + 1)
-        )
+        segments = enumerate(self.segments)
+        return (0, *(segment for segment, tokens in segments for _ in range(len(tokens) + 1)))
 
     def __len__(self) -> int:
         return 1 + sum(len(tokens) + 1 for tokens in self.segments)

@@ -1,7 +1,7 @@
 """Many canvases as tensors, and inserting into all of them at once.
 
-Rows are padded on the right. A plane is any (batch, length) tensor that goes along with the tokens; `CanvasBatch.insert`
-makes room in all of them with one cumulative sum. This module knows no model and no tokenizer.
+Rows are padded on the right. A plane is any (batch, length) tensor that goes along with the tokens;
+`CanvasBatch.insert` makes room in all of them with one cumulative sum. This module knows no model and no tokenizer.
 """
 
 from __future__ import annotations
@@ -80,8 +80,13 @@ class CanvasBatch:
                 segment_ids[index, start : end + 1] = segment
                 start = end + 1
             valid[index, :start] = True
-        planes = [torch.from_numpy(plane) for plane in (token_ids, segment_ids, valid)]
-        return cls(*planes, torch.zeros_like(planes[2]), specials)
+        return cls(
+            torch.from_numpy(token_ids),
+            torch.from_numpy(segment_ids),
+            torch.from_numpy(valid),
+            torch.zeros(valid.shape, dtype=torch.bool),
+            specials,
+        )
 
     def __len__(self) -> int:
         return self.token_ids.shape[0]
@@ -125,14 +130,16 @@ class CanvasBatch:
         open_slots = self.open_slots[row, :length].nonzero().flatten().tolist()
         return Canvas(self.specials, tuple(map(tuple, content)), frozenset(open_slots))
 
-    def insert(self, tokens: Tensor, planes: Sequence[tuple[Tensor, int | bool]] = ()) -> tuple[CanvasBatch, list[Tensor]]:
+    def insert(
+        self, tokens: Tensor, planes: Sequence[tuple[Tensor, int | bool]] = ()
+    ) -> tuple[CanvasBatch, list[Tensor]]:
         """Insert a token into each slot that names one, all at once; both sides of a new token are open.
 
         Args:
             tokens: (batch, length), the token for slot k at k, `NOTHING` for none. The caller answers for the slots
                 being open; `Canvas.insert` is the checked way for one canvas.
-            planes: further (batch, length) tensors to carry along; each with the value new tokens get, which for a
-                bool False or an id is that value, and with ``None``-like `NOTHING` the value of the token on the right.
+            planes: further (batch, length) tensors to carry along, each with the value that new tokens get, or with
+                `NOTHING` if they get that of the token on their right.
 
         Returns:
             The new batch and the new planes.
@@ -152,9 +159,7 @@ class CanvasBatch:
             out.scatter_(1, target, torch.where(inserted, new, out.new_full((), fill)))
             return out[:, :length]
 
-        carried = [
-            spread(plane, plane if new == NOTHING else torch.full_like(plane, new), 0) for plane, new in planes
-        ]
+        carried = [spread(plane, plane if new == NOTHING else torch.full_like(plane, new), 0) for plane, new in planes]
         batch = CanvasBatch(
             spread(self.token_ids, tokens, self.specials.pad_id),
             spread(self.segment_ids, self.segment_ids, 0),

@@ -106,6 +106,14 @@ class Texts:
         """(batch,) how many tokens are to be generated."""
         return self.generated.sum(1)
 
+    def select(self, rows: Tensor) -> Texts:
+        """Some of the texts, or one of them several times."""
+        batch = self.batch
+        chosen = CanvasBatch(
+            batch.token_ids[rows], batch.segment_ids[rows], batch.valid[rows], batch.open_slots[rows], batch.specials
+        )
+        return Texts(chosen, self.present[rows], self.generated[rows], self.open_segments[rows])
+
 
 class Objective(Protocol):
     """Draws training canvases from complete texts."""
@@ -210,6 +218,12 @@ class LowerBoundObjective:
         )
 
 
+def canvases_of(texts: Texts, kept: Tensor) -> tuple[CanvasBatch, Tensor]:
+    """The canvases of kept sets, (batch, tokens) bool, and (batch, tokens) the slot each missing token belongs in."""
+    layout = _Layout.of(texts, kept)
+    return layout.canvases, layout.slot
+
+
 @dataclass(frozen=True)
 class _Layout:
     """Where the tokens of a text lie on the canvas of its kept tokens."""
@@ -281,4 +295,3 @@ class _Layout:
             location,
             stop,
         )
-

@@ -43,7 +43,7 @@ class SlotScores:
     stop: Tensor | None
 
     def log_location(self) -> tuple[Tensor, Tensor | None]:
-        """log p(l), a softmax over the row's open slots and, with sequence termination, stopping.
+        """Log p(l), a softmax over the row's open slots and, with sequence termination, stopping.
 
         Returns:
             (slots,) for the slots and (batch,) for stopping, or None with slot termination.
@@ -90,7 +90,7 @@ class InsertionModel(Protocol):
 
 
 def row_logsumexp(values: Tensor, rows: Tensor, batch: int) -> Tensor:
-    """logsumexp of values by row.
+    """Logsumexp of values by row.
 
     Args:
         values: (items,).

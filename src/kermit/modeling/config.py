@@ -16,8 +16,8 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
 
     Args:
         trunk_config: the configuration of a bidirectional encoder of transformers.
-        slot_vector: what a slot is read from: ``right``, the token on its right (the paper), or ``both`` neighbours (the
-            Insertion Transformer).
+        slot_vector: what a slot is read from: ``right``, the token on its right (the paper), or ``both`` neighbours
+            (the Insertion Transformer).
         termination: ``slot`` or ``sequence``.
         positions: ``restart`` in each segment, so that the first content token of either is at 1, or ``continue``.
         cls_token_id: the id of ``[CLS]``.
@@ -48,8 +48,11 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)
-        allowed = {"slot_vector": ("right", "both"), "positions": ("restart", "continue")}
-        allowed["termination"] = tuple(Termination)
+        allowed: dict[str, tuple[str, ...]] = {
+            "slot_vector": ("right", "both"),
+            "positions": ("restart", "continue"),
+            "termination": tuple(Termination),
+        }
         for name, values in allowed.items():
             if getattr(self, name) not in values:
                 raise ValueError(f"{name} must be one of {', '.join(values)}, not {getattr(self, name)!r}")

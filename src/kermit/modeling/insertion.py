@@ -144,18 +144,21 @@ class KermitForInsertion(KermitPreTrainedModel):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         segment_ids: Tensor | None = None,
-        open_slots: Tensor | None = None,
-        slots: Tensor | None = None,
-        slot_weights: Tensor | None = None,
-        target_slots: Tensor | None = None,
-        target_tokens: Tensor | None = None,
-        target_weights: Tensor | None = None,
-        location_weights: Tensor | None = None,
-        stop_weights: Tensor | None = None,
+        *,
+        open_slots: Tensor,
+        slots: Tensor,
+        slot_weights: Tensor,
+        target_slots: Tensor,
+        target_tokens: Tensor,
+        target_weights: Tensor,
+        location_weights: Tensor,
+        stop_weights: Tensor,
         num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> InsertionOutput:
-        """The loss of training canvases; the arguments are those of `TrainingCanvases`.
+        """The loss of training canvases, as `TrainingCanvases.model_inputs` gives them.
+
+        To score the slots of canvases use `score_slots`; for hidden states, ``model.kermit``.
 
         Args:
             input_ids: (batch, length).
@@ -173,15 +176,6 @@ class KermitForInsertion(KermitPreTrainedModel):
                 number over all processes and accumulation steps when the trainer says so.
             kwargs: passed on to the trunk.
         """
-        given = (open_slots, slots, slot_weights, target_slots, target_tokens, target_weights, location_weights)
-        if any(value is None for value in given) or stop_weights is None:
-            raise ModelError(
-                "the forward pass computes the loss of training canvases and needs all of their fields; "
-                "use score_slots to score the slots of a CanvasBatch, or model.kermit for hidden states"
-            )
-        assert open_slots is not None and slots is not None and slot_weights is not None  # for the type checker
-        assert target_slots is not None and target_tokens is not None and target_weights is not None
-        assert location_weights is not None
         hidden = self.kermit(input_ids, attention_mask, segment_ids, **kwargs).last_hidden_state
         texts = len(input_ids) if num_items_in_batch is None else num_items_in_batch
         bias = self.content_bias

@@ -73,7 +73,7 @@ class _ChunkedSlotLoss(torch.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         vectors, embedding, bias = ctx.saved_tensors
         scaled = (
             grad * upstream.to(grad.dtype) if needed else None
@@ -113,7 +113,7 @@ def slot_loss(
     if torch.is_autocast_enabled(vectors.device.type):
         dtype = torch.get_autocast_dtype(vectors.device.type)
         vectors, embedding = vectors.to(dtype), embedding.to(dtype)
-    loss: Tensor = _ChunkedSlotLoss.apply(
+    loss: Tensor = _ChunkedSlotLoss.apply(  # type: ignore[no-untyped-call]
         vectors,
         embedding,
         bias,

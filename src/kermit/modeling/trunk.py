@@ -34,7 +34,7 @@ class KermitPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
         """The encoder inside."""
         return self.base_model.encoder
 
-    def get_input_embeddings(self) -> nn.Module:
+    def get_input_embeddings(self) -> nn.Embedding:
         """The trunk's word embedding."""
         return self.trunk.get_input_embeddings()  # type: ignore[no-any-return]
 
@@ -45,6 +45,8 @@ class KermitPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
 
 class KermitModel(KermitPreTrainedModel):
     """The trunk: canvases to hidden states."""
+
+    _keys_to_ignore_on_load_unexpected = (r"^head\.",)
 
     def __init__(self, config: KermitConfig) -> None:
         super().__init__(config)

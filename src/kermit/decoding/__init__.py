@@ -1,0 +1,18 @@
+"""Decoding: canvases with open slots to finished texts."""
+
+from kermit.decoding.rounds import Decoded, decode
+from kermit.decoding.settings import Constraints, DecodingSettings, Finish, Sampling, Strategy
+from kermit.decoding.trace import Trace, TracedInsertion, TracedToken
+
+__all__ = [
+    "Constraints",
+    "Decoded",
+    "DecodingSettings",
+    "Finish",
+    "Sampling",
+    "Strategy",
+    "Trace",
+    "TracedInsertion",
+    "TracedToken",
+    "decode",
+]

@@ -1,0 +1,197 @@
+"""The one decoder: insert into the open slots of a batch of canvases, round by round, until they are finished.
+
+A round is one forward pass and the insertions it leads to. Serial decoding makes the best (or a drawn) insertion;
+parallel decoding inserts at every open slot that does not say end-of-slot (the paper's section 3.2). All slots are
+asked anew each round, for the canvas around them has changed. Finished texts leave the batch.
+
+Drawn serially at temperature 1, a text comes with the probability that `kermit.likelihood` gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kermit.canvas import Canvas
+from kermit.canvas_batch import NOTHING, CanvasBatch
+from kermit.decoding.choosing import Choice, Chooser
+from kermit.decoding.limits import Room
+from kermit.decoding.settings import DecodingSettings, Finish, Strategy
+from kermit.decoding.trace import Trace, TracedInsertion
+from kermit.errors import DecodingError
+from kermit.slots import InsertionModel, Termination
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What became of a canvas.
+
+    Args:
+        canvas: the final canvas.
+        rounds: how many forward passes it took, the one that found nothing more to insert included.
+        tokens: how many tokens were inserted.
+        finish: why it ended.
+        log_prob: the sum of the log-probabilities of all that was decided: the insertions, and at the end that nothing
+            more belongs there.
+        trace: every round's insertions, where asked for.
+    """
+
+    canvas: Canvas
+    rounds: int
+    tokens: int
+    finish: Finish
+    log_prob: float
+    trace: Trace | None = None
+
+
+def decode(
+    model: InsertionModel,
+    canvases: Sequence[Canvas],
+    settings: DecodingSettings | None = None,
+    *,
+    seeds: Sequence[int] | None = None,
+    trace: bool = False,
+    batch_size: int = 64,
+    on_progress: Callable[[int], object] | None = None,
+) -> list[Decoded]:
+    """Insert into the open slots of canvases until they are finished.
+
+    Args:
+        model: what scores the slots; put it in evaluation mode first.
+        canvases: the canvases at the start.
+        settings: how to decode; parallel and greedy by default.
+        seeds: one a canvas, for sampling; 0, 1, 2, ... by default.
+        trace: whether to record every round's insertions.
+        batch_size: how many canvases to decode together; it does not change what they decode to.
+        on_progress: called with the number of canvases that were just finished.
+
+    Returns:
+        One result a canvas, in order.
+
+    Raises:
+        DecodingError: settings that contradict each other or the model, or a canvas too long for the model.
+    """
+    settings = settings or DecodingSettings()
+    seeds = range(len(canvases)) if seeds is None else seeds
+    if len(seeds) != len(canvases):
+        raise DecodingError(f"{len(seeds)} seeds for {len(canvases)} canvases; give one a canvas")
+    if settings.strategy is Strategy.PARALLEL and model.termination is Termination.SEQUENCE:
+        raise DecodingError(
+            "parallel decoding needs slot termination, for each slot must say when it is finished; "
+            "decode this model serially, or train one with termination: slot"
+        )
+    _check_lengths(model, canvases)
+    results: dict[int, Decoded] = {}
+    by_length = sorted(range(len(canvases)), key=lambda index: len(canvases[index]))
+    for start in range(0, len(by_length), batch_size):
+        part = by_length[start : start + batch_size]
+        run = _Run(model, settings, [canvases[i] for i in part], [seeds[i] for i in part], trace)
+        with torch.inference_mode():
+            while len(run.batch):
+                left = len(run.batch)
+                run.round()
+                if on_progress is not None and len(run.batch) < left:
+                    on_progress(left - len(run.batch))
+        results.update({part[index]: result for index, result in run.results.items()})
+    return [results[index] for index in range(len(canvases))]
+
+
+def _check_lengths(model: InsertionModel, canvases: Sequence[Canvas]) -> None:
+    for number, canvas in enumerate(canvases):
+        longest = max(map(len, canvas.segments))
+        for length, limit in ((len(canvas), model.max_length), (longest, model.max_segment_length)):
+            if limit is not None and length > limit:
+                raise DecodingError(
+                    f"text {number} takes {length} tokens, but the model has room for {limit}; shorten or split it"
+                )
+
+
+class _Run:
+    """A batch of canvases being decoded. All tensors are by row, and rows are those not yet finished."""
+
+    def __init__(
+        self, model: InsertionModel, settings: DecodingSettings, canvases: list[Canvas], seeds: list[int], trace: bool
+    ) -> None:
+        self.model, self.settings, self.starts = model, settings, canvases
+        self.results: dict[int, Decoded] = {}
+        self.traces: list[list[tuple[TracedInsertion, ...]]] | None = [[] for _ in canvases] if trace else None
+        self.number = 0
+        self.batch = CanvasBatch.from_canvases(canvases, model.device)
+        self.index = torch.arange(len(canvases))
+        self.seeds = torch.tensor([seed % 2**63 for seed in seeds])
+        self.log_prob = torch.zeros(len(canvases), device=model.device)
+        self.blank = self.batch.open_slots.cumsum(1) * self.batch.open_slots
+        self.room = Room.of(model, settings, self.batch, int(self.blank.max()) + 1)
+        self.joined = torch.zeros_like(self.batch.valid)
+        for row, canvas in enumerate(canvases):
+            self.joined[row, sorted(canvas.joined_slots)] = True
+        specials = model.specials
+        framing = (self.batch.token_ids == specials.cls_id) | (self.batch.token_ids == specials.sep_id)
+        self.given = self.batch.valid & ~framing
+        self.chooser = Chooser(settings, specials, model.termination, model.device)
+        if self.chooser.continues is not None:
+            # nothing is inserted inside a given word, unless the user put a blank there
+            inside = self.given & self.given.roll(1, 1) & self.chooser.continues[self.batch.token_ids]
+            self.batch.open_slots.logical_and_(~inside | self.joined)
+
+    def round(self) -> None:
+        """One forward pass, its insertions, and farewell to what is finished."""
+        idle = ~self.batch.open_slots.any(1)
+        if bool(idle.any()):
+            self._retire(idle, [Finish.FINISHED] * int(idle.sum()))
+            return
+        scores = self.model.score_slots(self.batch)
+        rows, slots = scores.rows, scores.slots
+        segments, blanks = self.batch.segment_ids[rows, slots], self.blank[rows, slots]
+        glued = self.given[rows, slots - 1] & ~self.joined[rows, slots]
+        seeds = self.seeds if self.settings.sampling is not None else None
+        choice = self.chooser.choose(scores, self.room, segments, blanks, glued, seeds, self.number)
+        taken = choice.tokens != NOTHING
+        self.room.spend(rows[taken], segments[taken], blanks[taken])
+        self.log_prob.index_add_(0, rows[taken], choice.log_probs[taken])
+        if self.traces is not None:
+            self._trace(rows[taken], slots[taken], choice, taken)
+        grid = torch.full_like(self.batch.token_ids, NOTHING)
+        grid[rows, slots] = choice.tokens
+        planes = [(self.blank, NOTHING), (self.joined, NOTHING), (self.given, False)]
+        self.batch, (self.blank, self.joined, self.given) = self.batch.insert(grid, planes)
+        self.number += 1
+        self._part_with_finished((grid == NOTHING).all(1), choice)
+
+    def _part_with_finished(self, done: Tensor, choice: Choice) -> None:
+        blocked = choice.blocked & done
+        self.log_prob += torch.where(done & ~blocked, choice.end_log_prob, 0)
+        reasons = {(True, False): Finish.FINISHED, (True, True): Finish.MAX_TOKENS}
+        last = self.settings.max_rounds is not None and self.number >= self.settings.max_rounds
+        pairs = zip(done.tolist(), blocked.tolist(), strict=True)
+        finishes = [reasons.get(pair, Finish.MAX_ROUNDS if last else None) for pair in pairs]
+        leaving = torch.tensor([finish is not None for finish in finishes], device=done.device)
+        if bool(leaving.any()):
+            self._retire(leaving, [finish for finish in finishes if finish is not None])
+
+    def _retire(self, leaving: Tensor, finishes: list[Finish]) -> None:
+        """Note the results of finished rows and go on with the others."""
+        for row, finish in zip(leaving.nonzero().flatten().tolist(), finishes, strict=True):
+            index = int(self.index[row])
+            trace = None if self.traces is None else Trace(self.starts[index], tuple(self.traces[index]))
+            self.results[index] = Decoded(
+                self.batch.canvas(row), self.number, int(self.room.used[row]), finish, float(self.log_prob[row]), trace
+            )
+        rows = (~leaving).nonzero().flatten()
+        self.batch = self.batch.select(rows)
+        length = self.batch.token_ids.shape[1]
+        self.blank, self.joined, self.given = (plane[rows, :length] for plane in (self.blank, self.joined, self.given))
+        self.room, self.log_prob = self.room.select(rows), self.log_prob[rows]
+        self.index, self.seeds = self.index[rows.cpu()], self.seeds[rows.cpu()]
+
+    def _trace(self, rows: Tensor, slots: Tensor, choice: Choice, taken: Tensor) -> None:
+        assert self.traces is not None
+        found: dict[int, list[TracedInsertion]] = {index: [] for index in self.index.tolist()}
+        columns = (self.index[rows.cpu()], slots, choice.tokens[taken], choice.log_probs[taken])
+        for index, slot, token_id, log_prob in zip(*(column.tolist() for column in columns), strict=True):
+            found[index].append(TracedInsertion(slot, token_id, log_prob))
+        for index, insertions in found.items():
+            self.traces[index].append(tuple(insertions))

@@ -1,0 +1,102 @@
+"""How to decode: the strategy, the choice of tokens, the limits and what may be inserted where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from torch import Tensor
+
+from kermit.errors import DecodingError
+
+
+class Strategy(StrEnum):
+    """One insertion a round, or one at every unfinished slot."""
+
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+
+
+class Finish(StrEnum):
+    """Why a decode ended."""
+
+    FINISHED = "finished"
+    MAX_ROUNDS = "max_rounds"
+    MAX_TOKENS = "max_tokens"
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Draw tokens instead of taking the best.
+
+    Args:
+        temperature: below 1 sharpens, above 1 flattens.
+        top_k: draw from the k best alone.
+        top_p: draw from the fewest best that together reach this probability.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise DecodingError(f"temperature must be above 0, not {self.temperature}; leave sampling out for the best")
+        if self.top_k is not None and self.top_k < 1:
+            raise DecodingError(f"top_k must be at least 1, not {self.top_k}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise DecodingError(f"top_p must be above 0 and at most 1, not {self.top_p}")
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    """What may be inserted where; a blank is a slot that is open at the start, with all that comes to lie in it.
+
+    Args:
+        never: tokens never to be inserted.
+        min_tokens_per_blank: insert at least so many into each blank.
+        max_tokens_per_blank: and at most so many.
+        continues_word: (vocab,) bool, the tokens that continue the word on their left. Given words then stay whole:
+            nothing is inserted inside one, and nothing is glued to its end unless the blank touches it.
+    """
+
+    never: frozenset[int] = field(default_factory=frozenset)
+    min_tokens_per_blank: int = 0
+    max_tokens_per_blank: int | None = None
+    continues_word: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.min_tokens_per_blank < 0:
+            raise DecodingError(f"min_tokens_per_blank must be at least 0, not {self.min_tokens_per_blank}")
+        if self.max_tokens_per_blank is not None and self.max_tokens_per_blank < max(1, self.min_tokens_per_blank):
+            raise DecodingError(
+                f"max_tokens_per_blank must be at least 1 and no less than min_tokens_per_blank "
+                f"({self.min_tokens_per_blank}), not {self.max_tokens_per_blank}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class DecodingSettings:
+    """How to decode.
+
+    Args:
+        strategy: serial or parallel.
+        sampling: how to draw tokens; None takes the best.
+        termination_penalty: taken off the log-probability of end-of-slot, or of stopping.
+        max_rounds: end after so many forward passes.
+        max_tokens: insert at most so many tokens a text.
+        constraints: what may be inserted where.
+    """
+
+    strategy: Strategy = Strategy.PARALLEL
+    sampling: Sampling | None = None
+    termination_penalty: float = 0.0
+    max_rounds: int | None = None
+    max_tokens: int = 512
+    constraints: Constraints = field(default_factory=Constraints)
+
+    def __post_init__(self) -> None:
+        if self.max_rounds is not None and self.max_rounds < 1:
+            raise DecodingError(f"max_rounds must be at least 1, not {self.max_rounds}")
+        if self.max_tokens < 0:
+            raise DecodingError(f"max_tokens must be at least 0, not {self.max_tokens}")
