@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import PositiveFloat, PositiveInt
 from torch.nn import functional
 from transformers import MarianConfig, MarianMTModel, PreTrainedModel, PreTrainedTokenizerFast
 
+from kermit.baselines.smoothed_loss import smoothed_cross_entropy
 from kermit.data.batching import padded
 from kermit.data.encoding import Row
 from kermit.data.tokenizer import decode_ids, encode_texts
@@ -55,6 +57,20 @@ class BeamSearch(Settings):
     length_penalty: float = 1.0
     max_tokens: PositiveInt = 128
     batch_tokens: PositiveFloat = 1000
+
+
+class Transformer(MarianMTModel):  # type: ignore[misc]
+    """Marian's model with a training loss that is label-smoothed, summed, and made without keeping the logits."""
+
+    def forward(
+        self, *arguments: Any, labels: torch.Tensor | None = None, label_smoothing: float = 0.0, **keywords: Any
+    ) -> Any:
+        """Marian's outputs; or with labels (rows, length), -100 where there is none, the loss summed over them."""
+        if labels is None:
+            return super().forward(*arguments, **keywords)
+        hidden = self.model(*arguments, **{**keywords, "use_cache": False})[0]
+        real = labels != _IGNORED
+        return smoothed_cross_entropy(hidden[real], self.lm_head.weight, labels[real], label_smoothing)
 
 
 @dataclass(frozen=True)
@@ -124,11 +140,11 @@ class TransformerFamily:
             decoder_start_token_id=tokenizer.cls_token_id,
             forced_eos_token_id=None,
         )
-        return MarianMTModel(config)
+        return Transformer(config)
 
     def load(self, path: Path) -> PreTrainedModel:
         """A saved Marian model."""
-        return MarianMTModel.from_pretrained(path)
+        return Transformer.from_pretrained(path)
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Batches for the recipe's direction."""
@@ -143,20 +159,8 @@ class TransformerFamily:
         """Label-smoothed cross-entropy summed over the target tokens."""
         objective = recipe.objective
         assert isinstance(objective, TransformerObjective)
-        labels = batch["labels"]
-        logits = model(
-            input_ids=batch["input_ids"],
-            attention_mask=batch["attention_mask"],
-            decoder_input_ids=batch["decoder_input_ids"],
-            use_cache=False,
-        ).logits
-        return functional.cross_entropy(
-            logits.flatten(0, 1).float(),
-            labels.flatten(),
-            ignore_index=_IGNORED,
-            label_smoothing=objective.label_smoothing,
-            reduction="sum",
-        )
+        loss: torch.Tensor = model(**batch, label_smoothing=objective.label_smoothing)
+        return loss
 
     def translate(
         self,

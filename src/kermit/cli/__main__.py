@@ -1,0 +1,5 @@
+"""`python -m kermit.cli`, for launchers such as torchrun."""
+
+from kermit.cli import main
+
+main()

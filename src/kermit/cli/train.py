@@ -1,0 +1,35 @@
+"""`kermit train RECIPE.yaml`: run a recipe, or go on with one that was interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kermit.cli import logs
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(help="The recipe, a YAML file.", show_default=False)],
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the recipe's relative paths; KERMIT_DATA by default.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Where to write; runs/FOLDER/RECIPE by default.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe, as a.b=value.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the output.")] = False,
+) -> None:
+    """Train a model as a recipe says."""
+    logs.set_up()
+    from kermit.training.recipe import load_recipe
+    from kermit.training.run import train as run
+
+    loaded = load_recipe(recipe, data=data, overrides=set_ or [])
+    result = run(loaded, output or Path("runs") / recipe.parent.name / recipe.stem, resume=resume)
+    if result.stopped_by is not None:
+        typer.echo(f"stopped by signal {result.stopped_by} at step {result.steps}; --resume goes on", err=True)
+        raise typer.Exit(128 + result.stopped_by)
+    best = "" if result.best_bleu is None else f", best validation BLEU {result.best_bleu}"
+    typer.echo(f"{result.model}: {result.steps} steps{best}")

@@ -1,0 +1,3 @@
+"""stub"""
+def translate() -> None:
+    """stub"""

@@ -1,0 +1,64 @@
+"""Dropout that does not hold up a processor.
+
+torch draws a dropout mask on the CPU with one thread and a number a value, which was a third of a training step. Here a
+mask is a random byte a value, from NumPy's SFC64, compared with a threshold; the probability is rounded to 1/256 and
+the scale is that of the rounded one, so the expectation is exact.
+
+`FastDropout` is a context in which every call of `torch.nn.functional.dropout` on a CPU is answered that way, whether it
+comes from an `nn.Dropout` or from a model's own code. It is seeded when it is made, so a step that makes it from (seed,
+step) is the same after a resumption. Not to be used with gradient checkpointing, which replays torch's generator only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.overrides import TorchFunctionMode
+
+
+class FastDropout(TorchFunctionMode):
+    """Answers `functional.dropout` on CPU tensors from random bytes seeded by `entropy`."""
+
+    def __init__(self, entropy: Sequence[int]) -> None:
+        super().__init__()
+        self._bits = np.random.SFC64(np.random.SeedSequence([*entropy, 0xD0]))
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is torch.nn.functional.dropout:
+            return self._dropout(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+    def _dropout(
+        self, input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> torch.Tensor:
+        if not training or p == 0.0:
+            return input
+        if input.device.type != "cpu" or inplace or p >= 1.0:
+            return torch.nn.functional.dropout(input, p, training, inplace)
+        threshold = min(max(round(p * 256), 1), 255)
+        keep = self._bytes(input.numel()).view(input.shape) >= threshold
+        return _Masked.apply(input, keep, 256 / (256 - threshold))  # type: ignore[no-untyped-call, no-any-return]
+
+    def _bytes(self, count: int) -> torch.Tensor:
+        words = self._bits.random_raw((count + 7) // 8)
+        return torch.from_numpy(words.view(np.uint8))[:count]
+
+
+class _Masked(torch.autograd.Function):
+    """Values where the mask is set, times the scale; zero elsewhere. Only the mask is kept for the way back."""
+
+    @staticmethod
+    def forward(context: Any, values: torch.Tensor, keep: torch.Tensor, scale: float) -> torch.Tensor:
+        context.save_for_backward(keep)
+        context.scale = scale
+        return (values * keep).mul_(scale)
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:  # type: ignore[override]
+        (keep,) = context.saved_tensors
+        return (gradient * keep).mul_(context.scale), None, None

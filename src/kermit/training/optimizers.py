@@ -1,0 +1,114 @@
+"""Optimisers and learning-rate schedules, as the recipe names them.
+
+Weight decay is for matrices only. Muon (orthogonalised momentum) is for the matrices inside the layers; embeddings,
+norms and biases stay with AdamW, and the two step as one optimiser.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from kermit.training.settings import OptimizerName, OptimizerSettings, ScheduleName, ScheduleSettings
+
+
+def build_optimizer(model: nn.Module, settings: OptimizerSettings) -> torch.optim.Optimizer:
+    """The recipe's optimiser over a model's trainable parameters."""
+    embeddings = {id(parameter) for parameter in _embedding_parameters(model)}
+    hidden, matrices, vectors = [], [], []
+    for parameter in model.parameters():
+        if not parameter.requires_grad:
+            continue
+        if parameter.ndim < 2:
+            vectors.append(parameter)
+        elif parameter.ndim == 2 and id(parameter) not in embeddings:
+            hidden.append(parameter)
+        else:
+            matrices.append(parameter)
+    use_muon = settings.name is OptimizerName.MUON and bool(hidden)
+    decayed = matrices if use_muon else [*matrices, *hidden]
+    groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    adamw = torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=settings.learning_rate,
+        betas=settings.betas,
+        eps=settings.epsilon,
+    )
+    if not use_muon:
+        return adamw
+    muon = torch.optim.Muon(
+        hidden,
+        lr=settings.muon_learning_rate,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        adjust_lr_fn="match_rms_adamw",
+    )
+    return JointOptimizer([muon, adamw])
+
+
+def _embedding_parameters(model: nn.Module) -> Iterable[nn.Parameter]:
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            yield from module.parameters(recurse=False)
+
+
+class JointOptimizer(torch.optim.Optimizer):
+    """Several optimisers over different parameters that step, and are saved, as one."""
+
+    def __init__(self, parts: list[torch.optim.Optimizer]) -> None:
+        self.parts = parts
+        super().__init__([parameter for part in parts for group in part.param_groups for parameter in group["params"]], {})
+        self.param_groups = [group for part in parts for group in part.param_groups]
+        self.defaults = dict(parts[-1].defaults)
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Step every part; a closure is evaluated once."""
+        loss = closure() if closure is not None else None
+        for part in self.parts:
+            part.step()
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear every part's gradients."""
+        for part in self.parts:
+            part.zero_grad(set_to_none)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The parts' states."""
+        return {"parts": [part.state_dict() for part in self.parts]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Give every part its state."""
+        for part, state in zip(self.parts, state_dict["parts"], strict=True):
+            part.load_state_dict(state)
+        self.param_groups = [group for part in self.parts for group in part.param_groups]
+
+
+def rate_at(step: int, schedule: ScheduleSettings) -> float:
+    """The learning rate after `step` updates, as a fraction of the peak."""
+    warmup, last = schedule.warmup_steps, schedule.max_steps
+    if step < warmup:
+        return (step + 1) / (warmup + 1)
+    cooldown_start = last - schedule.cooldown_steps
+    if schedule.cooldown_steps and step > cooldown_start:
+        left = max(last - step, 0) / schedule.cooldown_steps
+        return rate_at(cooldown_start, schedule) * (schedule.final + (1 - schedule.final) * left)
+    done = min((step - warmup) / max(last - warmup, 1), 1.0)
+    match schedule.name:
+        case ScheduleName.INVERSE_SQRT:
+            return math.sqrt(max(warmup, 1) / max(step, 1))
+        case ScheduleName.COSINE:
+            return schedule.final + (1 - schedule.final) * 0.5 * (1 + math.cos(math.pi * done))
+        case ScheduleName.LINEAR:
+            return schedule.final + (1 - schedule.final) * (1 - done)
+        case ScheduleName.CONSTANT:
+            return 1.0
+
+
+def build_schedule(optimizer: torch.optim.Optimizer, schedule: ScheduleSettings) -> torch.optim.lr_scheduler.LambdaLR:
+    """The schedule as torch's scheduler."""
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_at(step, schedule))

@@ -1,0 +1,392 @@
+"""A thin layer on transformers' Trainer: our batches, our loss, our checkpoints; the loop is theirs.
+
+What it adds: batches by token budget from a stream that depends on (seed, epoch) alone; a loss that is normalised over
+all processes and accumulated batches, so that any split of the same texts gives the same gradients; randomness that is
+seeded anew at every step, so that a resumed training is the very same training; averaged weights; BLEU on the
+validation text; checkpoints that are whole or absent.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+
+from kermit.data.batching import Batch, BatchPlanner, BatchStream, batch_generator, share_of_rank
+from kermit.data.encoding import EncodedText
+from kermit.tasks.translation import Direction, TranslationScores
+from kermit.training.averaging import MovingAverage, mean_of_checkpoints
+from kermit.training.checkpoints import list_checkpoints, load_state, remove_old, save_state, written_whole
+from kermit.training.dropout import FastDropout
+from kermit.training.families import ITEMS, Collator, Family
+from kermit.training.optimizers import build_optimizer, build_schedule
+from kermit.training.recipe import Recipe
+from kermit.training.settings import Precision
+
+logger = logging.getLogger(__name__)
+
+_MINUTES = "kermit_minutes"
+Evaluator = Callable[[PreTrainedModel], Sequence[tuple[Direction, TranslationScores]]]
+
+
+@dataclass
+class CollatedBatches(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
+    """What torch's DataLoader asks for a planned batch: this process's share of it, collated."""
+
+    text: EncodedText
+    collator: Collator
+    seed: int
+    rank: int
+    processes: int
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def __getitem__(self, batch: Batch) -> dict[str, torch.Tensor]:
+        tensors = self.collator(self.text.fetch(batch.rows), batch_generator(self.seed, batch))
+        return share_of_rank(tensors, self.rank, self.processes)
+
+
+def _only(items: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    (item,) = items
+    return item
+
+
+class KermitTrainer(Trainer):  # type: ignore[misc]
+    """transformers' Trainer with this project's batches, loss, averaging, evaluation and checkpoints."""
+
+    def __init__(
+        self,
+        *,
+        recipe: Recipe,
+        family: Family,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        text: EncodedText,
+        validation: EncodedText | None,
+        evaluator: Evaluator | None,
+        output: Path,
+    ) -> None:
+        self.signals = _Signals()
+        super().__init__(
+            model=model,
+            args=_arguments(recipe, output),
+            eval_dataset=None if validation is None else validation.rows,
+            callbacks=[_Progress(self), self.signals],
+        )
+        self.recipe = recipe
+        self.family = family
+        self.tokenizer = tokenizer
+        self.text = text
+        self.validation = validation
+        self.evaluator = evaluator
+        self.output = output
+        self.collator = family.collator(recipe, tokenizer)
+        self.planner = BatchPlanner(
+            text.x_lengths,
+            text.y_lengths,
+            text.sources,
+            tuple(source.weight for source in recipe.data.train),
+            recipe.batch.tokens,
+            recipe.seed,
+        )
+        self.average = None if recipe.averaging.ema is None else MovingAverage(model, recipe.averaging.ema)
+        self.loss_is_scaled_for_ga = True
+        self.model_accepts_loss_kwargs = False
+
+    # Data
+
+    def get_train_dataloader(self) -> torch.utils.data.DataLoader[dict[str, torch.Tensor]]:
+        """The stream of batches; accelerate is not asked to shard it, as every process takes its share itself."""
+        settings = self.recipe.batch
+        stream = BatchStream(self.planner, self.recipe.schedule.max_steps * settings.accumulate)
+        return torch.utils.data.DataLoader(
+            self._collated(self.text),
+            batch_sampler=stream,
+            collate_fn=_only,
+            num_workers=self.recipe.runtime.workers,
+        )
+
+    def _collated(self, text: EncodedText) -> CollatedBatches:
+        return CollatedBatches(
+            text, self.collator, self.recipe.seed, self.args.process_index, self.accelerator.num_processes
+        )
+
+    # Loss
+
+    def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> torch.Tensor | None:
+        """What the step's loss is divided by: the items of all its batches on all processes."""
+        if not batch_samples:
+            return None
+        items = torch.stack([batch[ITEMS].sum() for batch in batch_samples]).sum().to(device)
+        return self.accelerator.reduce(items, reduction="sum")  # type: ignore[no-any-return]
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, torch.Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | None = None,
+    ) -> Any:
+        """The sum over this share, over the items of the whole step; times the processes, over which DDP averages."""
+        total = self.family.loss(model, {k: v for k, v in inputs.items() if k != ITEMS}, self.recipe)
+        items = inputs[ITEMS].sum() if num_items_in_batch is None else num_items_in_batch
+        return total / items * self.accelerator.num_processes
+
+    def training_step(self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Any:
+        """A forward and backward pass whose randomness depends on (seed, step, batch in the step, process) alone."""
+        self._batch_in_step = self._batch_in_step + 1 if self._last_step == self.state.global_step else 0
+        self._last_step = self.state.global_step
+        entropy = [self.recipe.seed, self._last_step, self._batch_in_step, self.args.process_index]
+        torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0]))
+        runtime = self.recipe.runtime
+        fast = runtime.fast_dropout and not runtime.gradient_checkpointing and self.args.device.type == "cpu"
+        with FastDropout(entropy) if fast else nullcontext():
+            return super().training_step(model, inputs, num_items_in_batch)
+
+    _last_step = -1
+    _batch_in_step = 0
+
+    # Optimiser
+
+    def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
+        """The recipe's optimiser."""
+        if self.optimizer is None:
+            self.optimizer = build_optimizer(self.model if model is None else model, self.recipe.optimizer)
+        return self.optimizer
+
+    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
+        """The recipe's schedule."""
+        if self.lr_scheduler is None:
+            self.lr_scheduler = build_schedule(optimizer or self.optimizer, self.recipe.schedule)
+            self._created_lr_scheduler = True
+        return self.lr_scheduler
+
+    # Evaluation
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The model has the weights that are to be kept: the moving average, the checkpoints' mean, or its own."""
+        context: AbstractContextManager[None] = nullcontext()
+        if self.average is not None:
+            context = self.average.applied()
+        elif self.recipe.averaging.checkpoints > 1:
+            folders = list_checkpoints(self.output)[-self.recipe.averaging.checkpoints :]
+            context = mean_of_checkpoints(self.model, folders) if folders else nullcontext()
+        training = self.model.training
+        self.model.eval()
+        try:
+            with context:
+                yield
+        finally:
+            self.model.train(training)
+
+    def evaluate(self, *arguments: Any, **keywords: Any) -> dict[str, float]:
+        """Validation loss and BLEU with the averaged weights; the best model so far is written to `best`."""
+        start = time.perf_counter()
+        metrics: dict[str, float] = {}
+        with self.averaged():
+            if self.validation is not None:
+                metrics["eval_loss"] = self._validation_loss(self.validation)
+            if self.evaluator is not None and self.is_world_process_zero():
+                results = self.evaluator(self.model)
+                for direction, scores in results:
+                    metrics[f"eval_bleu_{direction}"] = scores.bleu
+                    metrics[f"eval_length_ratio_{direction}"] = scores.length_ratio
+                    metrics[f"eval_rounds_{direction}"] = scores.mean_rounds
+                metrics["eval_bleu"] = round(fmean(scores.bleu for _, scores in results), 3)
+                best = self.state.best_metric
+                if best is None or metrics["eval_bleu"] > best:
+                    self.state.best_metric = metrics["eval_bleu"]
+                    self.state.best_global_step = self.state.global_step
+                    with written_whole(self.output / "best") as folder:
+                        self.save_kept(folder)
+        metrics["eval_seconds"] = round(time.perf_counter() - start, 1)
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        self.accelerator.wait_for_everyone()
+        return metrics
+
+    @torch.inference_mode()
+    def _validation_loss(self, validation: EncodedText) -> float:
+        planner = BatchPlanner(
+            validation.x_lengths,
+            validation.y_lengths,
+            validation.sources,
+            (1.0,),
+            max(self.recipe.batch.tokens, 2 * self.recipe.data.max_tokens + 3),
+            self.recipe.seed,
+        )
+        total, items = torch.zeros(()), torch.zeros(())
+        for batch in planner.epoch(0):
+            tensors = self.collator(validation.fetch(batch.rows), batch_generator(self.recipe.seed, batch))
+            items += tensors.pop(ITEMS).sum()
+            inputs = self._prepare_inputs(tensors)
+            total += self.family.loss(self.model, inputs, self.recipe).cpu()
+        return float(total / items)
+
+    def save_kept(self, folder: Path) -> None:
+        """Write the model as it is now, with its tokenizer, as a folder that `from_pretrained` loads."""
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        (folder / "recipe.yaml").write_text((self.output / "recipe.yaml").read_text("utf-8"), encoding="utf-8")
+
+    # Checkpoints
+
+    def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
+        """Everything that resuming needs, written aside and renamed."""
+        if self.args.should_save:
+            with written_whole(self.output / f"checkpoint-{self.state.global_step}") as folder:
+                self.model.save_pretrained(folder)
+                self.tokenizer.save_pretrained(folder)
+                save_state(self.optimizer.state_dict(), folder, "optimizer")
+                progress = {"schedule": self.lr_scheduler.state_dict()}
+                if getattr(self.accelerator, "scaler", None) is not None:
+                    progress["scaler"] = self.accelerator.scaler.state_dict()
+                save_state(progress, folder, "progress")
+                if self.average is not None:
+                    self.average.save(folder / "average.safetensors")
+                self.state.save_to_json(str(folder / "trainer_state.json"))
+            remove_old(self.output, max(self.recipe.checkpoints.keep, self.recipe.averaging.checkpoints))
+        self.accelerator.wait_for_everyone()
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is None:
+            return
+        folder = Path(checkpoint)
+        self.optimizer.load_state_dict(load_state(folder, "optimizer"))
+        progress = load_state(folder, "progress")
+        self.lr_scheduler.load_state_dict(progress["schedule"])
+        if "scaler" in progress:
+            self.accelerator.scaler.load_state_dict(progress["scaler"])
+        if self.average is not None:
+            self.average.load(folder / "average.safetensors")
+
+    def _load_scaler(self, checkpoint: str | None) -> None:
+        """Loaded with the schedule."""
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        """Every step is seeded anew, so there is none."""
+
+
+class _Progress(TrainerCallback):  # type: ignore[misc]
+    """Keeps the average, the true epoch and the clock."""
+
+    def __init__(self, trainer: KermitTrainer) -> None:
+        self.trainer = trainer
+        self._started = 0.0
+        self._before = 0.0
+        self._starts: list[int] = []
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._started = time.monotonic()
+        self._before = float(_minutes(state))
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if self.trainer.average is not None:
+            self.trainer.average.update(state.global_step)
+        state.epoch = self._epoch(state.global_step * args.gradient_accumulation_steps)
+        spent = self._before + (time.monotonic() - self._started) / 60
+        state.stateful_callbacks[_MINUTES] = {"args": {}, "attributes": {"minutes": spent}}
+        limit = self.trainer.recipe.schedule.max_minutes
+        if limit is not None and spent >= limit:
+            logger.info("stopping at step %d: %.1f of %.1f minutes are spent", state.global_step, spent, limit)
+            control.should_training_stop = control.should_save = control.should_evaluate = True
+        if state.global_step >= state.max_steps:
+            control.should_save = control.should_evaluate = True
+
+    def _epoch(self, batches: int) -> float:
+        """How many times the text has been gone through after so many batches."""
+        if not self._starts:
+            self._starts = [0]
+        while self._starts[-1] <= batches:
+            self._starts.append(self._starts[-1] + len(self.trainer.planner.epoch(len(self._starts) - 1)))
+        size = self._starts[-1] - self._starts[-2]
+        return len(self._starts) - 2 + (batches - self._starts[-2]) / size
+
+
+def _minutes(state: TrainerState) -> float:
+    saved = state.stateful_callbacks.get(_MINUTES)
+    return float(saved["attributes"]["minutes"]) if isinstance(saved, dict) else 0.0
+
+
+class _Signals(TrainerCallback):  # type: ignore[misc]
+    """On SIGINT or SIGTERM: finish the step, write a checkpoint, stop. A second signal stops at once."""
+
+    def __init__(self) -> None:
+        self.caught: int | None = None
+        self._former: dict[int, Any] = {}
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._former[number] = signal.signal(number, self._catch)
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        self.caught = number
+        for caught, former in self._former.items():
+            signal.signal(caught, former)
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if self.caught is not None:
+            logger.warning("caught signal %d: writing a checkpoint at step %d", self.caught, state.global_step)
+            control.should_save = control.should_training_stop = True
+
+    def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        for number, former in self._former.items():
+            signal.signal(number, former)
+
+
+def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:
+    precision = recipe.runtime.precision
+    arguments = TrainingArguments(
+        output_dir=str(output),
+        max_steps=recipe.schedule.max_steps,
+        gradient_accumulation_steps=recipe.batch.accumulate,
+        learning_rate=recipe.optimizer.learning_rate,
+        max_grad_norm=recipe.optimizer.clip_norm,
+        logging_steps=recipe.runtime.log_every,
+        eval_strategy="no" if recipe.data.validation is None else "steps",
+        eval_steps=recipe.evaluation.every,
+        save_strategy="steps",
+        save_steps=recipe.checkpoints.every,
+        bf16=precision is Precision.BFLOAT16,
+        fp16=precision is Precision.FLOAT16,
+        gradient_checkpointing=recipe.runtime.gradient_checkpointing,
+        use_cpu=not torch.cuda.is_available(),
+        ddp_backend="gloo" if "WORLD_SIZE" in os.environ and not torch.cuda.is_available() else None,
+        ddp_find_unused_parameters=False,
+        report_to=["tensorboard"],
+        remove_unused_columns=False,
+        logging_nan_inf_filter=False,
+        seed=recipe.seed,
+    )
+    if arguments.n_gpu > 1:
+        arguments._n_gpu = 1  # one process a device, by torchrun; never torch's DataParallel
+    return arguments
+
+
+def clear_output(output: Path) -> None:
+    """Remove what an earlier training left in its output folder."""
+    for path in [*list_checkpoints(output), output / "best", output / "runs"]:
+        shutil.rmtree(path, ignore_errors=True)
