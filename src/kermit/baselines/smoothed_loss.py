@@ -48,7 +48,7 @@ class SmoothedCrossEntropy(torch.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
         """The gradients made on the way forward, times the one that came back."""
         grad_hidden, grad_weight = context.saved_tensors
         return grad_hidden * gradient, grad_weight * gradient, None, None

@@ -18,6 +18,7 @@ from torch.nn import functional
 from transformers import MarianConfig, MarianMTModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.baselines.smoothed_loss import smoothed_cross_entropy
+from kermit.canvas import Factorization
 from kermit.data.batching import padded
 from kermit.data.encoding import Row
 from kermit.data.tokenizer import decode_ids, encode_texts
@@ -107,10 +108,11 @@ class TransformerFamily:
 
     def check(self, recipe: Recipe) -> None:
         """One direction, from pairs."""
-        if len(recipe.factorizations) != 1 or not set(recipe.factorizations) <= {"y_given_x", "x_given_y"}:
+        mix = set(recipe.factorizations)
+        if len(mix) != 1 or not mix <= {Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y}:
             raise RecipeError(
                 "factorizations: a Transformer translates one way; give y_given_x or x_given_y alone,"
-                f" not {', '.join(recipe.factorizations)}"
+                f" not {', '.join(factorization.value for factorization in recipe.factorizations)}"
             )
         for index, source in enumerate(recipe.data.train):
             if not source.paired:
@@ -149,7 +151,7 @@ class TransformerFamily:
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Batches for the recipe's direction."""
         return TransformerCollator(
-            forward="y_given_x" in recipe.factorizations,
+            forward=Factorization.Y_GIVEN_X in recipe.factorizations,
             start_id=tokenizer.cls_token_id,
             end_id=tokenizer.sep_token_id,
             pad_id=tokenizer.pad_token_id,
@@ -236,7 +238,7 @@ def _beam_search(
         do_sample=False,
         suppress_tokens=[index for index in tokenizer.all_special_ids if index != end],
     )
-    outputs = [_until(row, end) for row in sequences[:, 1:].tolist()]
+    outputs = [_until(row, end, decoding.max_tokens) for row in sequences[:, 1:].tolist()]
     labels = padded([[*ids, end] if finished else ids for ids, finished in outputs], _IGNORED).to(model.device)
     decoder_input_ids = padded([[start, *ids][: labels.size(1)] for ids, _ in outputs], pad).to(model.device)
     logits = model(
@@ -251,6 +253,6 @@ def _beam_search(
     ]
 
 
-def _until(ids: list[int], end: int) -> tuple[list[int], bool]:
-    """What stands before the end mark, and whether there is one."""
-    return (ids[: ids.index(end)], True) if end in ids else (ids, False)
+def _until(ids: list[int], end: int, limit: int) -> tuple[list[int], bool]:
+    """What stands before the end mark, and whether there is one; without one, no more than the limit."""
+    return (ids[: ids.index(end)], True) if end in ids else (ids[:limit], False)

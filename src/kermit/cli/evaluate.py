@@ -2,6 +2,65 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
+from kermit.cli import logs
+
 app = typer.Typer(help="Score a model on a task.", no_args_is_help=True)
+
+
+@app.callback()
+def _tasks() -> None:
+    """Score a model on a task."""
+
+
+@app.command("translation")
+def translation(
+    model: Annotated[Path, typer.Option(help="Folder of the model.", show_default=False)],
+    data: Annotated[Path, typer.Option(help="Folder with SPLIT.en, SPLIT.de (or .gz).", show_default=False)],
+    split: Annotated[str, typer.Option(help="Which files to read.")] = "test",
+    directions: Annotated[
+        str | None, typer.Option(help="As en-de,de-en; all that the model was trained for by default.")
+    ] = None,
+    decoding: Annotated[str | None, typer.Option(help="serial or parallel, for insertion models.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A decoding setting of the model's family.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the translations to OUTPUT.LANGUAGE.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw rounds by length beside log2(n + 1), as PNG.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print a JSON list, one object a direction.")] = False,
+) -> None:
+    """Translate a test set and score it: BLEU, chrF, length ratio, rounds, speed."""
+    logs.set_up()
+    import json
+
+    from kermit.cli.choices import decoding_choices, progress_bar
+    from kermit.tasks.translation import Direction, read_split
+    from kermit.tasks.translation_report import note_of, plot_rounds, table
+    from kermit.tasks.translator import Translator
+
+    translator = Translator.load(model)
+    settings = translator.decoding(**decoding_choices(decoding, set_))
+    ways = [Direction.parse(text) for text in directions.split(",")] if directions else translator.directions()
+    for way in ways:
+        translator.check(way)
+    pairs = read_split(data, split, translator.languages)
+    results = []
+    for way in ways:
+        with progress_bar(len(pairs), str(way)) as progress:
+            scores, translations = translator.evaluate(
+                pairs, way, settings, note=note_of(translator, settings, split, pairs), progress=progress
+            )
+        results.append((scores, translations))
+        if output is not None:
+            lines = "".join(f"{translation.text}\n" for translation in translations)
+            output.with_name(f"{output.name}.{way.target}").write_text(lines, encoding="utf-8")
+    if plot is not None:
+        plot_rounds({scores.direction: translations for scores, translations in results}, plot)
+    if json_:
+        typer.echo(json.dumps([scores.to_json() for scores, _ in results], indent=2))
+    else:
+        typer.echo(table([scores for scores, _ in results]))

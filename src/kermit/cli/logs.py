@@ -12,3 +12,6 @@ def set_up(*, debug: bool = False) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
     logging.getLogger("kermit").setLevel(logging.DEBUG if debug else logging.INFO)
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()  # of loading and saving weights, which is a moment; the verbs have their own

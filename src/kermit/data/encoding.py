@@ -22,8 +22,8 @@ from typing import Any, TypedDict
 import datasets
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerFast
 
 from kermit.data.parallel import Pair, TextSource, checksum, read_pairs
@@ -90,8 +90,11 @@ def encode_sources(
     """Encode every source, or find it in the cache, and put them one after the other.
 
     Args:
+        sources: where the texts are; a row's `source` is the index here.
+        tokenizer: what makes ids of them.
         max_tokens: the longest side allowed, in tokens without specials; a longer one is a fault.
         on_bad: whether a fault raises or is counted and reported.
+        cache: the folder to keep the rows in; the user's cache by default.
     """
     folder = cache_folder() if cache is None else cache
     tables = [

@@ -103,8 +103,7 @@ def _one_side(path: Path, report: Report, *, is_x: bool) -> Iterator[Pair]:
 
 
 def _from_aligned(x_path: Path, y_path: Path) -> Iterator[tuple[Line, Line]]:
-    count = 0
-    for x, y in zip_longest(read_lines(x_path), read_lines(y_path)):
+    for count, (x, y) in enumerate(zip_longest(read_lines(x_path), read_lines(y_path))):
         if x is None or y is None:
             shorter, longer = (x_path, y_path) if x is None else (y_path, x_path)
             total = sum(1 for _ in read_lines(longer))
@@ -112,7 +111,6 @@ def _from_aligned(x_path: Path, y_path: Path) -> Iterator[tuple[Line, Line]]:
                 f"{shorter}:{count}: the file ends here, but {longer} has {total:,} lines; line-aligned files need"
                 " the same number, line n of one beside line n of the other"
             )
-        count += 1
         yield x, y
 
 
@@ -148,7 +146,9 @@ def _from_hub(source: TextSource) -> Iterator[tuple[Line, Line]]:
         try:
             x, y = (_field(record, name) for name in source.fields)
         except (KeyError, TypeError) as error:
-            raise DataError(f"{place}: the dataset has no text field {error}; set `fields` to two of its own") from error
+            raise DataError(
+                f"{place}: the dataset has no text field {error}; set `fields` to two of its own"
+            ) from error
         yield Line(x, place), Line(y, place)
 
 

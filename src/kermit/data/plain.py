@@ -61,7 +61,9 @@ class Report:
         """Raise for a broken text, or count it, as `on_bad` says."""
         if self.on_bad is OnBad.ERROR:
             note = f" ({detail})" if detail else ""
-            raise DataError(f"{place}: {fault.value}{note}; mend the line, or set `data.on_bad: skip` to count and skip")
+            raise DataError(
+                f"{place}: {fault.value}{note}; mend the line, or set `data.on_bad: skip` to count and skip"
+            )
         self.skipped[fault] += 1
         places = self.places.setdefault(fault, [])
         if len(places) < 3:

@@ -98,6 +98,9 @@ def score_translations(
     """Score translations against one reference each.
 
     Args:
+        translations: the translated texts.
+        references: what each should be.
+        direction: which way it went.
         seconds: how long translating took.
         note: what else decided the result (model, decoding, data), put after sacrebleu's signatures.
     """

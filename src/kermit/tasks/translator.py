@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,13 @@ import torch
 from pydantic import ValidationError
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from kermit.canvas import Factorization
 from kermit.data.parallel import Pair
 from kermit.data.tokenizer import load_tokenizer
 from kermit.errors import DecodingError, ModelError
 from kermit.tasks.translation import Direction, Translation, TranslationScores, score_translations
 from kermit.training.families import Family, family_of_model_type
 from kermit.training.settings import Settings
-
-_FACTORIZATION_OF = {True: "y_given_x", False: "x_given_y"}
 
 
 @dataclass(frozen=True)
@@ -38,28 +38,26 @@ class Translator:
     languages: tuple[str, str]
 
     @classmethod
-    def load(cls, path: str | Path, device: str = "cpu") -> Translator:
-        """Load from a model folder, or from a training's output folder."""
+    def load(cls, path: str | Path, device: str | None = None) -> Translator:
+        """Load from a model folder, or from a training's output folder; onto a GPU where there is one."""
         folder = model_folder(Path(path))
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         family = family_of_model_type(config.get("model_type", "?"))
         languages = config.get("languages") or {"x": "x", "y": "y"}
-        model = family.load(folder).to(device).eval()
+        model = family.load(folder).to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
         return cls(family, model, load_tokenizer(folder), (languages["x"], languages["y"]))
 
     def directions(self) -> list[Direction]:
         """The directions that the model was trained for."""
-        trained = getattr(self.model.config, "factorizations", None) or ["y_given_x", "x_given_y"]
-        x, y = self.languages
-        ways = {"y_given_x": Direction(x, y), "x_given_y": Direction(y, x)}
-        if "joint" in trained:
-            return list(ways.values())
-        return [way for name, way in ways.items() if name in trained]
+        trained = getattr(self.model.config, "factorizations", None) or [Factorization.JOINT.value]
+        return directions_of([Factorization(name) for name in trained], self.languages)
 
     def direction_to(self, target: str) -> Direction:
         """The direction into a language."""
         if target not in self.languages:
-            raise ModelError(f"the model's languages are {' and '.join(self.languages)}; it cannot translate to {target}")
+            raise ModelError(
+                f"the model's languages are {' and '.join(self.languages)}; it cannot translate to {target}"
+            )
         source = self.languages[0] if target == self.languages[1] else self.languages[1]
         return self.check(Direction(source, target))
 
@@ -124,12 +122,19 @@ def model_folder(path: Path) -> Path:
     for folder in (path, path / "best"):
         if (folder / "config.json").is_file() and (folder / "model.safetensors").is_file():
             return folder
-    raise ModelError(f"{path} holds no model: config.json and model.safetensors are looked for there and in {path}/best")
+    raise ModelError(
+        f"{path} holds no model: config.json and model.safetensors are looked for there and in {path}/best"
+    )
 
 
-def directions_of(factorizations: Sequence[str], languages: tuple[str, str]) -> list[Direction]:
+def bundled_model() -> Path | None:
+    """The folder of the model that comes with the package, if one does."""
+    found = sorted(files("kermit").joinpath("models").glob("*/config.json"))  # type: ignore[attr-defined]
+    return found[0].parent if found else None
+
+
+def directions_of(factorizations: Collection[Factorization], languages: tuple[str, str]) -> list[Direction]:
     """The directions of translation that a mix of factorizations trains."""
     x, y = languages
-    forward = "joint" in factorizations or "y_given_x" in factorizations
-    backward = "joint" in factorizations or "x_given_y" in factorizations
-    return [Direction(x, y)] * forward + [Direction(y, x)] * backward
+    ways = {Factorization.Y_GIVEN_X: Direction(x, y), Factorization.X_GIVEN_Y: Direction(y, x)}
+    return [way for name, way in ways.items() if {name, Factorization.JOINT} & set(factorizations)]

@@ -4,9 +4,10 @@ torch draws a dropout mask on the CPU with one thread and a number a value, whic
 mask is a random byte a value, from NumPy's SFC64, compared with a threshold; the probability is rounded to 1/256 and
 the scale is that of the rounded one, so the expectation is exact.
 
-`FastDropout` is a context in which every call of `torch.nn.functional.dropout` on a CPU is answered that way, whether it
-comes from an `nn.Dropout` or from a model's own code. It is seeded when it is made, so a step that makes it from (seed,
-step) is the same after a resumption. Not to be used with gradient checkpointing, which replays torch's generator only.
+`FastDropout` is a context in which every call of `torch.nn.functional.dropout` on a CPU is answered that way, whether
+it comes from an `nn.Dropout` or from a model's own code. It is seeded when it is made, so a step that makes it from
+(seed, step) is the same after a resumption. Not to be used with gradient checkpointing, which replays torch's
+generator only.
 """
 
 from __future__ import annotations
@@ -59,6 +60,6 @@ class _Masked(torch.autograd.Function):
         return (values * keep).mul_(scale)
 
     @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:  # type: ignore[override]
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         (keep,) = context.saved_tensors
         return (gradient * keep).mul_(context.scale), None, None

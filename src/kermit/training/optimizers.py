@@ -61,7 +61,9 @@ class JointOptimizer(torch.optim.Optimizer):
 
     def __init__(self, parts: list[torch.optim.Optimizer]) -> None:
         self.parts = parts
-        super().__init__([parameter for part in parts for group in part.param_groups for parameter in group["params"]], {})
+        super().__init__(
+            [parameter for part in parts for group in part.param_groups for parameter in group["params"]], {}
+        )
         self.param_groups = [group for part in parts for group in part.param_groups]
         self.defaults = dict(parts[-1].defaults)
 

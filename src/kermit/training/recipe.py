@@ -19,6 +19,7 @@ from typing import Any, get_args, get_origin
 import yaml
 from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, create_model
 
+from kermit.canvas import Factorization
 from kermit.errors import RecipeError
 from kermit.training.families import Family, family_names, get_family
 from kermit.training.settings import (
@@ -47,7 +48,7 @@ class Recipe(Settings):
     model: SerializeAsAny[FamilySettings]
     objective: SerializeAsAny[Settings]
     decoding: SerializeAsAny[Settings]
-    factorizations: FactorizationMix = Field(default={"y_given_x": 1.0}, min_length=1)
+    factorizations: FactorizationMix = Field(default={Factorization.Y_GIVEN_X: 1.0}, min_length=1)
     init_from: str | None = None
     batch: BatchSettings = BatchSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
@@ -59,7 +60,14 @@ class Recipe(Settings):
 
 
 # What may change between an interrupted training and its resumption: how long, and how it is watched.
-RESUMABLE_CHANGES = ("description", "schedule.max_minutes", "evaluation", "checkpoints", "runtime.log_every", "decoding")
+RESUMABLE_CHANGES = (
+    "description",
+    "schedule.max_minutes",
+    "evaluation",
+    "checkpoints",
+    "runtime.log_every",
+    "decoding",
+)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ def train(loaded: LoadedRecipe, output: Path, *, resume: bool = False) -> Traini
     """Run a recipe, or go on with it.
 
     Args:
+        loaded: the checked recipe.
         output: where everything goes; must not hold another training, unless resuming.
         resume: go on from the last whole checkpoint in `output`, or start anew if there is none.
     """
@@ -133,7 +134,7 @@ def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> P
                 f"init_from: {folder} was trained with another tokenizer; set `tokenizer: {{path: {folder}}}`"
             )
     model.config.languages = recipe.data.languages.model_dump()
-    model.config.factorizations = sorted(recipe.factorizations)
+    model.config.factorizations = sorted(factorization.value for factorization in recipe.factorizations)
     return model
 
 
@@ -151,7 +152,7 @@ def _evaluator(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Eval
         return None
     languages = (recipe.data.languages.x, recipe.data.languages.y)
     directions = [Direction.parse(text) for text in recipe.evaluation.directions]
-    directions = directions or directions_of(list(recipe.factorizations), languages)
+    directions = directions or directions_of(recipe.factorizations, languages)
     if not directions:
         return None
     source = recipe.data.validation.text_source(loaded.data)

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
+from kermit.canvas import Factorization
 from kermit.data.parallel import TextSource
 from kermit.data.plain import OnBad
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 NotNegative = Annotated[float, Field(ge=0.0)]
-FactorizationName = Literal["joint", "y_given_x", "x_given_y", "x", "y"]
-FactorizationMix = dict[FactorizationName, PositiveFloat]
+FactorizationMix = dict[Factorization, PositiveFloat]
 
 
 class Settings(BaseModel):

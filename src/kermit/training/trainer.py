@@ -76,6 +76,10 @@ def _only(items: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
 class KermitTrainer(Trainer):  # type: ignore[misc]
     """transformers' Trainer with this project's batches, loss, averaging, evaluation and checkpoints."""
 
+    optimizer: Any
+    lr_scheduler: Any
+    control: Any
+
     def __init__(
         self,
         *,
@@ -170,7 +174,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
 
     # Optimiser
 
-    def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
+    def create_optimizer(self, model: torch.nn.Module | None = None) -> Any:
         """The recipe's optimiser."""
         if self.optimizer is None:
             self.optimizer = build_optimizer(self.model if model is None else model, self.recipe.optimizer)

@@ -1,0 +1,137 @@
+"""Distillation: a teacher's own translations as training data (sequence-level knowledge distillation).
+
+The text is taken in blocks. Each block's translations are written aside and renamed when whole, so that an interrupted
+run goes on where it was; a manifest says by which teacher, with which decoding and from which text they were made, and
+another one is refused. At the end the blocks become two line-aligned files, source and teacher's translation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from kermit.data.plain import OnBad, Report, file_checksum, read_texts
+from kermit.errors import DataError
+from kermit.tasks.translation import Direction
+from kermit.tasks.translator import Translator, model_folder
+from kermit.training.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """The two line-aligned files, and how many texts are in them and were left out."""
+
+    source: Path
+    target: Path
+    texts: int
+    unfinished: int
+
+
+def distill(
+    translator: Translator,
+    teacher: Path,
+    text: Path,
+    direction: Direction,
+    decoding: Settings,
+    output: Path,
+    *,
+    on_bad: OnBad = OnBad.ERROR,
+    block_size: int = 1000,
+    progress: Callable[[int], None] | None = None,
+) -> Distilled:
+    """Translate a file with a teacher and write `NAME.SOURCE` and `NAME.TARGET` into a folder.
+
+    Args:
+        translator: the teacher, loaded.
+        teacher: the folder that it was loaded from.
+        text: the source side, a text a line, plain or gzipped; NAME is its name up to the language.
+        direction: which way to translate.
+        decoding: how, by the teacher's family's settings.
+        output: where the files go; blocks already there from the same run are not made again.
+        on_bad: what to do with lines that are empty or no UTF-8.
+        block_size: texts translated between two savings.
+        progress: told how many more texts are done.
+
+    Raises:
+        DataError: the folder holds blocks or files made otherwise.
+    """
+    name = text.name.removesuffix(".gz").removesuffix(f".{direction.source}")
+    files = [output / f"{name}.{language}" for language in (direction.source, direction.target)]
+    blocks = output / f".{name}.{direction}.blocks"
+    manifest = {
+        "teacher": hashlib.sha256((model_folder(teacher) / "model.safetensors").read_bytes()).hexdigest(),
+        "text": file_checksum(text),
+        "direction": str(direction),
+        "decoding": decoding.model_dump(mode="json"),
+        "on_bad": str(on_bad),
+        "block_size": block_size,
+    }
+    _check_manifest(output / f"{name}.{direction}.json", blocks, manifest)
+    report = Report(on_bad)
+    for index, block in enumerate(_blocks(text, report, block_size)):
+        path = blocks / f"{index:06}.jsonl"
+        if not path.is_file():
+            results = translator.translate(block, direction, decoding, progress=progress)
+            lines = [json.dumps([r.source, _one_line(r.text), r.finish], ensure_ascii=False) + "\n" for r in results]
+            scratch = path.with_suffix(".partial")
+            scratch.write_text("".join(lines), encoding="utf-8")
+            scratch.rename(path)
+        elif progress is not None:
+            progress(len(block))
+    logger.info("%s: %s", text, report.summary())
+    kept, unfinished = _join(blocks, files)
+    if unfinished:
+        logger.warning("%s: %d texts left out, as the teacher's translation did not end", text, unfinished)
+    shutil.rmtree(blocks)
+    return Distilled(files[0], files[1], kept, unfinished)
+
+
+def _check_manifest(place: Path, blocks: Path, manifest: dict[str, object]) -> None:
+    if place.is_file():
+        made = json.loads(place.read_text(encoding="utf-8"))
+        differing = [key for key, value in manifest.items() if made.get(key) != value]
+        if differing:
+            raise DataError(
+                f"{place.parent} holds translations made with another {', '.join(differing)} (see {place.name});"
+                " choose another output folder, or remove them"
+            )
+    blocks.mkdir(parents=True, exist_ok=True)
+    place.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+def _blocks(text: Path, report: Report, size: int) -> Iterator[list[str]]:
+    texts = (line for line, _ in read_texts(text, report))
+    while block := list(islice(texts, size)):
+        yield block
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())
+
+
+def _join(blocks: Path, files: list[Path]) -> tuple[int, int]:
+    kept = unfinished = 0
+    partial = [file.with_name(f".{file.name}.partial") for file in files]
+    with partial[0].open("w", encoding="utf-8") as sources, partial[1].open("w", encoding="utf-8") as targets:
+        for block in sorted(blocks.glob("*.jsonl")):
+            for line in block.read_text(encoding="utf-8").split("\n"):
+                if not line:
+                    continue
+                source, target, finish = json.loads(line)
+                if finish != "finished" or not target.strip():
+                    unfinished += 1
+                    continue
+                sources.write(f"{source}\n")
+                targets.write(f"{target}\n")
+                kept += 1
+    for scratch, file in zip(partial, files, strict=True):
+        scratch.rename(file)
+    return kept, unfinished
