@@ -1,0 +1,101 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kermit.data.batching import (
+    SPECIALS_PER_ROW,
+    Batch,
+    BatchPlanner,
+    BatchStream,
+    batch_generator,
+    padded,
+    share_of_rank,
+)
+from kermit.errors import DataError
+
+
+def planner(rows: int = 300, tokens: int = 200, weights: tuple[float, ...] = (1.0,), seed: int = 5) -> BatchPlanner:
+    draw = np.random.default_rng(0)
+    sources = np.sort(draw.integers(0, len(weights), rows))
+    return BatchPlanner(draw.integers(1, 30, rows), draw.integers(1, 30, rows), sources, weights, tokens, seed)
+
+
+@settings(max_examples=40, deadline=None)
+@given(tokens=st.integers(70, 2000), seed=st.integers(0, 99), epoch=st.integers(0, 9))
+def test_an_epoch_holds_every_row_once_and_no_batch_exceeds_its_budget(tokens: int, seed: int, epoch: int) -> None:
+    plan = planner(tokens=tokens, seed=seed)
+    batches = plan.epoch(epoch)
+    assert sorted(row for batch in batches for row in batch.rows) == list(range(300))
+    for index, batch in enumerate(batches):
+        longest = max(plan.x_lengths[row] + plan.y_lengths[row] + SPECIALS_PER_ROW for row in batch.rows)
+        assert longest * len(batch.rows) <= tokens
+        assert (batch.epoch, batch.index, batch.batches_in_epoch) == (epoch, index, len(batches))
+
+
+def test_an_epoch_depends_on_seed_and_number_alone() -> None:
+    assert planner().epoch(3) == planner().epoch(3)
+    assert planner().epoch(3) != planner().epoch(4)
+    assert planner(seed=1).epoch(3) != planner(seed=2).epoch(3)
+
+
+def test_rows_of_like_length_are_together_but_not_the_same_ones_every_time() -> None:
+    plan = planner(rows=3000, tokens=1000)
+    batches = plan.epoch(0)
+    real = sum(int(plan.x_lengths[row] + plan.y_lengths[row]) + SPECIALS_PER_ROW for b in batches for row in b.rows)
+    assert real / (1000 * len(batches)) > 0.9
+    assert {frozenset(batch.rows) for batch in batches}.isdisjoint(frozenset(b.rows) for b in plan.epoch(1))
+
+
+def test_weights_say_how_often_an_epoch_holds_a_source() -> None:
+    plan = planner(weights=(2.0, 0.25, 1.5))
+    sizes = Counter(plan.sources.tolist())
+    seen = [Counter(row for batch in plan.epoch(epoch) for row in batch.rows) for epoch in (0, 1)]
+    for counts in seen:
+        by_source: Counter[int] = Counter()
+        for row, count in counts.items():
+            by_source[int(plan.sources[row])] += count
+        assert by_source[0] == 2 * sizes[0]
+        assert by_source[1] == round(0.25 * sizes[1])
+        assert by_source[2] == sizes[2] + round(0.5 * sizes[2])
+    assert seen[0] != seen[1], "the random part is drawn anew"
+
+
+def test_the_stream_goes_through_epoch_after_epoch() -> None:
+    plan = planner()
+    one = len(plan.epoch(0))
+    stream = BatchStream(plan, one + 3)
+    batches = [batch for (batch,) in stream]
+    assert len(stream) == len(batches) == one + 3
+    assert batches == [*plan.epoch(0), *plan.epoch(1)[:3]]
+
+
+def test_a_text_that_no_batch_can_hold_is_an_error_with_the_remedy() -> None:
+    with pytest.raises(DataError, match="raise `batch.tokens`"):
+        planner(tokens=20)
+
+
+def test_a_batchs_randomness_is_its_own() -> None:
+    def draw(seed: int, epoch: int, index: int) -> float:
+        return torch.rand((), generator=batch_generator(seed, Batch(epoch, index, 9, ()))).item()
+
+    assert draw(1, 2, 3) == draw(1, 2, 3)
+    assert len({draw(1, 2, 3), draw(2, 2, 3), draw(1, 3, 3), draw(1, 2, 4)}) == 4
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_the_shares_of_all_processes_are_the_whole_batch(processes: int) -> None:
+    whole = {"a": torch.arange(7), "b": torch.arange(14).view(7, 2)}
+    shares = [share_of_rank(whole, rank, processes) for rank in range(processes)]
+    assert sorted(torch.cat([share["a"] for share in shares]).tolist()) == list(range(7))
+    for share in shares:
+        assert torch.equal(share["b"][:, 0], 2 * share["a"])
+    with pytest.raises(DataError, match="cannot be shared by 8 processes"):
+        share_of_rank(whole, 0, 8)
+
+
+def test_padding_is_on_the_right() -> None:
+    assert padded([[1, 2], [], [3]], 9).tolist() == [[1, 2], [9, 9], [3, 9]]

@@ -1,0 +1,70 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from kermit.data.encoding import encode_sources
+from kermit.data.parallel import TextSource
+from kermit.data.plain import OnBad
+from kermit.data.tokenizer import decode_ids, train_tokenizer
+from kermit.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return train_tokenizer(["one two three"], 280)
+
+
+def files(folder: Path, x: str, y: str) -> TextSource:
+    (folder / "x").write_text(x, encoding="utf-8")
+    (folder / "y").write_text(y, encoding="utf-8")
+    return TextSource(x=folder / "x", y=folder / "y")
+
+
+def test_rows_hold_both_sides_and_their_source(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    source = files(tmp_path, "one\ntwo\n", "eins\nzwei\n")
+    text = encode_sources([source, TextSource(y=tmp_path / "y")], tokenizer, max_tokens=20, cache=tmp_path / "c")
+    rows = text.fetch(range(len(text)))
+    assert [decode_ids(tokenizer, row["x"]) for row in rows] == ["one", "two", "", ""]
+    assert [decode_ids(tokenizer, row["y"]) for row in rows] == ["eins", "zwei", "eins", "zwei"]
+    assert [row["source"] for row in rows] == [0, 0, 1, 1]
+    assert text.x_lengths.tolist() == [len(row["x"]) for row in rows]
+    assert text.y_lengths.tolist() == [len(row["y"]) for row in rows]
+    assert np.array_equal(text.sources, [0, 0, 1, 1])
+
+
+def test_the_cache_is_used_again_and_a_changed_file_is_read_anew(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    def encode() -> list[str]:
+        text = encode_sources([source], tokenizer, max_tokens=20, cache=tmp_path / "c")
+        return [decode_ids(tokenizer, row["x"]) for row in text.fetch(range(len(text)))]
+
+    source = files(tmp_path, "one\n", "eins\n")
+    assert encode() == ["one"]
+    (made,) = (tmp_path / "c" / "encoded").iterdir()
+    stamp = (made / "rows.arrow").stat().st_mtime_ns
+    assert encode() == ["one"]
+    assert (made / "rows.arrow").stat().st_mtime_ns == stamp
+    (tmp_path / "x").write_text("two\n")
+    assert encode() == ["two"]
+
+
+def test_a_text_beyond_the_limit_names_its_line_or_is_reported(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = files(tmp_path, "one\n" + "q" * 30 + "\n", "eins\nzwei\n")
+    with pytest.raises(DataError, match=r"x:2: text longer than the limit \(30 tokens, `data.max_tokens` is 8\)"):
+        encode_sources([source], tokenizer, max_tokens=8, cache=tmp_path / "c")
+    with caplog.at_level("INFO", "kermit"):
+        text = encode_sources([source], tokenizer, max_tokens=8, on_bad=OnBad.SKIP, cache=tmp_path / "c")
+    assert len(text) == 1
+    assert "read 1 texts, skipped 1: 1 text longer than the limit" in caplog.text
+    assert not list((tmp_path / "c" / "encoded").glob(".*")), "a failed encoding leaves nothing behind"
+
+
+def test_nothing_left_is_an_error(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    source = files(tmp_path, "\n", "eins\n")
+    with pytest.raises(DataError, match="not one text is left"):
+        encode_sources([source], tokenizer, max_tokens=8, on_bad=OnBad.SKIP, cache=tmp_path / "c")

@@ -1,0 +1,108 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from kermit.data.tokenizer import (
+    END_OF_SLOT,
+    decode_ids,
+    encode_texts,
+    end_of_slot_id,
+    fingerprint,
+    load_tokenizer,
+    train_tokenizer,
+    word_continuations,
+)
+from kermit.errors import DataError, ModelError
+
+TEXTS = ["Ein Mädchen läuft über die Straße.", "A girl runs over the street.", "die Straßen, die Straße"] * 5
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return train_tokenizer(TEXTS, 330)
+
+
+@settings(max_examples=150, deadline=None)
+@given(text=st.text())
+def test_any_text_comes_back_exactly(text: str) -> None:
+    shared = train_tokenizer(["some words"], 262)
+    (ids,) = encode_texts(shared, [text])
+    assert decode_ids(shared, ids) == text
+
+
+def test_what_looks_like_a_special_token_is_text(tokenizer: PreTrainedTokenizerFast) -> None:
+    text = f"[SEP] and {END_OF_SLOT}[PAD]"
+    (ids,) = encode_texts(tokenizer, [text])
+    assert not set(ids) & set(tokenizer.all_special_ids)
+    assert decode_ids(tokenizer, ids) == text
+
+
+def test_special_tokens_are_all_different_and_none_is_unknown(tokenizer: PreTrainedTokenizerFast) -> None:
+    ids = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id]
+    ids.append(end_of_slot_id(tokenizer))
+    assert len(set(ids)) == 5
+    assert set(ids) == set(tokenizer.all_special_ids)
+    assert tokenizer.unk_token is None
+
+
+def test_the_same_text_gives_the_same_tokenizer_and_other_text_another() -> None:
+    assert fingerprint(train_tokenizer(TEXTS, 330)) == fingerprint(train_tokenizer(TEXTS, 330))
+    assert fingerprint(train_tokenizer(TEXTS, 330)) != fingerprint(train_tokenizer(TEXTS[:1], 330))
+
+
+def test_saving_and_loading_changes_nothing(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    tokenizer.save_pretrained(tmp_path)
+    loaded = load_tokenizer(tmp_path)
+    assert fingerprint(loaded) == fingerprint(tokenizer)
+    assert end_of_slot_id(loaded) == end_of_slot_id(tokenizer)
+    assert loaded.all_special_ids == tokenizer.all_special_ids
+    assert decode_ids(loaded, encode_texts(loaded, ["Straße ."])[0]) == "Straße ."
+
+
+def test_a_tokenizer_without_end_of_slot_is_given_one() -> None:
+    backend = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
+    plain = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]")
+    assert end_of_slot_id(plain) == 2
+    assert len(plain) == 3
+
+
+@pytest.mark.parametrize(
+    ("token", "continues"),
+    [("Ġdie", False), ("e", True), (".", False), ("Ã", True), ("¼", True), ("3", True), ("Ġ", False), ("â", False)],
+)
+def test_which_byte_level_tokens_continue_a_word(
+    tokenizer: PreTrainedTokenizerFast, token: str, continues: bool
+) -> None:
+    flags = word_continuations(tokenizer)
+    assert flags.shape == (len(tokenizer),)
+    assert bool(flags[tokenizer.get_vocab()[token]]) is continues
+
+
+def test_no_special_token_continues_a_word(tokenizer: PreTrainedTokenizerFast) -> None:
+    assert not word_continuations(tokenizer)[tokenizer.all_special_ids].any()
+
+
+def test_wordpiece_and_metaspace_say_it_their_own_way() -> None:
+    pieces = Tokenizer(models.WordPiece({"[UNK]": 0, "play": 1, "##ing": 2, "##!": 3, ".": 4}, unk_token="[UNK]"))
+    wordpiece = PreTrainedTokenizerFast(tokenizer_object=pieces, unk_token="[UNK]")
+    assert word_continuations(wordpiece).tolist() == [False, False, True, True, False]
+    spaced = Tokenizer(models.WordLevel({"[UNK]": 0, "▁play": 1, "ing": 2, ".": 3}, unk_token="[UNK]"))
+    spaced.pre_tokenizer = pre_tokenizers.Metaspace()
+    metaspace = PreTrainedTokenizerFast(tokenizer_object=spaced, unk_token="[UNK]")
+    assert word_continuations(metaspace).tolist() == [False, False, True, False]
+
+
+def test_too_small_a_vocabulary_and_no_text_are_errors() -> None:
+    with pytest.raises(DataError, match="261"):
+        train_tokenizer(TEXTS, 200)
+    with pytest.raises(DataError, match="no text"):
+        train_tokenizer([], 300)
+
+
+def test_a_folder_without_a_tokenizer_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="holds no tokenizer"):
+        load_tokenizer(tmp_path)

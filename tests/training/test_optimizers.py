@@ -1,0 +1,93 @@
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from kermit.training.checkpoints import load_state, save_state
+from kermit.training.optimizers import JointOptimizer, build_optimizer, build_schedule, rate_at
+from kermit.training.settings import OptimizerSettings, ScheduleSettings
+
+
+def schedule(**settings: Any) -> ScheduleSettings:
+    return ScheduleSettings(**{"max_steps": 100, "warmup_steps": 10, **settings})
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "rate"),
+    [
+        ("constant", 0, 1 / 11),
+        ("constant", 9, 10 / 11),
+        ("constant", 10, 1.0),
+        ("constant", 100, 1.0),
+        ("inverse_sqrt", 10, 1.0),
+        ("inverse_sqrt", 40, 0.5),
+        ("linear", 55, 0.55),
+        ("linear", 100, 0.1),
+        ("cosine", 55, 0.55),
+        ("cosine", 100, 0.1),
+    ],
+)
+def test_the_learning_rate_at_points_worked_by_hand(name: str, step: int, rate: float) -> None:
+    assert rate_at(step, schedule(name=name, final=0.1)) == pytest.approx(rate)
+
+
+def test_a_cooldown_ends_any_course_linearly() -> None:
+    cooled = schedule(name="constant", cooldown_steps=20)
+    assert [rate_at(step, cooled) for step in (80, 85, 90, 100)] == pytest.approx([1.0, 0.75, 0.5, 0.0])
+    inverse = schedule(name="inverse_sqrt", cooldown_steps=20)
+    assert rate_at(90, inverse) == pytest.approx(math.sqrt(10 / 80) / 2)
+
+
+def model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 5))
+
+
+def test_only_matrices_decay() -> None:
+    network = model()
+    optimizer = build_optimizer(network, OptimizerSettings(weight_decay=0.5))
+    decayed = {id(p) for group in optimizer.param_groups if group["weight_decay"] for p in group["params"]}
+    assert decayed == {id(parameter) for parameter in network.parameters() if parameter.ndim == 2}
+
+
+def test_muon_takes_the_layers_matrices_and_adamw_the_rest() -> None:
+    network = model()
+    optimizer = build_optimizer(network, OptimizerSettings(name="muon"))
+    assert isinstance(optimizer, JointOptimizer)
+    muon, adamw = optimizer.parts
+    assert {id(p) for group in muon.param_groups for p in group["params"]} == {
+        id(network[1].weight),
+        id(network[3].weight),
+    }
+    count = sum(len(group["params"]) for group in [*muon.param_groups, *adamw.param_groups])
+    assert count == len(list(network.parameters()))
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_a_saved_and_loaded_optimiser_steps_as_if_never_stopped(name: str, tmp_path: Any) -> None:
+    settings = OptimizerSettings(name=name, learning_rate=0.1, muon_learning_rate=0.1)
+
+    def run(network: nn.Module, optimizer: Any, course: Any, steps: int) -> None:
+        for _ in range(steps):
+            network(torch.tensor([[1, 2], [3, 0]])).square().sum().backward()
+            optimizer.step()
+            course.step()
+            optimizer.zero_grad()
+
+    whole, first, second = model(), model(), model()
+    for network, steps in ((whole, 6), (first, 3)):
+        optimizer = build_optimizer(network, settings)
+        course = build_schedule(optimizer, schedule(warmup_steps=3))
+        run(network, optimizer, course, steps)
+    save_state(optimizer.state_dict(), tmp_path, "optimizer")
+    save_state(course.state_dict(), tmp_path, "course")
+    second.load_state_dict(first.state_dict())
+    optimizer = build_optimizer(second, settings)
+    course = build_schedule(optimizer, schedule(warmup_steps=3))
+    optimizer.load_state_dict(load_state(tmp_path, "optimizer"))
+    course.load_state_dict(load_state(tmp_path, "course"))
+    run(second, optimizer, course, 3)
+    for expected, found in zip(whole.parameters(), second.parameters(), strict=True):
+        assert torch.equal(expected, found)

@@ -1,0 +1,109 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kermit.canvas import Factorization
+from kermit.errors import RecipeError
+from kermit.training.recipe import changed_keys, check_recipe, dump_recipe, load_recipe
+
+
+def write(folder: Path, recipe: Any) -> Path:
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    return path
+
+
+def test_a_whole_recipe_is_checked_and_its_defaults_filled_in(tiny_recipe: dict[str, Any], tmp_path: Path) -> None:
+    loaded = load_recipe(write(tmp_path, tiny_recipe), data=tmp_path)
+    assert loaded.family.name == "transformer"
+    assert loaded.recipe.factorizations == {Factorization.Y_GIVEN_X: 1.0}
+    assert loaded.recipe.optimizer.betas == (0.9, 0.98)
+    again = check_recipe(yaml.safe_load(dump_recipe(loaded.recipe)), data=tmp_path)
+    assert again.recipe.model_dump() == loaded.recipe.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("path", "suggestion"),
+    [
+        ("learning_rat", "known here: description, seed"),
+        ("optimizer.learning_rat", "did you mean 'learning_rate'?"),
+        ("data.train.0.wieght", "did you mean 'weight'?"),
+        ("model.layers", "did you mean 'encoder_layers'?"),
+        ("objective.smoothing", "did you mean 'label_smoothing'?"),
+        ("decoding.beam", "did you mean 'beams'?"),
+    ],
+)
+def test_an_unknown_key_is_an_error_with_its_path_and_the_nearest_name(
+    tiny_recipe: dict[str, Any], tmp_path: Path, path: str, suggestion: str
+) -> None:
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(write(tmp_path, tiny_recipe), overrides=[f"{path}=1"])
+    assert f"{path}: unknown key" in str(caught.value)
+    assert suggestion in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("schedule.max_steps=0", "schedule.max_steps: Input should be greater than 0, not 0"),
+        ("schedule.name=cosinus", "schedule.name: Input should be 'inverse_sqrt', 'cosine', 'linear' or 'constant'"),
+        ("model.family=transfromer", "did you mean 'transformer'?"),
+        ("model.dropout=1.0", "model.dropout"),
+        ("factorizations={joint: 1.0}", "factorizations: a Transformer translates one way"),
+        ("factorizations={y_to_x: 1.0}", "factorizations.y_to_x"),
+        ("data.train.0.y=null", "data.train.0: a Transformer learns from pairs"),
+        ("data.train.0.tsv=a.tsv", "data.train.0: give exactly one of"),
+        ("data.train.1.x=a", "--set data.train.1.x: '1' is not the number of an item, 0 to 0"),
+        ("seed.a=1", "is inside a plain value"),
+        ("seed", "write it as key=value"),
+        ("tokenizer.path=somewhere", "tokenizer: give either vocab_size"),
+        ("averaging.checkpoints=3", "averaging: choose ema or checkpoints"),
+    ],
+)
+def test_a_wrong_value_says_where_and_what_is_allowed(
+    tiny_recipe: dict[str, Any], tmp_path: Path, override: str, message: str
+) -> None:
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(write(tmp_path, tiny_recipe), overrides=[override])
+    assert message in str(caught.value)
+
+
+def test_a_missing_key_is_named(tiny_recipe: dict[str, Any], tmp_path: Path) -> None:
+    del tiny_recipe["schedule"]
+    with pytest.raises(RecipeError, match="schedule: this key is needed and absent"):
+        load_recipe(write(tmp_path, tiny_recipe))
+
+
+def test_what_is_no_recipe_at_all_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="no such recipe"):
+        load_recipe(tmp_path / "none.yaml")
+    with pytest.raises(RecipeError, match="a mapping"):
+        load_recipe(write(tmp_path, ["a", "list"]))
+    (tmp_path / "bad.yaml").write_text("a: [1")
+    with pytest.raises(RecipeError, match="not YAML"):
+        load_recipe(tmp_path / "bad.yaml")
+
+
+def test_overrides_are_read_as_yaml(tiny_recipe: dict[str, Any], tmp_path: Path) -> None:
+    overrides = ["data.train.0.weight=2", "optimizer.betas=[0.8, 0.9]", "averaging.ema=null", "init_from=some/folder"]
+    recipe = load_recipe(write(tmp_path, tiny_recipe), overrides=overrides).recipe
+    assert recipe.data.train[0].weight == 2.0
+    assert recipe.optimizer.betas == (0.8, 0.9)
+    assert recipe.averaging.ema is None
+    assert recipe.init_from == "some/folder"
+
+
+def test_data_paths_are_relative_to_the_option_or_the_environment(
+    tiny_recipe: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, tiny_recipe)
+    monkeypatch.setenv("KERMIT_DATA", "/from/environment")
+    assert load_recipe(path).data == Path("/from/environment")
+    loaded = load_recipe(path, data="/from/option")
+    assert loaded.recipe.data.train[0].text_source(loaded.data).x == Path("/from/option/train.en")
+
+
+def test_changes_between_recipes_are_listed_by_path() -> None:
+    assert changed_keys({"a": {"b": 1, "c": 2}, "d": [1]}, {"a": {"b": 1, "c": 3}, "d": [2]}) == ["a.c", "d"]
