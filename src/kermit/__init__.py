@@ -1,1 +1,58 @@
-"""KERMIT: generative modelling of texts and pairs of texts by insertion."""
+"""KERMIT: generative modelling of texts and pairs of texts by insertion.
+
+The public names are imported on first use, so that ``import kermit`` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from kermit.canvas import Canvas, Factorization, Insertion, Segment
+    from kermit.decoding import Constraints, DecodingSettings, Sampling, Strategy, decode
+    from kermit.errors import KermitError
+    from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel
+    from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
+    from kermit.pipeline import Generation, Kermit, Score
+
+_PLACES = {
+    "kermit.canvas": ("Canvas", "Factorization", "Insertion", "Segment"),
+    "kermit.decoding": ("Constraints", "DecodingSettings", "Sampling", "Strategy", "decode"),
+    "kermit.errors": ("KermitError",),
+    "kermit.modeling": ("KermitConfig", "KermitForInsertion", "KermitModel"),
+    "kermit.orders": ("BalancedTreePrior", "LeftToRightPrior", "OrderPrior", "UniformPrior"),
+    "kermit.pipeline": ("Generation", "Kermit", "Score"),
+}
+_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
+
+__all__ = [
+    "BalancedTreePrior",
+    "Canvas",
+    "Constraints",
+    "DecodingSettings",
+    "Factorization",
+    "Generation",
+    "Insertion",
+    "Kermit",
+    "KermitConfig",
+    "KermitError",
+    "KermitForInsertion",
+    "KermitModel",
+    "LeftToRightPrior",
+    "OrderPrior",
+    "Sampling",
+    "Score",
+    "Segment",
+    "Strategy",
+    "UniformPrior",
+    "decode",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACE_OF:
+        raise AttributeError(f"module 'kermit' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PLACE_OF[name]), name)

@@ -8,17 +8,12 @@ the gap directly left of canvas token k, so the slots of X are those left of eac
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 
+from kermit.blanks import BlankedText
 from kermit.errors import CanvasError
-
-BLANK = "____"
-"""What a user writes where text is to be inserted: four underscores."""
-
-_BLANK_PATTERN = re.compile(r"\s*_{4,}")
 
 
 class Segment(IntEnum):
@@ -199,16 +194,10 @@ class Canvas:
             x: X's text.
             y: Y's text, or None for a canvas of one segment.
         """
-        sides = [x] if y is None else [x, y]
-        fragments: list[list[Sequence[int]]] = []
-        joined: list[tuple[Segment, int]] = []
-        for segment, text in enumerate(sides):
-            fragments.append([encode(piece) for piece in _BLANK_PATTERN.split(text)])
-            for blank, match in enumerate(_BLANK_PATTERN.finditer(text)):
-                touches = match.start() > 0 and match.group().startswith("_")
-                if touches:
-                    joined.append((Segment(segment), blank))
-        return cls.from_fragments(specials, fragments[0], fragments[1] if len(fragments) > 1 else None, joined=joined)
+        sides = [BlankedText.parse(text) for text in (x, y) if text is not None]
+        fragments = [[encode(fragment) for fragment in side.fragments] for side in sides]
+        joined = [(Segment(s), blank) for s, side in enumerate(sides) for blank, j in enumerate(side.joined) if j]
+        return cls.from_fragments(specials, fragments[0], fragments[1] if y is not None else None, joined=joined)
 
     @property
     def token_ids(self) -> tuple[int, ...]:

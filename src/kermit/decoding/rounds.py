@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kermit.canvas import Canvas
+from kermit.canvas import Canvas, Segment
 from kermit.canvas_batch import NOTHING, CanvasBatch
 from kermit.decoding.choosing import Choice, Chooser
 from kermit.decoding.limits import Room
@@ -36,6 +36,7 @@ class Decoded:
         finish: why it ended.
         log_prob: the sum of the log-probabilities of all that was decided: the insertions, and at the end that nothing
             more belongs there.
+        inserted: for each segment of the final canvas, whether each of its tokens was inserted.
         trace: every round's insertions, where asked for.
     """
 
@@ -44,6 +45,7 @@ class Decoded:
     tokens: int
     finish: Finish
     log_prob: float
+    inserted: tuple[tuple[bool, ...], ...]
     trace: Trace | None = None
 
 
@@ -177,8 +179,18 @@ class _Run:
         for row, finish in zip(leaving.nonzero().flatten().tolist(), finishes, strict=True):
             index = int(self.index[row])
             trace = None if self.traces is None else Trace(self.starts[index], tuple(self.traces[index]))
+            canvas, given = self.batch.canvas(row), self.given[row].tolist()
             self.results[index] = Decoded(
-                self.batch.canvas(row), self.number, int(self.room.used[row]), finish, float(self.log_prob[row]), trace
+                canvas=canvas,
+                rounds=self.number,
+                tokens=int(self.room.used[row]),
+                finish=finish,
+                log_prob=float(self.log_prob[row]),
+                inserted=tuple(
+                    tuple(not given[slot] for slot in canvas.slots(Segment(segment))[:-1])
+                    for segment in range(len(canvas.segments))
+                ),
+                trace=trace,
             )
         rows = (~leaving).nonzero().flatten()
         self.batch = self.batch.select(rows)

@@ -3,14 +3,13 @@
 from transformers import AutoConfig, AutoModel
 
 from kermit.modeling.config import KermitConfig
-from kermit.modeling.insertion import END_OF_SLOT, InsertionOutput, KermitForInsertion, special_token_settings
+from kermit.modeling.insertion import InsertionOutput, KermitForInsertion, special_token_settings
 from kermit.modeling.trunk import KermitModel
 
 AutoConfig.register("kermit", KermitConfig)
 AutoModel.register(KermitConfig, KermitModel)
 
 __all__ = [
-    "END_OF_SLOT",
     "InsertionOutput",
     "KermitConfig",
     "KermitForInsertion",

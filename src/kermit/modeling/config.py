@@ -26,7 +26,8 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
         end_of_slot_token_id: the id of end-of-slot, a token of its own.
         never_generated: further ids that are never content, such as ``[MASK]``.
         label_smoothing: the share of each slot's target that is spread over the vocabulary in training.
-        segment_names: what X and Y are called by users, such as languages ``["en", "de"]``.
+        languages: what X and Y are called by users, such as ``{"x": "en", "y": "de"}``.
+        factorizations: what the model was trained to generate, by name; None where that is not known.
     """
 
     model_type = "kermit"
@@ -42,7 +43,8 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
     end_of_slot_token_id: int = 3
     never_generated: Any = ()
     label_smoothing: float = 0.0
-    segment_names: Any = ("x", "y")
+    languages: Any = None
+    factorizations: Any = None
     initializer_range: float = 0.02
     tie_word_embeddings: bool = True
 
@@ -58,7 +60,7 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
                 raise ValueError(f"{name} must be one of {', '.join(values)}, not {getattr(self, name)!r}")
         self.termination = str(Termination(self.termination))
         self.never_generated = sorted(self.never_generated)
-        self.segment_names = list(self.segment_names)
+        self.languages = self.languages or {"x": "x", "y": "y"}
 
     @property
     def vocab_size(self) -> int:

@@ -12,19 +12,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import ModelOutput
 
 from kermit.canvas import SpecialTokens
 from kermit.canvas_batch import CanvasBatch
+from kermit.data.tokenizer import end_of_slot_id
 from kermit.errors import ModelError
 from kermit.modeling.config import KermitConfig
 from kermit.modeling.slot_loss import slot_loss
 from kermit.modeling.trunk import KermitModel, KermitPreTrainedModel
 from kermit.slots import SlotScores, Termination, row_logsumexp
-
-END_OF_SLOT = "[EOSLOT]"
-"""The end-of-slot token, added to a tokenizer that lacks it."""
 
 
 @dataclass
@@ -82,7 +80,7 @@ class KermitForInsertion(KermitPreTrainedModel):
 
     @classmethod
     def from_encoder(
-        cls, encoder: str | Path | PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **settings: Any
+        cls, encoder: str | Path | PreTrainedModel, tokenizer: PreTrainedTokenizerFast, **settings: Any
     ) -> KermitForInsertion:
         """Start from the weights of an existing encoder.
 
@@ -95,8 +93,7 @@ class KermitForInsertion(KermitPreTrainedModel):
             ModelError: a tokenizer without a [CLS], [SEP] or padding token.
         """
         trunk = encoder if isinstance(encoder, PreTrainedModel) else AutoModel.from_pretrained(encoder)
-        if END_OF_SLOT not in tokenizer.get_vocab():
-            tokenizer.add_special_tokens({"additional_special_tokens": [END_OF_SLOT]})
+        end_of_slot_id(tokenizer)
         if len(tokenizer) > trunk.get_input_embeddings().num_embeddings:
             trunk.resize_token_embeddings(len(tokenizer), mean_resizing=False)
         config = KermitConfig(trunk_config=trunk.config, **special_token_settings(tokenizer), **settings)
@@ -231,7 +228,7 @@ class KermitForInsertion(KermitPreTrainedModel):
         return SlotScores(rows, slots, content, self.head.location(vectors).squeeze(1), stop)
 
 
-def special_token_settings(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+def special_token_settings(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
     """The special token ids of a tokenizer, as `KermitConfig` names them.
 
     The unknown token, if there is one, may stand in a text and so counts as content.
@@ -244,7 +241,7 @@ def special_token_settings(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]
     for name, title in names.items():
         if settings[name] is None:
             raise ModelError(f"the tokenizer has no {title} token; set its {name.removesuffix('_id')} first")
-    settings["end_of_slot_token_id"] = tokenizer.convert_tokens_to_ids(END_OF_SLOT)
+    settings["end_of_slot_token_id"] = end_of_slot_id(tokenizer)
     never = set(tokenizer.all_special_ids) - set(settings.values()) - {tokenizer.unk_token_id}
     settings["never_generated"] = sorted(never)
     return settings

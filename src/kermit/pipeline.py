@@ -1,0 +1,401 @@
+"""`Kermit`: load a model once, then translate, infill, sample, complete, score and embed text.
+
+Each ability is the same decode with another canvas and other slots open; see the table in ``docs/canvas.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from tqdm import tqdm
+from transformers import PreTrainedTokenizerFast
+
+from kermit.blanks import BlankedText
+from kermit.canvas import Canvas, Factorization, Segment
+from kermit.canvas_batch import CanvasBatch
+from kermit.data.tokenizer import decode_ids, encode_texts, load_tokenizer, word_continuations
+from kermit.decoding import Constraints, Decoded, DecodingSettings, Finish, Sampling, Trace, decode
+from kermit.errors import DataError, ModelError
+from kermit.likelihood import bounds, exact_log_likelihood
+from kermit.modeling import KermitForInsertion
+from kermit.orders import OrderPrior
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What came of one request.
+
+    Args:
+        x: the text of the first side.
+        y: the text of the second side; None where there is none.
+        rounds: how many forward passes it took.
+        tokens: how many tokens were inserted.
+        finish: why it ended.
+        log_prob: the sum of the log-probabilities of all decisions.
+        trace: every round's insertions, where asked for.
+    """
+
+    x: str
+    y: str | None
+    rounds: int
+    tokens: int
+    finish: Finish
+    log_prob: float
+    trace: Trace | None = None
+
+
+@dataclass(frozen=True)
+class Score:
+    """How likely a text is, in nats.
+
+    Args:
+        log_prob: the log-likelihood, as the method gives it.
+        method: ``exact``, ``importance``, ``bound`` (with the entropy of the order) or ``paper_bound`` (without).
+        standard_error: of an importance-weighted estimate; None for the others.
+    """
+
+    log_prob: float
+    method: str
+    standard_error: float | None = None
+
+
+ScoreMethod = Literal["exact", "importance", "bound", "paper_bound"]
+
+
+class Kermit:
+    """A KERMIT model with its tokenizer, on strings.
+
+    Args:
+        model: the model; it is put in evaluation mode.
+        tokenizer: its tokenizer.
+        batch_size: how many texts to work on together. It does not change the results.
+        progress: whether to show a progress bar.
+    """
+
+    def __init__(
+        self,
+        model: KermitForInsertion,
+        tokenizer: PreTrainedTokenizerFast,
+        *,
+        batch_size: int = 64,
+        progress: bool = False,
+    ) -> None:
+        self.model: KermitForInsertion = model.eval()
+        self.tokenizer, self.batch_size, self.progress = tokenizer, batch_size, progress
+        self.specials = model.specials
+        names = model.config.languages
+        self.languages: tuple[str, str] = (names["x"], names["y"])
+        self._continues = _fit(word_continuations(tokenizer), model.config.vocab_size)
+
+    @classmethod
+    def from_pretrained(
+        cls, path: str | Path, *, device: str | torch.device | None = None, batch_size: int = 64, progress: bool = False
+    ) -> Kermit:
+        """Load a model and its tokenizer from a folder, or from the Hub by name.
+
+        Args:
+            path: the folder or name.
+            device: where to compute; a GPU where there is one by default.
+            batch_size: how many texts to work on together.
+            progress: whether to show a progress bar.
+
+        Raises:
+            ModelError: there is no KERMIT model there.
+        """
+        try:
+            model = KermitForInsertion.from_pretrained(str(path))
+        except (OSError, ValueError) as error:
+            raise ModelError(f"{path} holds no KERMIT model: {error}") from error
+        model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        return cls(model, load_tokenizer(path), batch_size=batch_size, progress=progress)
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        to: str,
+        *,
+        settings: DecodingSettings | None = None,
+        seeds: Sequence[int] | None = None,
+        trace: bool = False,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> list[Generation]:
+        """The other side of each text: p(y given x) or p(x given y).
+
+        Args:
+            texts: what to translate.
+            to: the language to translate into, by the model's name for it; ``x`` and ``y`` always work.
+            settings: how to decode; parallel and greedy by default.
+            seeds: one a text, for sampling.
+            trace: whether to record the rounds.
+            on_progress: called with the number of texts that were just finished.
+        """
+        target = self.segment(to)
+        way = Factorization.Y_GIVEN_X if target is Segment.Y else Factorization.X_GIVEN_Y
+        ids = self._encode(texts)
+        sides = [(tokens, ()) if target is Segment.Y else ((), tokens) for tokens in ids]
+        canvases = [Canvas.from_ids(self.specials, x, y, generate=way) for x, y in sides]
+        decoded = self._decode(canvases, settings, seeds, trace, on_progress)
+        results = [self._generation(result) for result in decoded]
+        given = "x" if target is Segment.Y else "y"
+        return [
+            replace(result, x=text) if given == "x" else replace(result, y=text)
+            for result, text in zip(results, texts, strict=True)
+        ]
+
+    def infill(
+        self,
+        x: Sequence[str],
+        y: Sequence[str] | None = None,
+        *,
+        settings: DecodingSettings | None = None,
+        keep_words: bool = True,
+        seeds: Sequence[int] | None = None,
+        trace: bool = False,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> list[Generation]:
+        """Fill the blanks of texts, leaving all that was given as it was written.
+
+        Args:
+            x: texts with blanks of four underscores; the first side of the pair where there is a second.
+            y: the second sides, with blanks or without.
+            settings: how to decode; its constraints say how many tokens a blank may get.
+            keep_words: whether given words stay whole, so that nothing is glued to one that the blank does not touch.
+            seeds: one a text, for sampling.
+            trace: whether to record the rounds.
+            on_progress: called with the number of texts that were just finished.
+        """
+        if y is not None and len(x) != len(y):
+            raise DataError(f"{len(x)} texts on the first side and {len(y)} on the second; give as many on both")
+        sides = [(first, None) if y is None else (first, y[i]) for i, first in enumerate(x)]
+        canvases = [Canvas.from_text(self.specials, self._encode_one, *side) for side in sides]
+        decoded = self._decode(canvases, self._keeping_words(settings, keep_words), seeds, trace, on_progress)
+        return [self._filled(result, *side) for result, side in zip(decoded, sides, strict=True)]
+
+    def complete(
+        self,
+        x: Sequence[str],
+        y: Sequence[str],
+        *,
+        settings: DecodingSettings | None = None,
+        keep_words: bool = True,
+        seeds: Sequence[int] | None = None,
+        trace: bool = False,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> list[Generation]:
+        """Complete pairs from fragments on both sides, inserting anywhere (the paper's Figure 4).
+
+        Args:
+            x: fragments of the first sides; may be empty.
+            y: fragments of the second sides; may be empty.
+            settings: how to decode; drawn at temperature 1 by default.
+            keep_words: whether given words stay whole.
+            seeds: one a pair, for sampling.
+            trace: whether to record the rounds.
+            on_progress: called with the number of pairs that were just finished.
+        """
+        if len(x) != len(y):
+            raise DataError(f"{len(x)} texts on the first side and {len(y)} on the second; give as many on both")
+        pairs = zip(self._encode(x), self._encode(y), strict=True)
+        canvases = [Canvas.from_ids(self.specials, *pair, generate=Factorization.JOINT) for pair in pairs]
+        settings = self._keeping_words(settings or DecodingSettings(sampling=Sampling()), keep_words)
+        return [self._generation(result) for result in self._decode(canvases, settings, seeds, trace, on_progress)]
+
+    def sample(
+        self,
+        count: int = 1,
+        *,
+        segment: str = "both",
+        seed: int = 0,
+        settings: DecodingSettings | None = None,
+        trace: bool = False,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> list[Generation]:
+        """Draw texts from nothing: pairs from p(x, y), or one side from p(x) or p(y).
+
+        Args:
+            count: how many.
+            segment: ``both``, or a language (``x`` and ``y`` always work).
+            seed: the first text's seed; the others follow.
+            settings: how to draw; at temperature 1 by default.
+            trace: whether to record the rounds.
+            on_progress: called with the number of texts that were just finished.
+        """
+        way = Factorization.JOINT
+        if segment != "both":
+            way = Factorization.X if self.segment(segment) is Segment.X else Factorization.Y
+        canvas = Canvas.from_ids(self.specials, (), (), generate=way)
+        settings = settings or DecodingSettings(sampling=Sampling())
+        decoded = self._decode([canvas] * count, settings, range(seed, seed + count), trace, on_progress)
+        return [self._generation(result) for result in decoded]
+
+    def score(
+        self,
+        x: Sequence[str],
+        y: Sequence[str] | None = None,
+        *,
+        factorization: Factorization | None = None,
+        method: ScoreMethod = "importance",
+        prior: OrderPrior | None = None,
+        orders: int = 16,
+        seed: int = 0,
+    ) -> list[Score]:
+        """The log-likelihood of texts, in nats.
+
+        Args:
+            x: texts, or the first sides of pairs.
+            y: the second sides.
+            factorization: what is scored given what; all of it by default.
+            method: ``exact`` for short texts, ``importance``, ``bound`` or ``paper_bound``.
+            prior: where orders are drawn from; uniform by default.
+            orders: how many orders to draw.
+            seed: of the drawing.
+        """
+        way = factorization or Factorization.JOINT
+        sides = [self._encode(x)] if y is None else [self._encode(x), self._encode(y)]
+        texts = list(zip(*sides, strict=True))
+        if method == "exact":
+            return [Score(value, method) for value in exact_log_likelihood(self.model, texts, way)]
+        generator = torch.Generator().manual_seed(seed)
+        found = bounds(self.model, texts, way, prior=prior, orders=orders, generator=generator)
+        match method:
+            case "importance":
+                return [Score(value.importance_weighted, method, value.standard_error) for value in found]
+            case "bound":
+                return [Score(value.with_entropy, method) for value in found]
+            case "paper_bound":
+                return [Score(value.paper, method) for value in found]
+
+    def embed(
+        self, x: Sequence[str], y: Sequence[str] | None = None, *, pooling: Literal["mean", "first"] = "mean"
+    ) -> NDArray[np.float32]:
+        """Texts, or pairs of texts, as vectors: the trunk's hidden states.
+
+        Args:
+            x: the texts, or the first sides.
+            y: the second sides.
+            pooling: the mean over content tokens, or the state of [CLS].
+
+        Returns:
+            (texts, width).
+        """
+        sides = [self._encode(x)] if y is None else [self._encode(x), self._encode(y)]
+        texts = list(zip(*sides, strict=True))
+        out: list[Tensor] = []
+        for start in range(0, len(texts), self.batch_size):
+            batch = CanvasBatch.from_segments(self.specials, texts[start : start + self.batch_size])
+            batch = batch.to(self.model.device)
+            with torch.inference_mode():
+                hidden = self.model.kermit(batch.token_ids, batch.valid, batch.segment_ids).last_hidden_state
+            if pooling == "first":
+                out.append(hidden[:, 0])
+                continue
+            framing = (batch.token_ids == self.specials.cls_id) | (batch.token_ids == self.specials.sep_id)
+            content = batch.valid & ~framing
+            content |= batch.valid & ~content.any(1, keepdim=True)  # an empty text is its frame
+            out.append((hidden * content[..., None]).sum(1) / content.sum(1, keepdim=True))
+        width = self.model.config.hidden_size
+        return torch.cat(out).float().cpu().numpy() if out else np.zeros((0, width), dtype=np.float32)
+
+    def segment(self, name: str) -> Segment:
+        """The side of a language; ``x`` and ``y`` always work.
+
+        Raises:
+            ModelError: the model does not know that language.
+        """
+        known = {"x": Segment.X, "y": Segment.Y, self.languages[0]: Segment.X, self.languages[1]: Segment.Y}
+        if name not in known:
+            raise ModelError(f"the model's languages are {' and '.join(self.languages)}; it does not know {name!r}")
+        return known[name]
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        """The text of content tokens."""
+        return decode_ids(self.tokenizer, list(token_ids))
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        if isinstance(texts, str):
+            raise DataError("give a list of texts, not a single text")
+        return encode_texts(self.tokenizer, list(texts))
+
+    def _encode_one(self, text: str) -> list[int]:
+        return encode_texts(self.tokenizer, [text])[0]
+
+    def _keeping_words(self, settings: DecodingSettings | None, keep_words: bool) -> DecodingSettings:
+        settings = settings or DecodingSettings()
+        if not keep_words:
+            return settings
+        constraints: Constraints = replace(settings.constraints, continues_word=self._continues)
+        return replace(settings, constraints=constraints)
+
+    def _decode(
+        self,
+        canvases: Sequence[Canvas],
+        settings: DecodingSettings | None,
+        seeds: Sequence[int] | None,
+        trace: bool,
+        on_progress: Callable[[int], object] | None,
+    ) -> list[Decoded]:
+        with tqdm(total=len(canvases), disable=None if self.progress else True, unit="text", leave=False) as bar:
+
+            def advance(count: int) -> None:
+                bar.update(count)
+                if on_progress is not None:
+                    on_progress(count)
+
+            return decode(
+                self.model,
+                canvases,
+                settings,
+                seeds=seeds,
+                trace=trace,
+                batch_size=self.batch_size,
+                on_progress=advance,
+            )
+
+    def _generation(self, result: Decoded) -> Generation:
+        texts = [self.text(tokens).strip() for tokens in result.canvas.segments]
+        return Generation(
+            x=texts[0],
+            y=texts[1] if len(texts) > 1 else None,
+            rounds=result.rounds,
+            tokens=result.tokens,
+            finish=result.finish,
+            log_prob=result.log_prob,
+            trace=result.trace,
+        )
+
+    def _filled(self, result: Decoded, x: str, y: str | None) -> Generation:
+        texts = [
+            self._fill(BlankedText.parse(text), result.canvas.segments[segment], result.inserted[segment])
+            for segment, text in enumerate((x, y))
+            if text is not None
+        ]
+        return replace(self._generation(result), x=texts[0], y=texts[1] if y is not None else None)
+
+    def _fill(self, text: BlankedText, tokens: Sequence[int], inserted: Sequence[bool]) -> str:
+        """The text with what was inserted in its blanks: what came after the fragments before it."""
+        blank, before = 0, []
+        for fragment in text.fragments[:-1]:
+            blank += len(self._encode_one(fragment))
+            before.append(blank)
+        pieces: list[list[int]] = [[] for _ in before]
+        seen = 0
+        for token_id, new in zip(tokens, inserted, strict=True):
+            if new:
+                pieces[before.index(seen)].append(token_id)
+            else:
+                seen += 1
+        return text.fill([self.text(piece) for piece in pieces])
+
+
+def _fit(values: Tensor, length: int) -> Tensor:
+    """Cut or fill a bool vector to a length."""
+    out = torch.zeros(length, dtype=torch.bool)
+    out[: min(length, len(values))] = values[:length]
+    return out
