@@ -74,7 +74,7 @@ def test_the_stream_goes_through_epoch_after_epoch() -> None:
 
 
 def test_a_text_that_no_batch_can_hold_is_an_error_with_the_remedy() -> None:
-    with pytest.raises(DataError, match="raise `batch.tokens`"):
+    with pytest.raises(DataError, match=r"raise `batch\.tokens`"):
         planner(tokens=20)
 
 

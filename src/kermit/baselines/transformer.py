@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import PositiveFloat, PositiveInt
@@ -20,13 +20,15 @@ from transformers import MarianConfig, MarianMTModel, PreTrainedModel, PreTraine
 from kermit.baselines.smoothed_loss import smoothed_cross_entropy
 from kermit.canvas import Factorization
 from kermit.data.batching import padded
-from kermit.data.encoding import Row
 from kermit.data.tokenizer import decode_ids, encode_texts
-from kermit.errors import ModelError, RecipeError
+from kermit.errors import DataError, ModelError, RecipeError
 from kermit.tasks.translation import Direction, Translation
 from kermit.training.families import ITEMS, Collator
 from kermit.training.recipe import Recipe
 from kermit.training.settings import FamilySettings, Settings, Share
+
+if TYPE_CHECKING:
+    from kermit.data.encoding import Row
 
 _IGNORED = -100
 
@@ -179,6 +181,10 @@ class TransformerFamily:
         if not isinstance(decoding, BeamSearch):
             raise ModelError("a Transformer translates by beam search; serial and parallel are for insertion models")
         sources = encode_texts(tokenizer, list(texts))
+        positions = model.config.max_position_embeddings
+        for number, source in enumerate(sources, start=1):
+            if len(source) >= positions:
+                raise DataError(f"text {number} has {len(source)} tokens, the model can read {positions - 1}; split it")
         results: list[Translation | None] = [None] * len(texts)
         for places in _batches(sources, decoding.batch_tokens):
             found = _beam_search(model, tokenizer, [sources[place] for place in places], decoding)
@@ -229,16 +235,17 @@ def _beam_search(
     start, end, pad = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
     input_ids = padded([[*source, end] for source in sources], pad).to(model.device)
     attention_mask = (input_ids != pad).long()
+    limit = min(decoding.max_tokens, model.config.max_position_embeddings - 2)
     sequences = model.generate(
         input_ids=input_ids,
         attention_mask=attention_mask,
         num_beams=decoding.beams,
         length_penalty=decoding.length_penalty,
-        max_new_tokens=decoding.max_tokens + 1,
+        max_new_tokens=limit + 1,
         do_sample=False,
         suppress_tokens=[index for index in tokenizer.all_special_ids if index != end],
     )
-    outputs = [_until(row, end, decoding.max_tokens) for row in sequences[:, 1:].tolist()]
+    outputs = [_until(row, end, limit) for row in sequences[:, 1:].tolist()]
     labels = padded([[*ids, end] if finished else ids for ids, finished in outputs], _IGNORED).to(model.device)
     decoder_input_ids = padded([[start, *ids][: labels.size(1)] for ids, _ in outputs], pad).to(model.device)
     logits = model(

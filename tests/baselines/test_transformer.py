@@ -1,0 +1,122 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+from transformers import PreTrainedTokenizerFast
+
+from kermit.baselines.smoothed_loss import smoothed_cross_entropy
+from kermit.baselines.transformer import TRANSFORMER, BeamSearch
+from kermit.data.encoding import Row
+from kermit.data.tokenizer import train_tokenizer
+from kermit.errors import DataError, ModelError
+from kermit.tasks.translation import Direction
+from kermit.training.families import ITEMS
+from kermit.training.recipe import Recipe, check_recipe
+from kermit.training.settings import Settings
+
+EN_DE = Direction("en", "de")
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return train_tokenizer(["one two three"], 280)
+
+
+@pytest.fixture
+def recipe(tiny_recipe: dict[str, Any]) -> Recipe:
+    return check_recipe(tiny_recipe, data=Path()).recipe
+
+
+@pytest.fixture
+def model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Any:
+    torch.manual_seed(0)
+    return TRANSFORMER.build(recipe, tokenizer).eval()
+
+
+def test_a_batch_is_the_two_sides_with_their_marks(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> None:
+    rows = [Row(x=[10, 11], y=[20], source=0), Row(x=[12], y=[21, 22], source=0)]
+    batch = TRANSFORMER.collator(recipe, tokenizer)(rows, torch.Generator())
+    pad, start, end = tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id
+    assert batch["input_ids"].tolist() == [[10, 11, end], [12, end, pad]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert batch["decoder_input_ids"].tolist() == [[start, 20, pad], [start, 21, 22]]
+    assert batch["labels"].tolist() == [[20, end, -100], [21, 22, end]]
+    assert batch[ITEMS].tolist() == [2, 3]
+
+
+def test_the_other_direction_swaps_the_sides(tiny_recipe: dict[str, Any], tokenizer: PreTrainedTokenizerFast) -> None:
+    backward = check_recipe({**tiny_recipe, "factorizations": {"x_given_y": 1.0}}, data=Path()).recipe
+    batch = TRANSFORMER.collator(backward, tokenizer)([Row(x=[10], y=[20], source=0)], torch.Generator())
+    assert batch["input_ids"].tolist() == [[20, tokenizer.sep_token_id]]
+    assert batch["labels"].tolist() == [[10, tokenizer.sep_token_id]]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_cut_up_loss_is_torchs_with_its_gradients(smoothing: float) -> None:
+    torch.manual_seed(0)
+    hidden = torch.randn(600, 8, dtype=torch.double, requires_grad=True)
+    weight = torch.randn(30, 8, dtype=torch.double, requires_grad=True)
+    targets = torch.randint(0, 30, (600,))
+    ours = smoothed_cross_entropy(hidden, weight, targets, smoothing)
+    gradients = torch.autograd.grad(ours / 7, [hidden, weight])
+    torchs = functional.cross_entropy(hidden @ weight.T, targets, label_smoothing=smoothing, reduction="sum")
+    assert ours.item() == pytest.approx(torchs.item())
+    for mine, theirs in zip(gradients, torch.autograd.grad(torchs / 7, [hidden, weight]), strict=True):
+        assert torch.allclose(mine, theirs)
+    assert smoothed_cross_entropy(hidden.detach(), weight.detach(), targets, smoothing) == pytest.approx(ours.item())
+
+
+def test_the_models_loss_is_the_sum_over_real_tokens(
+    model: Any, recipe: Recipe, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    rows = [Row(x=[10, 11], y=[20], source=0), Row(x=[12], y=[21, 22, 23], source=0)]
+    collator = TRANSFORMER.collator(recipe, tokenizer)
+
+    def loss(some: list[Row]) -> float:
+        batch = collator(some, torch.Generator())
+        del batch[ITEMS]
+        return TRANSFORMER.loss(model, batch, recipe).item()
+
+    assert loss(rows) == pytest.approx(loss(rows[:1]) + loss(rows[1:]), rel=1e-5)
+
+
+@torch.inference_mode()
+def test_what_a_text_becomes_does_not_depend_on_the_others(model: Any, tokenizer: PreTrainedTokenizerFast) -> None:
+    texts = ["one", "two three one two three", "", "three three three", "one two"]
+    beam = BeamSearch(beams=3, max_tokens=9, batch_tokens=40)
+    together = TRANSFORMER.translate(model, tokenizer, texts, EN_DE, beam)
+    alone = [TRANSFORMER.translate(model, tokenizer, [text], EN_DE, beam)[0] for text in texts]
+    assert [result.source for result in together] == texts
+    for one, other in zip(together, alone, strict=True):
+        assert (one.text, one.tokens, one.finish) == (other.text, other.tokens, other.finish)
+        assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
+        assert one.tokens <= 9
+
+
+@torch.inference_mode()
+def test_the_log_probability_is_the_models_own(model: Any, tokenizer: PreTrainedTokenizerFast) -> None:
+    (result,) = TRANSFORMER.translate(model, tokenizer, ["one two"], EN_DE, BeamSearch(beams=2, max_tokens=6))
+    assert result.log_prob < 0
+    assert result.finish in ("finished", "max_tokens")
+
+
+def test_texts_beyond_the_models_positions_and_foreign_decoding_are_errors(
+    model: Any, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    with pytest.raises(DataError, match=r"text 2 has .* tokens, the model can read 63"):
+        TRANSFORMER.translate(model, tokenizer, ["one", "q" * 64], EN_DE, BeamSearch())
+    with pytest.raises(ModelError, match="beam search"):
+        TRANSFORMER.translate(model, tokenizer, ["one"], EN_DE, Settings())
+
+
+def test_saved_weights_are_one_embedding_and_load_as_marian(model: Any, tmp_path: Path) -> None:
+    from transformers import AutoModelForSeq2SeqLM
+
+    model.save_pretrained(tmp_path)
+    again = TRANSFORMER.load(tmp_path)
+    plain = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    for loaded in (again, plain):
+        assert torch.equal(loaded.lm_head.weight, model.lm_head.weight)
+        assert loaded.lm_head.weight is loaded.model.encoder.embed_tokens.weight

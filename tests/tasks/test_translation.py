@@ -1,0 +1,162 @@
+import gzip
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kermit.errors import DataError, DecodingError, ModelError
+from kermit.tasks.distillation import distill
+from kermit.tasks.translation import Direction, Translation, read_split, score_translations
+from kermit.tasks.translation_report import plot_rounds, table
+from kermit.tasks.translator import Translator, model_folder
+from kermit.training.recipe import check_recipe
+from kermit.training.run import train
+
+EN_DE = Direction("en", "de")
+
+
+def translation(text: str, tokens: int, rounds: int) -> Translation:
+    return Translation("source", text, rounds, tokens, -1.0, "finished")
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> Path:
+    """A Transformer that was trained for a moment."""
+    folder = tmp_path_factory.mktemp("teacher")
+    recipe = {
+        "data": {"languages": {"x": "en", "y": "de"}, "train": [{"x": "train.en", "y": "train.de"}]},
+        "tokenizer": {"vocab_size": 320, "texts": ["train.en", "train.de"]},
+        "model": {
+            "family": "transformer",
+            "width": 16,
+            "feedforward": 32,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "dropout": 0,
+        },
+        "batch": {"tokens": 1500},
+        "optimizer": {"learning_rate": 0.02},
+        "schedule": {"max_steps": 120, "warmup_steps": 10},
+    }
+    train(check_recipe(recipe, data=corpus), folder)
+    return folder
+
+
+def test_directions_are_read_and_written() -> None:
+    assert str(Direction.parse(" en-de ")) == "en-de"
+    for wrong in ("en", "en-", "-de", ""):
+        with pytest.raises(DataError, match="write it as en-de"):
+            Direction.parse(wrong)
+
+
+def test_scores_are_sacrebleus_with_its_signature_and_the_means_are_by_hand() -> None:
+    results = [translation("Ein Mann schläft auf einem Sofa.", 7, 3), translation("Zwei Hunde laufen.", 3, 2)]
+    references = ["Ein Mann schläft auf einem Sofa.", "Zwei Hunde rennen schnell."]
+    scores = score_translations(results, references, EN_DE, seconds=0.5, note="kermit|x:y")
+    import sacrebleu
+
+    expected = sacrebleu.corpus_bleu([result.text for result in results], [references])
+    assert scores.bleu == round(expected.score, 2)
+    assert scores.length_ratio == round(expected.sys_len / expected.ref_len, 4)
+    assert (scores.mean_tokens, scores.mean_rounds, scores.sentences_per_second) == (5.0, 2.5, 4.0)
+    assert scores.mean_log2 == pytest.approx((math.log2(8) + math.log2(4)) / 2)
+    assert "tok:13a" in scores.signature
+    assert "nc:6" in scores.signature
+    assert scores.signature.endswith("kermit|x:y")
+    assert list(scores.to_json()) == [
+        "direction",
+        "bleu",
+        "chrf",
+        "length_ratio",
+        "mean_rounds",
+        "mean_tokens",
+        "mean_log2",
+        "sentences_per_second",
+        "signature",
+    ]
+    assert "en-de" in table([scores])
+
+
+def test_unequal_numbers_cannot_be_scored() -> None:
+    with pytest.raises(DataError, match="1 translations cannot be scored against 0 references"):
+        score_translations([translation("a", 1, 1)], [], EN_DE, seconds=1)
+
+
+def test_json_has_a_trace_only_where_one_was_asked_for() -> None:
+    plain = translation("a", 1, 1).to_json()
+    assert list(plain) == ["source", "text", "rounds", "tokens", "log_prob", "finish"]
+    assert Translation("s", "t", 1, 1, 0.0, "finished", [1]).to_json()["trace"] == [1]
+
+
+def test_a_split_is_found_plain_or_gzipped(tmp_path: Path) -> None:
+    (tmp_path / "test.en").write_text("one\n")
+    (tmp_path / "test.de.gz").write_bytes(gzip.compress(b"eins\n"))
+    (pair,) = read_split(tmp_path, "test", ("en", "de"))
+    assert (pair.x, pair.y) == ("one", "eins")
+    with pytest.raises(DataError, match=r"neither val\.en nor val\.en\.gz"):
+        read_split(tmp_path, "val", ("en", "de"))
+
+
+def test_rounds_are_drawn_beside_the_logarithm(tmp_path: Path) -> None:
+    plot_rounds({"en-de": [translation("a", 3, 2), translation("b", 7, 4)]}, tmp_path / "rounds.png")
+    assert (tmp_path / "rounds.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_loaded_model_knows_what_it_can_do(teacher: Path, corpus: Path) -> None:
+    translator = Translator.load(teacher)
+    assert translator.direction_to("de") == EN_DE
+    with pytest.raises(ModelError, match="not trained for de-en, only for en-de"):
+        translator.direction_to("en")
+    with pytest.raises(ModelError, match="languages are en and de"):
+        translator.direction_to("fr")
+    with pytest.raises(DecodingError, match=r"'beam' of the family transformer.*known: beams"):
+        translator.decoding(beam=3)
+    pairs = read_split(corpus, "test", translator.languages)
+    scores, results = translator.evaluate(pairs, EN_DE, translator.decoding(beams=1, max_tokens=10))
+    assert len(results) == len(pairs) == 12
+    assert scores.direction == "en-de"
+
+
+def test_a_folder_without_a_model_is_an_error_and_a_running_trainings_best_is_found(
+    teacher: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ModelError, match="holds no model"):
+        Translator.load(tmp_path)
+    (tmp_path / "best").symlink_to(teacher / "best")
+    assert model_folder(tmp_path) == tmp_path / "best"
+
+
+class StoppedError(Exception):
+    pass
+
+
+def test_distillation_goes_on_where_it_was_interrupted(teacher: Path, corpus: Path, tmp_path: Path) -> None:
+    translator = Translator.load(teacher)
+    settings = translator.decoding(beams=2, max_tokens=30)
+    arguments: Any = (translator, teacher, corpus / "train.en", EN_DE, settings)
+    whole = distill(*arguments, tmp_path / "whole", block_size=50)
+    assert (whole.source.name, whole.target.name) == ("train.en", "train.de")
+    sources, targets = (path.read_text().splitlines() for path in (whole.source, whole.target))
+    assert len(sources) == len(targets) == whole.texts == 240 - whole.unfinished
+    assert whole.texts > 0
+
+    seen = 0
+
+    def stop_in_the_third_block(count: int) -> None:
+        nonlocal seen
+        seen += count
+        if seen > 120:
+            raise StoppedError
+
+    output = tmp_path / "again"
+    with pytest.raises(StoppedError):
+        distill(*arguments, output, block_size=50, progress=stop_in_the_third_block)
+    assert not (output / "train.de").exists()
+    with pytest.raises(DataError, match="made with another decoding"):
+        distill(*arguments[:4], translator.decoding(beams=1), output, block_size=50)
+    made = {path.name: path.stat().st_mtime_ns for path in (output / ".train.en-de.blocks").glob("*.jsonl")}
+    assert sorted(made) == ["000000.jsonl", "000001.jsonl"]
+    again = distill(*arguments, output, block_size=50)
+    assert again.target.read_text() == whole.target.read_text()
+    assert again.source.read_text() == whole.source.read_text()

@@ -1,0 +1,52 @@
+"""Interrupted by real signals at random moments, and shared by two real processes, a training is the same."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+SCRIPT = Path(__file__).with_name("processes.py")
+
+
+def run(what: str, recipe: dict[str, Any], corpus: Path, output: Path) -> None:
+    (output / "recipe.json").write_text(json.dumps(recipe))
+    command = [sys.executable, str(SCRIPT), what, str(output / "recipe.json"), str(corpus), str(output)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_signals_at_random_moments_do_not_change_the_weights(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
+) -> None:
+    tiny_recipe["schedule"] = {"max_steps": 60, "warmup_steps": 5}
+    tiny_recipe["evaluation"] = {"every": 30, "texts": 2}
+    tiny_recipe["checkpoints"] = {"every": 5, "keep": 1}
+    run("interrupt", tiny_recipe, corpus, tmp_path)
+    kills = json.loads((tmp_path / "kills.json").read_text())
+    assert kills, "the training ended before it could be interrupted"
+    for name in ("checkpoint-60/model", "checkpoint-60/optimizer", "checkpoint-60/average", "best/model", "model"):
+        whole, again = (load_file(tmp_path / way / f"{name}.safetensors") for way in ("whole", "interrupted"))
+        assert whole.keys() == again.keys()
+        for key, tensor in whole.items():
+            assert torch.equal(tensor, again[key]), f"{name}: {key} differs after {kills}"
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_two_processes_have_the_gradients_of_one_with_all_the_texts(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, accumulate: int
+) -> None:
+    tiny_recipe["model"]["dropout"] = 0.0
+    tiny_recipe["schedule"] = {"max_steps": 2, "warmup_steps": 0, "name": "constant"}
+    tiny_recipe["optimizer"] = {"learning_rate": 1e-4, "epsilon": 1e-2}
+    tiny_recipe["batch"] = {"tokens": 300, "accumulate": accumulate}
+    run("ranks", tiny_recipe, corpus, tmp_path)
+    for step in (0, 1):
+        one, two = (load_file(tmp_path / way / f"gradients-{step}.safetensors") for way in ("one", "two"))
+        assert one.keys() == two.keys()
+        for name, gradient in one.items():
+            assert torch.allclose(gradient, two[name], atol=1e-6, rtol=1e-4), f"step {step}: {name}"

@@ -1,0 +1,168 @@
+"""The trainer on a tiny Transformer: the loss's normalisation, evaluation, what is kept, resuming, finetuning."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from kermit.errors import RecipeError
+from kermit.tasks.translator import Translator
+from kermit.training.checkpoints import list_checkpoints
+from kermit.training.recipe import LoadedRecipe, check_recipe
+from kermit.training.run import train
+
+
+def loaded(recipe: dict[str, Any], corpus: Path, **changes: Any) -> LoadedRecipe:
+    return check_recipe({**recipe, **changes}, data=corpus)
+
+
+def weights(folder: Path, name: str = "model.safetensors") -> dict[str, torch.Tensor]:
+    return load_file(folder / name)
+
+
+def assert_same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> None:
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        assert torch.equal(tensor, second[name]), name
+
+
+def test_a_training_leaves_a_model_that_translates(tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
+    result = train(loaded(tiny_recipe, corpus), tmp_path)
+    assert (result.steps, result.stopped_by) == (12, None)
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["checkpoint-8", "checkpoint-12"]
+    assert not list(tmp_path.rglob("*.bin")), "weights are safetensors only"
+    assert not list(tmp_path.rglob("*.pt*"))
+    assert list((tmp_path / "runs").rglob("events.out.tfevents*")), "TensorBoard has its log"
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["steps"] == 12
+    assert summary["best_step"] in (6, 12)
+    assert 0 < summary["epochs"] < 12
+    assert_same(weights(tmp_path), weights(tmp_path / "best"))
+    translator = Translator.load(tmp_path)
+    assert translator.languages == ("en", "de")
+    assert [str(way) for way in translator.directions()] == ["en-de"]
+    (translation,) = translator.translate(["one two."], translator.direction_to("de"))
+    assert translation.tokens + 1 == translation.rounds
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_others(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
+) -> None:
+    schedule = {"max_steps": 4, "warmup_steps": 1}
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        train(loaded(tiny_recipe, corpus, seed=seed, schedule=schedule), tmp_path / name)
+    first, again, other = (weights(tmp_path / name / "checkpoint-4") for name in "abc")
+    assert_same(first, again)
+    assert not torch.equal(first["model.shared.weight"], other["model.shared.weight"])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"batch": {"tokens": 250, "accumulate": 2}, "optimizer": {"name": "muon"}},
+        {"averaging": {"checkpoints": 2}, "runtime": {"fast_dropout": False}},
+    ],
+    ids=["plain", "accumulating with muon", "torch's dropout"],
+)
+def test_resuming_from_a_checkpoint_gives_the_uninterrupted_weights(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    recipe = loaded(tiny_recipe, corpus, **changes)
+    train(recipe, tmp_path / "whole")
+    stopped = tmp_path / "stopped"
+    limited = loaded(tiny_recipe, corpus, **changes)
+    train(limited, stopped)
+    for path in [*list_checkpoints(stopped)[1:], stopped / "model.safetensors"]:  # as if killed after step 8
+        path.rename(tmp_path / f"gone-{path.name}")
+    assert train(recipe, stopped, resume=True).steps == 12
+    for name in ("checkpoint-12", ".", "best"):
+        assert_same(weights(tmp_path / "whole" / name), weights(stopped / name))
+    last = ("whole/checkpoint-12", "stopped/checkpoint-12")
+    assert_same(*(weights(tmp_path / folder, "optimizer.safetensors") for folder in last))
+
+
+def test_accumulating_two_half_batches_is_one_step_of_their_mean(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
+) -> None:
+    """With the normaliser over the whole step, a long batch and a short one weigh by their tokens."""
+    from kermit.data.encoding import encode_sources
+    from kermit.training.run import prepare_model, prepare_tokenizer
+    from kermit.training.trainer import KermitTrainer
+
+    tiny_recipe["model"]["dropout"] = 0.0
+    del tiny_recipe["data"]["validation"]
+    recipe = loaded(tiny_recipe, corpus)
+    tokenizer = prepare_tokenizer(recipe)
+    text = encode_sources([s.text_source(corpus) for s in recipe.recipe.data.train], tokenizer, max_tokens=40)
+    trainer = KermitTrainer(
+        recipe=recipe.recipe,
+        family=recipe.family,
+        model=prepare_model(recipe, tokenizer),
+        tokenizer=tokenizer,
+        text=text,
+        validation=None,
+        evaluator=None,
+        output=tmp_path,
+    )
+    collator, generator = trainer.collator, torch.Generator()
+    rows = text.fetch(range(9))
+
+    def gradients(parts: list[list[Any]]) -> list[torch.Tensor]:
+        trainer.model.zero_grad()
+        batches = [collator(part, generator) for part in parts]
+        items = trainer._get_num_items_in_batch(batches, torch.device("cpu"))
+        for batch in batches:
+            trainer.compute_loss(trainer.model, batch, num_items_in_batch=items).backward()
+        return [parameter.grad.clone() for parameter in trainer.model.parameters() if parameter.grad is not None]
+
+    for whole, split in zip(gradients([rows]), gradients([rows[:2], rows[2:]]), strict=True):
+        assert torch.allclose(whole, split, atol=1e-6)
+
+
+def test_a_folder_with_a_training_is_not_overwritten_and_another_recipe_is_not_resumed(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
+) -> None:
+    recipe = {**tiny_recipe, "schedule": {"max_steps": 4, "warmup_steps": 1}}
+    train(loaded(recipe, corpus), tmp_path)
+    with pytest.raises(RecipeError, match="already holds a training; add --resume"):
+        train(loaded(recipe, corpus), tmp_path)
+    with pytest.raises(RecipeError, match=r"optimizer\.learning_rate, seed differ"):
+        train(loaded(recipe, corpus, seed=9, optimizer={"learning_rate": 0.5}), tmp_path, resume=True)
+    train(loaded(recipe, corpus, evaluation={"every": 1}), tmp_path, resume=True)
+
+
+def test_minutes_stop_a_training_and_the_model_is_kept(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
+) -> None:
+    schedule = {"max_steps": 1000, "warmup_steps": 2, "max_minutes": 0.01}
+    result = train(loaded(tiny_recipe, corpus, schedule=schedule), tmp_path)
+    assert 0 < result.steps < 1000
+    assert (tmp_path / "model.safetensors").is_file()
+
+
+def test_finetuning_starts_from_a_saved_model(tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
+    short = {"max_steps": 2, "warmup_steps": 0}
+    train(loaded(tiny_recipe, corpus, schedule=short), tmp_path / "first")
+    nothing = {"learning_rate": 1e-12, "weight_decay": 0.0}
+    recipe = loaded(
+        tiny_recipe, corpus, schedule=short, optimizer=nothing, averaging={}, init_from=str(tmp_path / "first")
+    )
+    train(recipe, tmp_path / "second")
+    for name, tensor in weights(tmp_path / "first").items():
+        assert torch.allclose(tensor, weights(tmp_path / "second")[name], atol=1e-6)
+    other = {
+        **recipe.recipe.model_dump(mode="json"),
+        "tokenizer": {"vocab_size": 318, "texts": ["train.en", "train.de"]},
+    }
+    with pytest.raises(RecipeError, match="was trained with another tokenizer"):
+        train(check_recipe(other, data=corpus), tmp_path / "third")
+
+
+def test_gradient_checkpointing_and_bfloat16_run(tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
+    runtime = {"gradient_checkpointing": True, "precision": "bfloat16"}
+    schedule = {"max_steps": 2, "warmup_steps": 0}
+    assert train(loaded(tiny_recipe, corpus, runtime=runtime, schedule=schedule), tmp_path).steps == 2
