@@ -8,10 +8,10 @@ This module knows no model; `TrainingCanvases.model_inputs` is what a model's fo
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -115,16 +115,24 @@ class Texts:
         return Texts(chosen, self.present[rows], self.generated[rows], self.open_segments[rows])
 
 
-class Objective(Protocol):
-    """Draws training canvases from complete texts."""
+class Objective(ABC):
+    """Draws training canvases from complete texts, in two steps: which tokens are kept, and what that asks for."""
+
+    @abstractmethod
+    def sample_kept(self, texts: Texts, generator: torch.Generator) -> Tensor:
+        """Draw the kept set of each text; (batch, tokens) bool."""
+
+    @abstractmethod
+    def build(self, texts: Texts, kept: Tensor, generator: torch.Generator | None = None) -> TrainingCanvases:
+        """The training canvases of kept sets, (batch, tokens) bool; a generator where some slots are left out."""
 
     def sample(self, texts: Texts, generator: torch.Generator) -> TrainingCanvases:
         """Remove tokens and say what is missing; the same canvases for the same generator state."""
-        ...
+        return self.build(texts, self.sample_kept(texts, generator), generator)
 
 
 @dataclass(frozen=True)
-class SlotObjective:
+class SlotObjective(Objective):
     """The slot loss: each open slot's weighted loss, averaged per text, then over texts.
 
     The number of kept tokens is uniform over 0..n, both ends included, unless each token is dropped on its own.
@@ -148,16 +156,8 @@ class SlotObjective:
     location_weight: float = 1.0
     empty_slot_rate: float = 1.0
 
-    def sample(self, texts: Texts, generator: torch.Generator) -> TrainingCanvases:
-        """Draw how many tokens to keep and which, and weigh what is missing."""
-        kept = self._sample_kept(texts, generator)
-        weights = self.prior.weights(kept, texts.present)
-        return self.build(texts, kept, weights, self.prior.slot_weights(kept, texts.present), generator)
-
-    def build(
-        self, texts: Texts, kept: Tensor, order_weights: Tensor, slot_weights: Tensor, generator: torch.Generator
-    ) -> TrainingCanvases:
-        """The training canvases of a kept set: (batch, tokens) bool, with the prior's weights for it."""
+    def build(self, texts: Texts, kept: Tensor, generator: torch.Generator | None = None) -> TrainingCanvases:
+        """Weigh what is missing from the open slots."""
         layout = _Layout.of(texts, kept)
         unfinished = layout.missing_from_slot > 0
         asked = layout.open if self.termination is Termination.SLOT else layout.open & unfinished
@@ -167,12 +167,12 @@ class SlotObjective:
             asked = asked & (unfinished | drawn)
             shares = torch.where(unfinished, shares, shares / self.empty_slot_rate)
         stop = (~unfinished.any(1)).float() if self.termination is Termination.SEQUENCE else layout.no_stop
-        location = layout.by_slot(order_weights)
-        return layout.training_canvases(
-            asked, shares, slot_weights, location * self.location_weight, stop * self.location_weight
-        )
+        location = layout.by_slot(self.prior.weights(kept, texts.present)) * self.location_weight
+        weights = self.prior.slot_weights(kept, texts.present)
+        return layout.training_canvases(asked, shares, weights, location, stop * self.location_weight)
 
-    def _sample_kept(self, texts: Texts, generator: torch.Generator) -> Tensor:
+    def sample_kept(self, texts: Texts, generator: torch.Generator) -> Tensor:
+        """Draw how many tokens to keep, and which; or drop each on its own."""
         given = texts.present & ~texts.generated
         if self.kept is KeptSampling.BERNOULLI:
             dropped = torch.rand(given.shape, generator=generator).to(given.device) < self.drop_probability
@@ -185,29 +185,28 @@ class SlotObjective:
 
 
 @dataclass(frozen=True)
-class LowerBoundObjective:
+class LowerBoundObjective(Objective):
     """The lower bound on the log-likelihood of section 3.1, negated: an unbiased estimate from one step a text.
 
     A text of n tokens takes n insertions and then stops: n + 1 steps. One is drawn uniformly, the kept set before it is
-    drawn from the prior, and the next-step losses are weighed by the prior and by the number of steps.
+    drawn from the prior, and the next-step losses are weighed by the prior and by the number of steps. How the text
+    stops is the model's: by its stop action, or with slot termination by the drawn slot's end-of-slot.
 
     Args:
         prior: the order prior.
-        termination: with slot termination a text stops when the drawn slot says end-of-slot.
     """
 
     prior: OrderPrior
-    termination: Termination = Termination.SLOT
 
-    def sample(self, texts: Texts, generator: torch.Generator) -> TrainingCanvases:
-        """Draw a step and the canvas before it."""
+    def sample_kept(self, texts: Texts, generator: torch.Generator) -> Tensor:
+        """Draw a step and the kept set before it."""
         noise = torch.rand(len(texts.batch), generator=generator).to(texts.present.device)
         count = (noise * (texts.lengths + 1)).long().clamp(max=texts.lengths)
         given = texts.present & ~texts.generated
-        return self.build(texts, self.prior.sample_kept(given, texts.present, count, generator))
+        return self.prior.sample_kept(given, texts.present, count, generator)
 
-    def build(self, texts: Texts, kept: Tensor) -> TrainingCanvases:
-        """The training canvases of a kept set: (batch, tokens) bool."""
+    def build(self, texts: Texts, kept: Tensor, generator: torch.Generator | None = None) -> TrainingCanvases:
+        """Weigh what is missing, or stopping where nothing is."""
         layout = _Layout.of(texts, kept)
         steps = (texts.lengths + 1).float()
         location = layout.by_slot(self.prior.weights(kept, texts.present)) * steps[:, None]
