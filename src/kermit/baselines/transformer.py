@@ -116,6 +116,11 @@ class TransformerFamily:
                 "factorizations: a Transformer translates one way; give y_given_x or x_given_y alone,"
                 f" not {', '.join(factorization.value for factorization in recipe.factorizations)}"
             )
+        positions, longest = _settings(recipe).max_positions, recipe.data.max_tokens
+        if longest >= positions:
+            raise RecipeError(
+                f"model.max_positions: {positions} is too few for texts of data.max_tokens {longest} and an end mark"
+            )
         for index, source in enumerate(recipe.data.train):
             if not source.paired:
                 raise RecipeError(f"data.train.{index}: a Transformer learns from pairs; this source has one side only")

@@ -13,7 +13,7 @@ def decoding_choices(decoding: str | None, settings: list[str] | None) -> dict[s
     """Decoding settings by name from `--decoding` and `--set key=value`, values read as YAML."""
     import yaml
 
-    choices: dict[str, Any] = {} if decoding is None else {"mode": decoding}
+    choices: dict[str, Any] = {} if decoding is None else {"strategy": decoding}
     for setting in settings or []:
         key, equals, value = setting.partition("=")
         if not equals or not key:

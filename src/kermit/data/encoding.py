@@ -10,9 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -26,6 +23,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerFast
 
+from kermit.data.cache import cache_folder, made_once
 from kermit.data.parallel import Pair, TextSource, checksum, read_pairs
 from kermit.data.plain import Fault, OnBad, Report
 from kermit.data.tokenizer import encode_texts, fingerprint
@@ -72,13 +70,6 @@ class EncodedText:
         ]
 
 
-def cache_folder() -> Path:
-    """Where tokenizers and encoded text are kept: `KERMIT_CACHE`, or `kermit` in the user's cache folder."""
-    if chosen := os.environ.get("KERMIT_CACHE"):
-        return Path(chosen).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "kermit"
-
-
 def encode_sources(
     sources: list[TextSource],
     tokenizer: PreTrainedTokenizerFast,
@@ -119,24 +110,16 @@ def encode_source(
     on_bad: OnBad,
     cache: Path,
 ) -> datasets.Dataset:
-    """Encode one source into the cache (through a temporary folder and a rename), or load it from there."""
+    """Encode one source into the cache, or load it from there."""
     key = repr((_LAYOUT, checksum(source), fingerprint(tokenizer), max_tokens, str(on_bad), index))
-    folder = cache / "encoded" / hashlib.sha256(key.encode()).hexdigest()[:24]
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            report = Report(on_bad)
-            _write(scratch, _blocks(source, index, tokenizer, max_tokens, report))
-            name = source.hub or ", ".join(str(path) for path in source.paths)
-            (scratch / "report.json").write_text(json.dumps({"source": name, "summary": report.summary()}))
-            try:
-                scratch.rename(folder)
-            except OSError:
-                if not folder.is_dir():  # another process may have made the same one meanwhile
-                    raise
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+
+    def make(scratch: Path) -> None:
+        report = Report(on_bad)
+        _write(scratch, _blocks(source, index, tokenizer, max_tokens, report))
+        name = source.hub or ", ".join(str(path) for path in source.paths)
+        (scratch / "report.json").write_text(json.dumps({"source": name, "summary": report.summary()}))
+
+    folder = made_once(cache / "encoded" / hashlib.sha256(key.encode()).hexdigest()[:24], make)
     note = json.loads((folder / "report.json").read_text())
     logger.info("%s: %s", note["source"], note["summary"])
     table = datasets.Dataset.from_file(str(folder / "rows.arrow"))

@@ -21,8 +21,9 @@ import torch
 import yaml
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.data.encoding import EncodedText, cache_folder, encode_sources
-from kermit.data.parallel import Pair, TextSource, read_pairs
+from kermit.data.cache import cache_folder, made_once
+from kermit.data.encoding import EncodedText, encode_sources
+from kermit.data.parallel import Pair, TextSource, checksum, read_pairs
 from kermit.data.plain import OnBad, Report, file_checksum, read_texts
 from kermit.data.tokenizer import load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
@@ -93,17 +94,17 @@ def prepare_tokenizer(loaded: LoadedRecipe) -> PreTrainedTokenizerFast:
         local = loaded.data / settings.path
         return load_tokenizer(local if local.exists() else settings.path)
     assert settings.vocab_size is not None
+    vocab_size = settings.vocab_size
     files = [loaded.data / path for path in settings.texts]
     sources = [] if files else [source.text_source(loaded.data) for source in loaded.recipe.data.train]
-    key = repr((settings.vocab_size, [file_checksum(file) for file in files], [repr(source) for source in sources]))
+    key = repr((vocab_size, [file_checksum(file) for file in files], [checksum(source) for source in sources]))
     folder = cache_folder() / "tokenizers" / sha256(key.encode()).hexdigest()[:24]
-    if files and (folder / "tokenizer.json").is_file():
-        return load_tokenizer(folder)
-    texts = chain(_texts_of_files(files), _texts_of_sources(sources, loaded.recipe.data.on_bad))
-    tokenizer = train_tokenizer(texts, settings.vocab_size)
-    with written_whole(folder) as scratch:
-        tokenizer.save_pretrained(scratch)
-    return load_tokenizer(folder)
+
+    def make(scratch: Path) -> None:
+        texts = chain(_texts_of_files(files), _texts_of_sources(sources, loaded.recipe.data.on_bad))
+        train_tokenizer(texts, vocab_size).save_pretrained(scratch)
+
+    return load_tokenizer(made_once(folder, make))
 
 
 def _texts_of_files(files: Sequence[Path]) -> Iterator[str]:

@@ -92,7 +92,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         evaluator: Evaluator | None,
         output: Path,
     ) -> None:
-        self.signals = _Signals()
+        self.signals = _Signals(self)
         super().__init__(
             model=model,
             args=_arguments(recipe, output),
@@ -171,6 +171,12 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
 
     _last_step = -1
     _batch_in_step = 0
+
+    def largest(self, value: float) -> float:
+        """The largest of all processes' values, so that they all come to the same decision."""
+        if self.accelerator.num_processes == 1:
+            return value
+        return float(self.accelerator.gather(torch.tensor([value], device=self.args.device)).max())
 
     # Optimiser
 
@@ -314,7 +320,7 @@ class _Progress(TrainerCallback):  # type: ignore[misc]
         spent = self._before + (time.monotonic() - self._started) / 60
         state.stateful_callbacks[_MINUTES] = {"args": {}, "attributes": {"minutes": spent}}
         limit = self.trainer.recipe.schedule.max_minutes
-        if limit is not None and spent >= limit:
+        if limit is not None and self.trainer.largest(spent) >= limit:
             logger.info("stopping at step %d: %.1f of %.1f minutes are spent", state.global_step, spent, limit)
             control.should_training_stop = control.should_save = control.should_evaluate = True
         if state.global_step >= state.max_steps:
@@ -338,7 +344,8 @@ def _minutes(state: TrainerState) -> float:
 class _Signals(TrainerCallback):  # type: ignore[misc]
     """On SIGINT or SIGTERM: finish the step, write a checkpoint, stop. A second signal stops at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, trainer: KermitTrainer) -> None:
+        self.trainer = trainer
         self.caught: int | None = None
         self._former: dict[int, Any] = {}
 
@@ -352,7 +359,9 @@ class _Signals(TrainerCallback):  # type: ignore[misc]
             signal.signal(caught, former)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if self.caught is not None:
+        caught = self.trainer.largest(float(self.caught or 0))
+        if caught:
+            self.caught = int(caught)
             logger.warning("caught signal %d: writing a checkpoint at step %d", self.caught, state.global_step)
             control.should_save = control.should_training_stop = True
 
