@@ -31,5 +31,7 @@ def train(
     if result.stopped_by is not None:
         typer.echo(f"stopped by signal {result.stopped_by} at step {result.steps}; --resume goes on", err=True)
         raise typer.Exit(128 + result.stopped_by)
+    if not logs.is_main_process():
+        return
     best = "" if result.best_bleu is None else f", best validation BLEU {result.best_bleu}"
     typer.echo(f"{result.model}: {result.steps} steps{best}")

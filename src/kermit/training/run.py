@@ -189,7 +189,9 @@ def _prepare_output(recipe: Recipe, output: Path, *, resume: bool, write: bool) 
         output.mkdir(parents=True, exist_ok=True)
         if not checkpoints:
             clear_output(output)
-        kept.write_text(dump_recipe(recipe), encoding="utf-8")
+        scratch = output / ".recipe.yaml.partial"
+        scratch.write_text(dump_recipe(recipe), encoding="utf-8")
+        scratch.rename(kept)
     return checkpoints[-1] if checkpoints else None
 
 
