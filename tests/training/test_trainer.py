@@ -132,7 +132,15 @@ def test_a_folder_with_a_training_is_not_overwritten_and_another_recipe_is_not_r
         train(loaded(recipe, corpus), tmp_path)
     with pytest.raises(RecipeError, match=r"optimizer\.learning_rate, seed differ"):
         train(loaded(recipe, corpus, seed=9, optimizer={"learning_rate": 0.5}), tmp_path, resume=True)
-    train(loaded(recipe, corpus, evaluation={"every": 1}), tmp_path, resume=True)
+
+
+def test_how_a_training_is_watched_may_change_when_it_is_resumed(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
+) -> None:
+    train(loaded(tiny_recipe, corpus), tmp_path)
+    list_checkpoints(tmp_path)[-1].rename(tmp_path / "gone")  # the last is now that of step 8
+    train(loaded(tiny_recipe, corpus, checkpoints={"every": 1, "keep": 9}), tmp_path, resume=True)
+    assert [path.name for path in list_checkpoints(tmp_path)] == [f"checkpoint-{step}" for step in range(8, 13)]
 
 
 def test_minutes_stop_a_training_and_the_model_is_kept(

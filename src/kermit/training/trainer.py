@@ -311,7 +311,8 @@ class _Progress(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._started = time.monotonic()
-        self._before = float(_minutes(state))
+        self._before = _minutes(state)
+        state.compute_steps(args, state.max_steps)  # a resumed state brings the intervals of its own time
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self.trainer.average is not None:
