@@ -1,0 +1,81 @@
+"""Every ```python block of the README and the docs runs, and prints what the ```output block below it says."""
+
+import io
+import re
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from transformers import BertConfig, BertModel
+
+import kermit
+from kermit import KermitConfig, KermitForInsertion
+from kermit.data.tokenizer import train_tokenizer
+from kermit.modeling import special_token_settings
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
+
+
+def named(pages: list[Path]) -> list[object]:
+    return [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the models that the pages name: tiny, with random weights."""
+    folder = tmp_path_factory.mktemp("docs")
+    numbers = "one two three four five six seven eight nine eins zwei drei vier fünf sechs sieben acht neun"
+    tokenizer = train_tokenizer([numbers] * 3, 400)
+    torch.manual_seed(0)
+    trunk = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    settings = special_token_settings(tokenizer)
+    model = KermitForInsertion(KermitConfig(trunk_config=trunk, languages={"x": "en", "y": "de"}, **settings))
+    model.save_pretrained(folder / "my-model")
+    tokenizer.save_pretrained(folder / "my-model")
+    BertModel(trunk).save_pretrained(folder / "my-encoder")
+    tokenizer.save_pretrained(folder / "my-encoder")
+    return folder
+
+
+@pytest.mark.parametrize("page", named(PAGES))
+def test_a_page_runs_and_prints_what_it_says(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    text = page.read_text("utf-8")
+    names: dict[str, object] = {"__name__": "__main__"}
+    printed = ""
+    for found in BLOCK.finditer(text):
+        language, block = found.groups()
+        if language == "output":
+            assert printed == block
+        elif language == "python":
+            line = text.count("\n", 0, found.start()) + 1
+            out = io.StringIO()
+            with redirect_stdout(out):
+                exec(compile("\n" * line + block, str(page), "exec"), names)
+            printed = "\n".join(row.rstrip() for row in out.getvalue().splitlines()) + "\n"
+
+
+@pytest.mark.parametrize("page", named(PAGES))
+def test_a_page_has_no_other_kind_of_block_and_no_dead_link(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert {language for language, _ in BLOCK.findall(text)} <= {"python", "output", "text", "sh", "yaml", "bibtex"}
+    assert [link for link in LINK.findall(text) if not (page.parent / link).exists()] == []
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert citation["version"] == kermit.__version__
+    assert f"## [{kermit.__version__}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert f'version = "{kermit.__version__}"' in (ROOT / "pyproject.toml").read_text("utf-8")
