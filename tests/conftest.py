@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 WORDS = {
     "one": "eins",
@@ -27,6 +28,12 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("KERMIT_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("KERMIT_DATA", raising=False)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """Tensors here are tiny: more threads only wait for each other."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -45,12 +45,12 @@ class BlankedText:
         return tuple(fragment != "" and space == "" for fragment, space in pairs)
 
     def fill(self, pieces: Sequence[str]) -> str:
-        """Put a piece of text into each blank; an empty piece leaves nothing but the fragments."""
+        """Put a piece of text into each blank; an empty piece leaves the fragments, and two words stay two."""
         text = self.fragments[0]
         for piece, space, fragment in zip(pieces, self.spaces, self.fragments[1:], strict=True):
             if text == "":
                 piece = piece.lstrip()
-            elif piece[:1].isalnum():
+            elif piece[:1].isalnum() or (not piece and text[-1].isalnum() and fragment[:1].isalnum()):
                 piece = space + piece
             text += piece + (fragment.lstrip() if text == piece == "" else fragment)
         return text

@@ -112,6 +112,8 @@ class Canvas:
                 self._check_content(token_id, f"segment {Segment(segment).name}, position {position}")
         for slot in self.open_slots:
             self._check_slot(slot)
+        for slot in self.joined_slots - self.open_slots:
+            raise CanvasError(f"slot {slot} is joined but not open; the open slots are {sorted(self.open_slots)}")
 
     @classmethod
     def from_ids(

@@ -1,0 +1,129 @@
+"""Models for the tests: a small random encoder of any family, and a table written out by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import AutoConfig
+
+from kermit.canvas import Canvas, SpecialTokens
+from kermit.canvas_batch import CanvasBatch
+from kermit.modeling import KermitConfig, KermitForInsertion
+from kermit.slots import SlotScores, Termination
+
+PAD, CLS, SEP, END = 0, 1, 2, 3
+A, B, C = 4, 5, 6
+SPECIALS = SpecialTokens(cls_id=CLS, sep_id=SEP, pad_id=PAD, end_of_slot_id=END)
+VOCABULARY = 7
+
+TRUNKS: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "modernbert": {
+        "global_attn_every_n_layers": 2,
+        "local_attention": 64,
+        "pad_token_id": PAD,
+        "cls_token_id": CLS,
+        "sep_token_id": SEP,
+        "bos_token_id": CLS,
+        "eos_token_id": SEP,
+    },
+    "roberta": {"pad_token_id": PAD, "bos_token_id": CLS, "eos_token_id": SEP, "type_vocab_size": 1},
+    "xlm-roberta": {"pad_token_id": PAD, "bos_token_id": CLS, "eos_token_id": SEP, "type_vocab_size": 1},
+    "mpnet": {"pad_token_id": PAD, "bos_token_id": CLS, "eos_token_id": SEP},
+    "distilbert": {},
+}
+
+
+def trunk_config(family: str = "bert", *, vocab_size: int = VOCABULARY, width: int = 16, positions: int = 64) -> Any:
+    """A configuration of two layers without dropout."""
+    shape = {
+        "vocab_size": vocab_size,
+        "hidden_size": width,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 2 * width,
+        "max_position_embeddings": positions,
+    }
+    if family == "distilbert":
+        shape = {
+            "vocab_size": vocab_size,
+            "dim": width,
+            "n_layers": 2,
+            "n_heads": 2,
+            "hidden_dim": 2 * width,
+            "max_position_embeddings": positions,
+        }
+    off = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout", "embedding_dropout")
+    return AutoConfig.for_model(family, **shape, **dict.fromkeys(off, 0.0), **TRUNKS[family])
+
+
+def random_model(family: str = "bert", *, seed: int = 0, scale: float = 0.3, **settings: Any) -> KermitForInsertion:
+    """A small model with random weights, far enough from zero that its distributions are not flat."""
+    shape = {name: settings.pop(name) for name in ("vocab_size", "width", "positions") if name in settings}
+    model = KermitForInsertion(KermitConfig(trunk_config=trunk_config(family, **shape), **settings))
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += scale * torch.randn(parameter.shape, generator=generator)
+    return model.eval()
+
+
+@dataclass(frozen=True)
+class Says:
+    """What a table says of one canvas.
+
+    Args:
+        content: the probabilities of tokens at each open slot; a slot left out says end-of-slot for certain.
+        location: the probabilities of slots; all alike where left out.
+        stop: the probability of stopping, beside which the locations share the rest.
+    """
+
+    content: Mapping[int, Mapping[int, float]]
+    location: Mapping[int, float] | None = None
+    stop: float | None = None
+
+
+@dataclass
+class TableModel:
+    """An `InsertionModel` that looks up what to say of a canvas; it counts the canvases it was asked about."""
+
+    rule: Callable[[Canvas], Says]
+    termination: Termination = Termination.SLOT
+    max_segment_length: int | None = None
+    max_length: int | None = None
+    vocab_size: int = VOCABULARY
+    specials: SpecialTokens = SPECIALS
+
+    def __post_init__(self) -> None:
+        self.batches: list[int] = []
+        self.device = torch.device("cpu")
+
+    def score_slots(self, canvases: CanvasBatch) -> SlotScores:
+        self.batches.append(len(canvases))
+        rows, slots, content, location, stop = [], [], [], [], []
+        for row in range(len(canvases)):
+            canvas = canvases.canvas(row)
+            says = self.rule(canvas)
+            for slot in sorted(canvas.open_slots):
+                share = 1 / len(canvas.open_slots) if says.location is None else says.location[slot]
+                probabilities = says.content.get(slot, {END: 1.0})
+                rows.append(row)
+                slots.append(slot)
+                content.append([_log(probabilities.get(token, 0.0)) for token in range(self.vocab_size)])
+                location.append(_log(share * (1 - (says.stop or 0.0))))
+            stop.append(_log(says.stop or 0.0))
+        return SlotScores(
+            torch.tensor(rows),
+            torch.tensor(slots),
+            torch.tensor(content),
+            torch.tensor(location),
+            torch.tensor(stop) if self.termination is Termination.SEQUENCE else None,
+        )
+
+
+def _log(probability: float) -> float:
+    return math.log(probability) if probability > 0 else -math.inf
