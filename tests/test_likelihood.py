@@ -1,0 +1,350 @@
+"""The mathematics by enumeration: orders, kept sets and action sequences written out, beside the fast paths."""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+import torch
+from insertion_models import CLS, END, SPECIALS, A, B, C, random_model
+
+from kermit.canvas import Canvas, Factorization, Insertion, Segment
+from kermit.canvas_batch import CanvasBatch
+from kermit.decoding import DecodingSettings, Sampling, Strategy, decode
+from kermit.errors import ModelError
+from kermit.likelihood import bounds, exact_log_likelihood
+from kermit.modeling import KermitForInsertion
+from kermit.objective import LowerBoundObjective, Texts
+from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
+from kermit.slots import InsertionModel, Termination
+
+TOKENS = (A, B, C)
+TERMINATIONS = list(Termination)
+Words = tuple[int, ...]
+
+
+def model_of(termination: Termination, **settings: object) -> KermitForInsertion:
+    return random_model(termination=str(termination), seed=11, **settings)
+
+
+class Actions:
+    """The log-probability of every action on every canvas, scored once: insert a token into a slot, or stop."""
+
+    def __init__(self, model: InsertionModel, canvases: Sequence[Canvas]) -> None:
+        self.insert: dict[tuple[Canvas, Insertion], float] = {}
+        self.stop: dict[Canvas, float] = {}
+        wanted = list(dict.fromkeys(canvases))
+        for start in range(0, len(wanted), 512):
+            part = wanted[start : start + 512]
+            with torch.inference_mode():
+                scores = model.score_slots(CanvasBatch.from_canvases(part))
+            content = scores.content.double().log_softmax(1)
+            for row, canvas in enumerate(part):
+                mine = (scores.rows == row).nonzero().flatten().tolist()
+                logits = [float(scores.location[i]) for i in mine]
+                if scores.stop is not None:
+                    logits.append(float(scores.stop[row]))
+                total = math.log(sum(math.exp(value) for value in logits))
+                ends = 0.0
+                for i in mine:
+                    location = float(scores.location[i]) - total
+                    for token in TOKENS:
+                        insertion = Insertion(int(scores.slots[i]), token)
+                        self.insert[canvas, insertion] = location + float(content[i, token])
+                    ends += math.exp(location + float(content[i, END]))
+                self.stop[canvas] = math.log(ends) if scores.stop is None else float(scores.stop[row]) - total
+
+
+def empty(way: Factorization, text: Sequence[Words]) -> Canvas:
+    """The canvas at the start: what is given is there, what is generated or absent is not."""
+    sides = [() if Segment(number) in way.generated | way.absent else tokens for number, tokens in enumerate(text)]
+    canvas = Canvas(SPECIALS, tuple(sides))
+    slots = {slot for side in way.generated if side < len(sides) for slot in canvas.slots(side)}
+    return Canvas(SPECIALS, tuple(sides), frozenset(slots))
+
+
+def walks(text: Sequence[Words], way: Factorization = Factorization.JOINT) -> list[list[tuple[Canvas, Insertion]]]:
+    """The canvases and insertions of every order of the generated tokens."""
+    places = [(s, i) for s, tokens in enumerate(text) if Segment(s) in way.generated for i in range(len(tokens))]
+    found = []
+    for order in itertools.permutations(places):
+        canvas, there, walk = empty(way, text), set(), []
+        for side, place in order:
+            first = canvas.slots(Segment(side))[0]
+            slot = first + sum((side, other) in there for other in range(place))
+            insertion = Insertion(slot, text[side][place])
+            walk.append((canvas, insertion))
+            canvas = canvas.insert([insertion])
+            there.add((side, place))
+        walk.append((canvas, Insertion(0, CLS)))  # the last canvas; nothing is inserted into it
+        found.append(walk)
+    return found
+
+
+def log_order(prior: OrderPrior, order: Sequence[int], length: int) -> float:
+    """Log p(order) of a text of one segment, step by step."""
+    kept, valid, total = torch.zeros(1, length, dtype=torch.bool), torch.ones(1, length, dtype=torch.bool), 0.0
+    for place in order:
+        total += math.log(float(prior.weights(kept, valid)[0, place]))
+        kept[0, place] = True
+    return total
+
+
+def log_walk(actions: Actions, walk: list[tuple[Canvas, Insertion]]) -> float:
+    *steps, (last, _) = walk
+    return sum(actions.insert[step] for step in steps) + actions.stop[last]
+
+
+def all_texts(longest: int) -> list[Words]:
+    return [text for length in range(longest + 1) for text in itertools.product(TOKENS, repeat=length)]
+
+
+def actions_for(model: InsertionModel, texts: Sequence[Words]) -> Actions:
+    """The actions on the canvases of all subsequences."""
+    canvases = {
+        Canvas.from_ids(SPECIALS, part, generate=None)
+        for text in texts
+        for part in itertools.chain.from_iterable(itertools.combinations(text, size) for size in range(len(text) + 1))
+    }
+    opened = [Canvas(SPECIALS, c.segments, frozenset(c.slots(Segment.X))) for c in canvases]
+    return Actions(model, opened)
+
+
+@pytest.mark.parametrize("termination", TERMINATIONS)
+@pytest.mark.parametrize("prior", [UniformPrior(), BalancedTreePrior(0.8)], ids=["uniform", "tree"])
+def test_the_expected_objective_is_the_lower_bound_of_the_definition(
+    prior: OrderPrior, termination: Termination
+) -> None:
+    """For every text of up to 5 tokens: all n! orders on one side, all kept sets with their chances on the other."""
+    model = model_of(termination)
+    texts = all_texts(5)
+    actions = actions_for(model, texts)
+    objective = LowerBoundObjective(prior)
+    orders = {n: list(itertools.permutations(range(n))) for n in range(6)}
+    order_probability = {n: [math.exp(log_order(prior, order, n)) for order in orders[n]] for n in range(6)}
+    for length in range(6):
+        # the chance of each kept set: the step is uniform over 0..n, and the order says what is there before it
+        chances: Counter[frozenset[int]] = Counter()
+        for order, chance in zip(orders[length], order_probability[length], strict=True):
+            for step in range(length + 1):
+                chances[frozenset(order[:step])] += chance / (length + 1)
+        assert sum(chances.values()) == pytest.approx(1)
+        batch = [text for text in texts if len(text) == length]
+        complete = Texts.of(
+            CanvasBatch.from_segments(SPECIALS, [(text,) for text in batch]), [Factorization.JOINT] * len(batch)
+        )
+        expected = torch.zeros(len(batch), dtype=torch.double)
+        for kept_set, chance in chances.items():
+            kept = torch.ones_like(complete.present)
+            for place in set(range(length)) - kept_set:
+                kept[:, 1 + place] = False
+            expected += chance * per_text_loss(model, objective, complete, kept)
+        for number, text in enumerate(batch):
+            by_order = [log_walk(actions, walk) for walk in walks((text,))]
+            bound = sum(p * value for p, value in zip(order_probability[length], by_order, strict=True))
+            assert -float(expected[number]) == pytest.approx(bound, abs=1e-5), text
+
+
+def per_text_loss(
+    model: KermitForInsertion, objective: LowerBoundObjective, texts: Texts, kept: torch.Tensor
+) -> torch.Tensor:
+    """Each text's loss, summed up from the scores; its mean must be what the model's forward says of the batch."""
+    made = objective.build(texts, kept)
+    inputs = made.model_inputs()
+    rows = inputs["slots"] // inputs["input_ids"].shape[1]
+    out = torch.zeros(len(texts.batch), dtype=torch.double)
+    with torch.inference_mode():
+        loss = model(**inputs).loss
+        canvases = made.canvases
+        scores = model.score_slots(canvases)
+    content = scores.content.double().log_softmax(1)
+    log_location, log_stop = scores.log_location()
+    if log_stop is None:
+        ends = (log_location.double() + content[:, END]).exp()
+        log_stop = torch.zeros(len(out), dtype=torch.double).index_add_(0, scores.rows, ends).log()
+    number = {(int(r), int(s)): i for i, (r, s) in enumerate(zip(scores.rows, scores.slots, strict=True))}
+    length = inputs["input_ids"].shape[1]
+    places = [number[int(place) // length, int(place) % length] for place in inputs["slots"]]
+    picked = content[torch.tensor(places, dtype=torch.long)[inputs["target_slots"]], inputs["target_tokens"]]
+    weights = inputs["target_weights"].double() * inputs["slot_weights"].double()[inputs["target_slots"]]
+    out.index_add_(0, rows[inputs["target_slots"]], -weights * picked)
+    location = inputs["location_weights"][scores.rows, scores.slots].double()
+    out.index_add_(0, scores.rows, -location * log_location.double())
+    out -= inputs["stop_weights"].double() * log_stop.double()
+    assert float(loss) == pytest.approx(float(out.mean()), abs=1e-5)
+    return out
+
+
+@pytest.mark.parametrize("termination", TERMINATIONS)
+@pytest.mark.parametrize("way", [Factorization.JOINT, Factorization.Y_GIVEN_X, Factorization.X, Factorization.Y])
+def test_the_expected_objective_is_the_lower_bound_for_pairs_too(way: Factorization, termination: Termination) -> None:
+    model, prior = model_of(termination), UniformPrior()
+    text = ((A, B), (B, B))
+    all_walks = walks(text, way)
+    actions = Actions(model, [canvas for walk in all_walks for canvas, _ in walk])
+    bound = sum(log_walk(actions, walk) for walk in all_walks) / len(all_walks)
+    complete = Texts.of(CanvasBatch.from_segments(SPECIALS, [text]), [way])
+    places = complete.generated[0].nonzero().flatten().tolist()
+    expected = 0.0
+    for size in range(len(places) + 1):
+        for missing in itertools.combinations(places, size):
+            kept = complete.present.clone()
+            kept[0, list(missing)] = False
+            with torch.inference_mode():
+                loss = model(**LowerBoundObjective(prior).build(complete, kept).model_inputs()).loss
+            expected += float(loss) / (len(places) + 1) / math.comb(len(places), size)
+    assert -expected == pytest.approx(bound, abs=1e-5)
+
+
+@pytest.mark.parametrize("termination", TERMINATIONS)
+def test_the_exact_likelihood_is_the_sum_over_all_orders(termination: Termination) -> None:
+    model = model_of(termination)
+    texts = [(), (A,), (B, B), (C, A, B), (A, A, A, A), (B, A, C, A)]
+    actions = actions_for(model, texts)
+    found = exact_log_likelihood(model, [(text,) for text in texts])
+    for text, value in zip(texts, found, strict=True):
+        by_order = [math.exp(log_walk(actions, walk)) for walk in walks((text,))]
+        assert value == pytest.approx(math.log(sum(by_order)), abs=1e-5)
+
+
+@pytest.mark.parametrize("termination", TERMINATIONS)
+@pytest.mark.parametrize("way", list(Factorization))
+def test_the_exact_likelihood_of_a_pair_is_the_sum_over_its_orders(
+    way: Factorization, termination: Termination
+) -> None:
+    model, text = model_of(termination), ((A, B), (C, C))
+    all_walks = walks(text, way)
+    actions = Actions(model, [canvas for walk in all_walks for canvas, _ in walk])
+    total = sum(math.exp(log_walk(actions, walk)) for walk in all_walks)
+    assert exact_log_likelihood(model, [text], way)[0] == pytest.approx(math.log(total), abs=1e-5)
+
+
+@pytest.mark.parametrize("termination", TERMINATIONS)
+def test_the_probabilities_of_all_texts_and_of_not_having_stopped_sum_to_one(termination: Termination) -> None:
+    """The mass that has not stopped after four insertions is that of every sequence of five insertions."""
+    model = model_of(termination)
+    texts = all_texts(4)
+    stopped = sum(map(math.exp, exact_log_likelihood(model, [(text,) for text in texts])))
+    actions = actions_for(model, texts)
+    reached = {empty(Factorization.JOINT, ((),)): 1.0}
+    for _ in range(5):
+        after: dict[Canvas, float] = {}
+        for canvas, chance in reached.items():
+            for slot in canvas.open_slots:
+                for token in TOKENS:
+                    new = canvas.insert([Insertion(slot, token)])
+                    after[new] = after.get(new, 0.0) + chance * math.exp(actions.insert[canvas, Insertion(slot, token)])
+        reached = after
+    going = sum(reached.values())
+    assert 0.001 < going < 0.999
+    assert stopped + going == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("termination", TERMINATIONS)
+@pytest.mark.parametrize("prior", [UniformPrior(), BalancedTreePrior(1.5)], ids=["uniform", "tree"])
+def test_exact_is_above_the_importance_estimate_above_the_bound_with_entropy_above_the_papers(
+    prior: OrderPrior, termination: Termination
+) -> None:
+    """In expectation, enumerated: two independent orders for the importance-weighted estimate."""
+    model = model_of(termination)
+    for text in [(A, B, C), (B, B, A)]:
+        actions = actions_for(model, [text])
+        orders = list(itertools.permutations(range(3)))
+        log_q = [log_order(prior, order, 3) for order in orders]
+        log_p = [log_walk(actions, walk) for walk in walks((text,))]
+        q = [math.exp(value) for value in log_q]
+        paper = sum(a * b for a, b in zip(q, log_p, strict=True))
+        with_entropy = sum(a * (b - c) for a, b, c in zip(q, log_p, log_q, strict=True))
+        ratio = [math.exp(b - c) for b, c in zip(log_p, log_q, strict=True)]
+        pairs = itertools.product(range(6), repeat=2)
+        two_orders = sum(q[i] * q[j] * math.log((ratio[i] + ratio[j]) / 2) for i, j in pairs)
+        (exact,) = exact_log_likelihood(model, [(text,)])
+        assert exact > two_orders > with_entropy > paper
+        # and `bounds` estimates each of them
+        drawn = bounds(model, [(text,)], prior=prior, orders=2000)[0]
+        assert drawn.orders == 2000
+        assert drawn.paper == pytest.approx(paper, abs=0.15)
+        assert drawn.with_entropy == pytest.approx(with_entropy, abs=0.15)
+        assert drawn.importance_weighted == pytest.approx(exact, abs=5 * drawn.standard_error + 1e-5)
+        assert 0 < drawn.standard_error < 0.2
+
+
+def test_the_entropy_of_the_uniform_order_is_log_n_factorial() -> None:
+    model = model_of(Termination.SEQUENCE)
+    for length in range(5):
+        found = bounds(model, [((A,) * length,)], orders=3)[0]
+        assert found.with_entropy - found.paper == pytest.approx(math.lgamma(length + 1), abs=1e-5)
+
+
+@pytest.mark.parametrize("termination", TERMINATIONS)
+def test_one_order_is_all_there_is_to_a_text_of_one_token(termination: Termination) -> None:
+    model = model_of(termination)
+    (exact,) = exact_log_likelihood(model, [((B,),)])
+    found = bounds(model, [((B,),)], orders=4)[0]
+    values = (found.paper, found.with_entropy, found.importance_weighted)
+    assert values == pytest.approx((exact,) * 3, abs=1e-5)
+    assert found.standard_error == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("termination", TERMINATIONS)
+def test_texts_of_different_lengths_in_one_batch_are_as_one_by_one(termination: Termination) -> None:
+    model = model_of(termination)
+    texts = [((A, B, C, A, B),), ((),), ((C,),), ((B, A, B),)]
+    prior = LeftToRightPrior()  # one order a text, so nothing is left to chance
+    together = bounds(model, texts, prior=prior, orders=2, batch_size=3)
+    for text, found in zip(texts, together, strict=True):
+        alone = bounds(model, [text], prior=prior, orders=1)[0]
+        in_order = [(canvas, step) for canvas, step in walks(text)[0]]  # the first permutation is left to right
+        by_hand = log_walk(Actions(model, [canvas for canvas, _ in in_order]), in_order)
+        assert found.paper == pytest.approx(by_hand, abs=1e-5)
+        assert alone.paper == pytest.approx(by_hand, abs=1e-5)
+    exact_together = exact_log_likelihood(model, texts, batch_size=5)
+    assert exact_together == pytest.approx([exact_log_likelihood(model, [text])[0] for text in texts], abs=1e-5)
+    many = bounds(model, texts, orders=400, generator=torch.Generator().manual_seed(1))
+    for found, exact in zip(many, exact_together, strict=True):
+        assert found.importance_weighted == pytest.approx(exact, abs=5 * found.standard_error + 1e-4)
+
+
+def test_bounds_of_pairs_estimate_the_exact_likelihood() -> None:
+    model = model_of(Termination.SLOT)
+    texts = [((A, B), (C,)), ((), (B, B, A)), ((C, A), ())]
+    for way in (Factorization.JOINT, Factorization.Y_GIVEN_X, Factorization.X):
+        exact = exact_log_likelihood(model, texts, way)
+        for found, value in zip(bounds(model, texts, way, orders=300), exact, strict=True):
+            assert found.importance_weighted == pytest.approx(value, abs=5 * found.standard_error + 1e-4)
+
+
+def test_bounds_are_reproducible() -> None:
+    model, text = model_of(Termination.SLOT), ((A, B, C, B),)
+    assert bounds(model, [text]) == bounds(model, [text])
+
+
+def test_a_text_too_long_for_the_exact_sum_is_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(ModelError, match=r"text 1 has 13 tokens .* at most 12. Use the importance-weighted estimate"):
+        exact_log_likelihood(model_of(Termination.SLOT), [((A,),), ((A,) * 13,)])
+
+
+@pytest.mark.parametrize("termination", TERMINATIONS)
+@pytest.mark.parametrize(
+    ("way", "given"),
+    [(Factorization.X, ()), (Factorization.Y_GIVEN_X, (B, A)), (Factorization.JOINT, ())],
+)
+def test_serial_draws_come_with_the_frequencies_of_the_exact_likelihood(
+    termination: Termination, way: Factorization, given: Words
+) -> None:
+    model, number = model_of(termination), 4000
+    start = Canvas.from_ids(SPECIALS, given, (), generate=way)
+    settings = DecodingSettings(strategy=Strategy.SERIAL, sampling=Sampling(), max_tokens=12)
+    drawn = Counter(result.canvas.segments for result in decode(model, [start] * number, settings, batch_size=number))
+    short = all_texts(2)
+    if way is Factorization.JOINT:
+        texts = [(x, y) for x in short for y in short if len(x) + len(y) <= 2]
+    else:
+        texts = [(given, y) if way is Factorization.Y_GIVEN_X else (y, ()) for y in short]
+    expected = [math.exp(value) for value in exact_log_likelihood(model, texts, way)]
+    rest = 1 - sum(expected)
+    cells = [(drawn[text], p) for text, p in zip(texts, expected, strict=True)]
+    cells.append((number - sum(count for count, _ in cells), rest))
+    chi_square = sum((count - number * p) ** 2 / (number * p) for count, p in cells if number * p > 3)
+    assert chi_square < 2 * len(cells) + 20
