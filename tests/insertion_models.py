@@ -38,7 +38,9 @@ TRUNKS: dict[str, dict[str, Any]] = {
 }
 
 
-def trunk_config(family: str = "bert", *, vocab_size: int = VOCABULARY, width: int = 16, positions: int = 64) -> Any:
+def trunk_config(
+    family: str = "bert", *, vocab_size: int = VOCABULARY, width: int = 16, max_positions: int = 64
+) -> Any:
     """A configuration of two layers without dropout."""
     shape = {
         "vocab_size": vocab_size,
@@ -46,7 +48,7 @@ def trunk_config(family: str = "bert", *, vocab_size: int = VOCABULARY, width: i
         "num_hidden_layers": 2,
         "num_attention_heads": 2,
         "intermediate_size": 2 * width,
-        "max_position_embeddings": positions,
+        "max_position_embeddings": max_positions,
     }
     if family == "distilbert":
         shape = {
@@ -55,7 +57,7 @@ def trunk_config(family: str = "bert", *, vocab_size: int = VOCABULARY, width: i
             "n_layers": 2,
             "n_heads": 2,
             "hidden_dim": 2 * width,
-            "max_position_embeddings": positions,
+            "max_position_embeddings": max_positions,
         }
     off = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout", "embedding_dropout")
     return AutoConfig.for_model(family, **shape, **dict.fromkeys(off, 0.0), **TRUNKS[family])
@@ -63,8 +65,10 @@ def trunk_config(family: str = "bert", *, vocab_size: int = VOCABULARY, width: i
 
 def random_model(family: str = "bert", *, seed: int = 0, scale: float = 0.3, **settings: Any) -> KermitForInsertion:
     """A small model with random weights, far enough from zero that its distributions are not flat."""
-    shape = {name: settings.pop(name) for name in ("vocab_size", "width", "positions") if name in settings}
-    model = KermitForInsertion(KermitConfig(trunk_config=trunk_config(family, **shape), **settings))
+    shape = {name: settings.pop(name) for name in ("vocab_size", "width", "max_positions") if name in settings}
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = KermitForInsertion(KermitConfig(trunk_config=trunk_config(family, **shape), **settings))
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -38,7 +38,7 @@ class _ChunkedSlotLoss(torch.autograd.Function):
         mass = torch.zeros_like(slot_weights).index_add_(0, target_slots, target_weights.to(slot_weights.dtype))
         target_weights = target_weights * slot_weights[target_slots]
         allowed = bias.isfinite()
-        spread = (allowed / allowed.sum()).to(bias.dtype) if smoothing else None
+        spread = (allowed / allowed.sum()).float() if smoothing else None
         starts = torch.arange(0, len(vectors) + chunk, chunk, device=vectors.device)
         edges = torch.searchsorted(target_slots, starts).tolist()
         loss = vectors.new_zeros((), dtype=torch.float32)

@@ -1,0 +1,344 @@
+"""The model on every trunk: it trains, saves, loads, sees the whole canvas, and knows its segments and positions."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from insertion_models import CLS, END, PAD, SEP, SPECIALS, TRUNKS, VOCABULARY, A, B, C, random_model, trunk_config
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoConfig, AutoModel, BertConfig, PreTrainedTokenizerFast
+
+from kermit.canvas import Canvas, Factorization
+from kermit.canvas_batch import CanvasBatch
+from kermit.data.tokenizer import END_OF_SLOT
+from kermit.decoding import DecodingSettings, Strategy, decode
+from kermit.errors import ModelError
+from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel
+from kermit.objective import LowerBoundObjective, SlotObjective, Texts, TrainingCanvases
+from kermit.orders import BalancedTreePrior, UniformPrior
+from kermit.slots import SlotScores, Termination
+
+EVERY_TRUNK = pytest.mark.parametrize("family", list(TRUNKS))
+# every choice of the head, spread over the trunks' tests
+HEADS = list(itertools.product(["right", "both"], ["slot", "sequence"]))
+
+
+def training_canvases(termination: str, seed: int = 0) -> TrainingCanvases:
+    work = [((A, B, C, A), (B, C)), ((C,), (A, A, A)), ((), (B,)), ((A, B), ())]
+    ways = [Factorization.JOINT, Factorization.Y_GIVEN_X, Factorization.JOINT, Factorization.X]
+    texts = Texts.of(CanvasBatch.from_segments(SPECIALS, work * 4), ways * 4)
+    objective = SlotObjective(BalancedTreePrior(), termination=Termination(termination))
+    return objective.sample(texts, torch.Generator().manual_seed(seed))
+
+
+def starts() -> list[Canvas]:
+    texts = [(A, B, C), (C,), (B, B, A, C, A), ()]
+    return [Canvas.from_ids(SPECIALS, text, (), generate=Factorization.Y_GIVEN_X) for text in texts]
+
+
+def decoded(model: KermitForInsertion) -> list[tuple[Any, ...]]:
+    settings = DecodingSettings(strategy=Strategy.SERIAL, max_tokens=6)
+    return [result.canvas.segments for result in decode(model.eval(), starts(), settings)]
+
+
+def score(model: KermitForInsertion, *canvases: Canvas) -> SlotScores:
+    with torch.inference_mode():
+        return model.score_slots(CanvasBatch.from_canvases(canvases))
+
+
+def hidden(model: KermitForInsertion, tokens: list[int], segments: list[int]) -> torch.Tensor:
+    with torch.inference_mode():
+        out = model.kermit(torch.tensor([tokens]), segment_ids=torch.tensor([segments]))
+    return out.last_hidden_state[0]
+
+
+def is_idle(name: str, termination: str) -> bool:
+    """A key's bias moves all scores of a query alike, and the locations' bias all locations: softmax ignores both."""
+    keys = ("key.bias", ".k.bias", "k_lin.bias")
+    return name.endswith(keys) or (name == "head.location.bias" and termination == "slot")
+
+
+@EVERY_TRUNK
+@pytest.mark.parametrize(("slot_vector", "termination"), HEADS)
+def test_every_trunk_trains_a_step_saves_loads_and_decodes_the_same(
+    family: str, slot_vector: str, termination: str, tmp_path: Path
+) -> None:
+    model = random_model(family, slot_vector=slot_vector, termination=termination)
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    model.train()
+    output = model(**training_canvases(termination).model_inputs())
+    assert bool(output.loss.isfinite())
+    assert float(output.loss.detach()) == pytest.approx(float(output.content_loss + output.location_loss), rel=1e-5)
+    output.loss.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert bool(parameter.grad.isfinite().all()), name
+    optimizer.step()
+    for name, parameter in model.named_parameters():
+        assert is_idle(name, termination) or not torch.equal(parameter, before[name]), name
+    expected = decoded(model)
+    model.save_pretrained(tmp_path)
+    again = KermitForInsertion.from_pretrained(tmp_path)
+    for name, weight in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], weight), name
+    assert decoded(again) == expected
+    ours, theirs = score(model, *starts()), score(again, *starts())
+    assert torch.allclose(ours.content, theirs.content, atol=1e-6)
+
+
+@EVERY_TRUNK
+def test_auto_classes_load_the_config_and_the_trunk(family: str, tmp_path: Path) -> None:
+    model = random_model(family, slot_vector="both", positions="continue", languages={"x": "en", "y": "de"})
+    model.save_pretrained(tmp_path)
+    config = AutoConfig.from_pretrained(tmp_path)
+    assert isinstance(config, KermitConfig)
+    assert config.trunk_config.model_type == family
+    assert (config.slot_vector, config.positions, config.languages) == ("both", "continue", {"x": "en", "y": "de"})
+    assert config.specials == SPECIALS
+    trunk = AutoModel.from_pretrained(tmp_path).eval()
+    assert isinstance(trunk, KermitModel)
+    tokens, segments = torch.tensor([[CLS, A, SEP, B, SEP]]), torch.tensor([[0, 0, 0, 1, 1]])
+    with torch.inference_mode():
+        found = trunk(tokens, segment_ids=segments).last_hidden_state
+    assert torch.allclose(found[0], hidden(model, tokens[0].tolist(), segments[0].tolist()), atol=1e-6)
+
+
+@EVERY_TRUNK
+def test_there_is_no_causal_mask(family: str) -> None:
+    model = random_model(family)
+    one, other = (Canvas.from_ids(SPECIALS, (A, B, last), generate=None) for last in (A, C))
+    canvases = [Canvas(SPECIALS, canvas.segments, frozenset({1})) for canvas in (one, other)]
+    first, second = score(model, *canvases).content[:, A:]
+    assert float((first - second).abs().max()) > 1e-4
+
+
+@EVERY_TRUNK
+@pytest.mark.parametrize("termination", ["slot", "sequence"])
+def test_padding_does_not_change_the_scores(family: str, termination: str) -> None:
+    model = random_model(family, termination=termination)
+    short = Canvas.from_ids(SPECIALS, (A, B), (C,), generate=Factorization.JOINT)
+    long = Canvas.from_ids(SPECIALS, (A, B, C, A, A, B), (C, C, B), generate=Factorization.JOINT)
+    alone, together = score(model, short), score(model, short, long)
+    slots = len(alone.rows)
+    assert torch.allclose(together.content[:slots], alone.content, atol=1e-5)
+    assert torch.allclose(together.location[:slots], alone.location, atol=1e-5)
+    if termination == "sequence":
+        assert alone.stop is not None
+        assert together.stop is not None
+        assert torch.allclose(together.stop[:1], alone.stop, atol=1e-5)
+
+
+@EVERY_TRUNK
+def test_segments_matter_beyond_positions(family: str) -> None:
+    model = random_model(family, positions="continue")
+    tokens = [CLS, A, SEP, A, SEP]
+    apart, one = hidden(model, tokens, [0, 0, 0, 1, 1]), hidden(model, tokens, [0, 0, 0, 0, 0])
+    assert float((apart - one).abs().max()) > 1e-3
+    # and a pair is not the pair the other way round
+    there = Canvas.from_ids(SPECIALS, (A, B), (C,), generate=Factorization.JOINT)
+    back = Canvas.from_ids(SPECIALS, (C,), (A, B), generate=Factorization.JOINT)
+    assert (
+        float((score(model, there).content[:, A:].sum(0) - score(model, back).content[:, A:].sum(0)).abs().max()) > 1e-3
+    )
+
+
+@EVERY_TRUNK
+def test_positions_restart_in_the_second_segment(family: str) -> None:
+    """With the segments told apart by nothing else, a token is the same at the same place of either segment."""
+    model = random_model(family)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "segment_embeddings" in name or "token_type_embeddings" in name or "relative_attention_bias" in name:
+                parameter.zero_()
+    tokens, segments = [CLS, A, B, SEP, A, B, SEP], [0, 0, 0, 0, 1, 1, 1]
+    restarting = hidden(model, tokens, segments)
+    assert torch.allclose(restarting[1:4], restarting[4:7], atol=1e-5)
+    model.config.positions = model.kermit.config.positions = "continue"
+    assert not torch.allclose(hidden(model, tokens, segments)[1:4], hidden(model, tokens, segments)[4:7], atol=1e-3)
+
+
+def test_positions_are_numbered_as_the_trunk_expects() -> None:
+    segments = torch.tensor([[0, 0, 0, 0, 1, 1, 0], [0, 0, 0, 1, 1, 1, 1]])
+    valid = torch.tensor([[True] * 6 + [False], [True] * 7])
+    bert = random_model("bert").kermit
+    assert bert.position_ids(segments, valid).tolist() == [[0, 1, 2, 3, 1, 2, 0], [0, 1, 2, 1, 2, 3, 4]]
+    roberta = random_model("roberta").kermit  # counts from its padding index, which is 0 here
+    assert roberta.position_ids(segments, valid)[1].tolist() == [1, 2, 3, 2, 3, 4, 5]
+    plain = random_model("bert", positions="continue").kermit
+    assert plain.position_ids(segments, valid)[1].tolist() == [0, 1, 2, 3, 4, 5, 6]
+
+
+@EVERY_TRUNK
+@pytest.mark.parametrize("positions", ["restart", "continue"])
+def test_the_longest_canvas_that_the_model_says_it_takes_fits(family: str, positions: str) -> None:
+    model = random_model(family, positions=positions)
+    kermit_positions = model.kermit.max_positions
+    assert kermit_positions is not None
+    if positions == "restart":
+        assert model.max_length is None
+        assert model.max_segment_length == kermit_positions - 2
+        x = y = model.max_segment_length
+    else:
+        assert model.max_segment_length is None
+        assert model.max_length == kermit_positions
+        x, y = 5, model.max_length - 8
+    found = score(model, Canvas.from_ids(SPECIALS, (A,) * x, (B,) * y, generate=Factorization.JOINT))
+    assert bool(found.location.isfinite().all())
+
+
+@pytest.mark.parametrize("termination", ["slot", "sequence"])
+def test_special_tokens_have_probability_zero(termination: str) -> None:
+    model = random_model(termination=termination, never_generated=[C])
+    probabilities = score(model, *starts()).content.softmax(1)
+    never = [PAD, CLS, SEP, C, *([END] if termination == "sequence" else [])]
+    assert bool((probabilities[:, never] == 0).all())
+    rest = [token for token in range(VOCABULARY) if token not in never]
+    assert bool((probabilities[:, rest] > 0).all())
+
+
+@pytest.mark.parametrize("family", [family for family in TRUNKS if family != "mpnet"])  # which transformers leaves out
+def test_gradient_checkpointing_gives_the_same_gradients(family: str) -> None:
+    gradients = []
+    for checkpointing in (False, True):
+        model = random_model(family).train()
+        if checkpointing:
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            assert model.is_gradient_checkpointing
+        model(**training_canvases("slot").model_inputs()).loss.backward()
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
+    for name, gradient in gradients[0].items():
+        assert torch.allclose(gradient, gradients[1][name], atol=1e-5), name
+
+
+def test_the_loss_of_a_batch_is_the_mean_of_its_texts() -> None:
+    model = random_model()
+    work = [((A, B, C),), ((C,),), ((B, A),)]
+    objective = LowerBoundObjective(UniformPrior())
+
+    def loss(rows: list[Any]) -> float:
+        texts = Texts.of(CanvasBatch.from_segments(SPECIALS, rows), [Factorization.JOINT] * len(rows))
+        kept = texts.present & ~texts.generated
+        with torch.inference_mode():
+            return float(model(**objective.build(texts, kept).model_inputs()).loss)
+
+    assert loss(work) == pytest.approx(sum(loss([row]) for row in work) / 3, rel=1e-5)
+
+
+def test_the_number_of_texts_may_be_given_for_accumulated_batches() -> None:
+    model, inputs = random_model(), training_canvases("slot").model_inputs()
+    with torch.inference_mode():
+        alone, among = model(**inputs).loss, model(**inputs, num_items_in_batch=64).loss
+    assert float(among) == pytest.approx(float(alone) * 16 / 64, rel=1e-5)
+
+
+def test_label_smoothing_is_for_training_alone() -> None:
+    inputs = training_canvases("slot").model_inputs()
+    smooth, plain = random_model(label_smoothing=0.2), random_model()
+    with torch.inference_mode():
+        assert float(smooth.eval()(**inputs).loss) == pytest.approx(float(plain.eval()(**inputs).loss))
+        assert float(smooth.train()(**inputs).loss) != pytest.approx(float(plain.train()(**inputs).loss), rel=1e-3)
+
+
+@pytest.mark.parametrize("termination", ["slot", "sequence"])
+def test_a_few_steps_bring_the_loss_down(termination: str) -> None:
+    model = random_model(termination=termination).train()
+    inputs = training_canvases(termination).model_inputs()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(15):
+        loss = model(**inputs).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def checkpoint_tokenizer() -> PreTrainedTokenizerFast:
+    words = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]", "one", "two", "three"]
+    backend = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        unk_token="[UNK]",
+        mask_token="[MASK]",
+    )
+
+
+@EVERY_TRUNK
+def test_a_warm_start_keeps_the_trunks_weights_and_grows_the_vocabulary_by_end_of_slot(
+    family: str, tmp_path: Path
+) -> None:
+    tokenizer = checkpoint_tokenizer()
+    config = trunk_config(family, vocab_size=len(tokenizer))
+    config.pad_token_id = tokenizer.pad_token_id
+    encoder = AutoModel.from_config(config)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0))
+    encoder.save_pretrained(tmp_path)
+    model = KermitForInsertion.from_encoder(tmp_path, tokenizer, slot_vector="both").eval()
+    assert tokenizer.convert_tokens_to_ids(END_OF_SLOT) == 8
+    assert model.config.vocab_size == 9
+    assert model.specials.end_of_slot_id == 8
+    assert model.specials.others == {4}  # [MASK]; [UNK] may stand in a text
+    theirs = encoder.state_dict()
+    for name, weight in model.kermit.encoder.state_dict().items():
+        wanted = theirs[name]
+        assert torch.equal(weight[: len(wanted)], wanted), name
+        assert len(weight) - len(wanted) in (0, 1), name
+    # a text of one segment goes through it as through the encoder
+    ids = torch.tensor([[0, 5, 6, 7, 2]])
+    with torch.inference_mode():
+        expected = encoder.eval()(ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+        found = model.kermit(ids).last_hidden_state
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+def test_a_loaded_encoder_is_as_good_as_its_folder(tmp_path: Path) -> None:
+    tokenizer = checkpoint_tokenizer()
+    encoder = AutoModel.from_config(trunk_config("bert", vocab_size=16))  # more rows than the tokenizer has words
+    model = KermitForInsertion.from_encoder(encoder, tokenizer)
+    assert model.config.vocab_size == 16
+    assert model.specials.others == {4, *range(9, 16)}  # rows without a word are never generated
+    model.save_pretrained(tmp_path)
+    assert KermitForInsertion.from_pretrained(tmp_path).specials == model.specials
+
+
+def test_a_tokenizer_without_a_frame_is_an_error_that_says_so() -> None:
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"[PAD]": 0}, unk_token="[PAD]")))
+    with pytest.raises(ModelError, match=r"no \[CLS\] token; set its cls_token first"):
+        KermitForInsertion.from_encoder(AutoModel.from_config(trunk_config()), tokenizer)
+
+
+def test_a_decoder_is_no_trunk() -> None:
+    trunk = BertConfig(vocab_size=7, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, is_decoder=True)
+    with pytest.raises(ModelError, match="causal mask"):
+        KermitForInsertion(KermitConfig(trunk_config=trunk))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("slot_vector", "left"), ("termination", "never"), ("positions", "backwards")]
+)
+def test_a_choice_that_does_not_exist_is_an_error_that_says_which_do(name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be one of"):
+        KermitConfig(trunk_config=trunk_config(), **{name: value})
+
+
+def test_scores_are_given_for_the_open_slots_alone() -> None:
+    model = random_model()
+    canvases = [
+        Canvas(SPECIALS, ((A, B), (C,)), frozenset({2, 4})),
+        Canvas(SPECIALS, ((A,),), frozenset({1})),
+        Canvas(SPECIALS, ((A,),)),
+    ]
+    found = score(model, *canvases)
+    assert found.rows.tolist() == [0, 0, 1]
+    assert found.slots.tolist() == [2, 4, 1]
+    assert found.content.shape == (3, VOCABULARY)
