@@ -11,42 +11,55 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from kermit.canvas import Canvas, Factorization, Insertion, Segment
+    from kermit.canvas import Canvas, Factorization, Insertion, Segment, SpecialTokens
+    from kermit.canvas_batch import CanvasBatch
     from kermit.decoding import Constraints, DecodingSettings, Sampling, Strategy, decode
     from kermit.errors import KermitError
     from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel
+    from kermit.objective import LowerBoundObjective, SlotObjective, Texts
     from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
     from kermit.pipeline import Generation, Kermit, Score
+    from kermit.slots import InsertionModel, Termination
 
 _PLACES = {
-    "kermit.canvas": ("Canvas", "Factorization", "Insertion", "Segment"),
+    "kermit.canvas": ("Canvas", "Factorization", "Insertion", "Segment", "SpecialTokens"),
+    "kermit.canvas_batch": ("CanvasBatch",),
     "kermit.decoding": ("Constraints", "DecodingSettings", "Sampling", "Strategy", "decode"),
     "kermit.errors": ("KermitError",),
     "kermit.modeling": ("KermitConfig", "KermitForInsertion", "KermitModel"),
+    "kermit.objective": ("LowerBoundObjective", "SlotObjective", "Texts"),
     "kermit.orders": ("BalancedTreePrior", "LeftToRightPrior", "OrderPrior", "UniformPrior"),
     "kermit.pipeline": ("Generation", "Kermit", "Score"),
+    "kermit.slots": ("InsertionModel", "Termination"),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 
 __all__ = [
     "BalancedTreePrior",
     "Canvas",
+    "CanvasBatch",
     "Constraints",
     "DecodingSettings",
     "Factorization",
     "Generation",
     "Insertion",
+    "InsertionModel",
     "Kermit",
     "KermitConfig",
     "KermitError",
     "KermitForInsertion",
     "KermitModel",
     "LeftToRightPrior",
+    "LowerBoundObjective",
     "OrderPrior",
     "Sampling",
     "Score",
     "Segment",
+    "SlotObjective",
+    "SpecialTokens",
     "Strategy",
+    "Termination",
+    "Texts",
     "UniformPrior",
     "decode",
 ]

@@ -90,6 +90,7 @@ class Kermit:
         self.model: KermitForInsertion = model.eval()
         self.tokenizer, self.batch_size, self.progress = tokenizer, batch_size, progress
         self.specials = model.specials
+        self.knows_pairs: bool = model.config.factorizations is not None
         names = model.config.languages
         self.languages: tuple[str, str] = (names["x"], names["y"])
         self._continues = _fit(word_continuations(tokenizer), model.config.vocab_size)
@@ -163,7 +164,8 @@ class Kermit:
         """Fill the blanks of texts, leaving all that was given as it was written.
 
         Args:
-            x: texts with blanks of four underscores; the first side of the pair where there is a second.
+            x: texts with blanks of four underscores; the first side of the pair where there is a second. To fill the
+                blanks of the second side alone, give empty texts here.
             y: the second sides, with blanks or without.
             settings: how to decode; its constraints say how many tokens a blank may get.
             keep_words: whether given words stay whole, so that nothing is glued to one that the blank does not touch.
@@ -171,9 +173,7 @@ class Kermit:
             trace: whether to record the rounds.
             on_progress: called with the number of texts that were just finished.
         """
-        if y is not None and len(x) != len(y):
-            raise DataError(f"{len(x)} texts on the first side and {len(y)} on the second; give as many on both")
-        sides = [(first, None) if y is None else (first, y[i]) for i, first in enumerate(x)]
+        sides = self._pairs(x, y)
         canvases = [Canvas.from_text(self.specials, self._encode_one, *side) for side in sides]
         decoded = self._decode(canvases, self._keeping_words(settings, keep_words), seeds, trace, on_progress)
         return [self._filled(result, *side) for result, side in zip(decoded, sides, strict=True)]
@@ -200,10 +200,13 @@ class Kermit:
             trace: whether to record the rounds.
             on_progress: called with the number of pairs that were just finished.
         """
-        if len(x) != len(y):
-            raise DataError(f"{len(x)} texts on the first side and {len(y)} on the second; give as many on both")
-        pairs = zip(self._encode(x), self._encode(y), strict=True)
-        canvases = [Canvas.from_ids(self.specials, *pair, generate=Factorization.JOINT) for pair in pairs]
+        # a fragment may come to stand after other words, so its first word is encoded as one that follows a space
+        pairs = [
+            [" " + text if text[:1].isalnum() else text for text in pair if text is not None]
+            for pair in self._pairs(x, y)
+        ]
+        sides = [[self._encode_one(text) for text in pair] for pair in pairs]
+        canvases = [Canvas.from_ids(self.specials, *side, generate=Factorization.JOINT) for side in sides]
         settings = self._keeping_words(settings or DecodingSettings(sampling=Sampling()), keep_words)
         return [self._generation(result) for result in self._decode(canvases, settings, seeds, trace, on_progress)]
 
@@ -251,15 +254,14 @@ class Kermit:
         Args:
             x: texts, or the first sides of pairs.
             y: the second sides.
-            factorization: what is scored given what; all of it by default.
+            factorization: what is scored given what; all that is given by default.
             method: ``exact`` for short texts, ``importance``, ``bound`` or ``paper_bound``.
             prior: where orders are drawn from; uniform by default.
             orders: how many orders to draw.
             seed: of the drawing.
         """
-        way = factorization or Factorization.JOINT
-        sides = [self._encode(x)] if y is None else [self._encode(x), self._encode(y)]
-        texts = list(zip(*sides, strict=True))
+        way = factorization or (Factorization.X if y is None else Factorization.JOINT)
+        texts = self._encoded_pairs(x, y)
         if method == "exact":
             return [Score(value, method) for value in exact_log_likelihood(self.model, texts, way)]
         generator = torch.Generator().manual_seed(seed)
@@ -285,8 +287,7 @@ class Kermit:
         Returns:
             (texts, width).
         """
-        sides = [self._encode(x)] if y is None else [self._encode(x), self._encode(y)]
-        texts = list(zip(*sides, strict=True))
+        texts = self._encoded_pairs(x, y)
         out: list[Tensor] = []
         for start in range(0, len(texts), self.batch_size):
             batch = CanvasBatch.from_segments(self.specials, texts[start : start + self.batch_size])
@@ -325,6 +326,19 @@ class Kermit:
 
     def _encode_one(self, text: str) -> list[int]:
         return encode_texts(self.tokenizer, [text])[0]
+
+    def _pairs(self, x: Sequence[str], y: Sequence[str] | None) -> list[tuple[str, str | None]]:
+        """Texts side by side. A model that was trained on pairs sees a single text beside an empty one."""
+        if isinstance(x, str) or isinstance(y, str):
+            raise DataError("give a list of texts, not a single text")
+        if y is None:
+            return [(text, "" if self.knows_pairs else None) for text in x]
+        if len(x) != len(y):
+            raise DataError(f"{len(x)} texts on the first side and {len(y)} on the second; give as many on both")
+        return list(zip(x, y, strict=True))
+
+    def _encoded_pairs(self, x: Sequence[str], y: Sequence[str] | None) -> list[list[list[int]]]:
+        return [[self._encode_one(text) for text in pair if text is not None] for pair in self._pairs(x, y)]
 
     def _keeping_words(self, settings: DecodingSettings | None, keep_words: bool) -> DecodingSettings:
         settings = settings or DecodingSettings()

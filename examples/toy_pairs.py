@@ -1,0 +1,141 @@
+"""Train KERMIT on a toy pair language for a minute or two, then translate both ways and infill with it.
+
+The pairs are countings by ones, twos or threes, in digits and in Roman numerals: ``3 5 7`` and ``III V VII``. The model
+learns both directions at once with the balanced tree prior, and gives a text of n words back in about log2 n rounds.
+
+    python examples/toy_pairs.py
+    python examples/toy_pairs.py --pairs 200 --longest 31 --steps 6000
+"""
+
+import argparse
+import math
+import random
+import time
+
+import torch
+from rich.console import Console
+from transformers import BertConfig
+
+from kermit import (
+    BalancedTreePrior,
+    DecodingSettings,
+    Factorization,
+    Kermit,
+    KermitConfig,
+    KermitForInsertion,
+    Strategy,
+)
+from kermit.canvas import Segment
+from kermit.canvas_batch import CanvasBatch
+from kermit.data.tokenizer import encode_texts, train_tokenizer
+from kermit.modeling import special_token_settings
+from kermit.objective import KeptSampling, SlotObjective, Texts
+from kermit.rendering import terminal_lines
+
+LARGEST = 40
+
+
+def roman(number):
+    parts = ((50, "L"), (40, "XL"), (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
+    out = ""
+    for value, letters in parts:
+        out += letters * (number // value)
+        number %= value
+    return out
+
+
+def counting(chance, length):
+    step = chance.randint(1, max(1, min(3, (LARGEST - 1) // max(1, length - 1))))
+    start = chance.randint(1, LARGEST - step * (length - 1))
+    numbers = range(start, start + step * length, step)
+    return " ".join(map(str, numbers)), " ".join(map(roman, numbers))
+
+
+def train(pairs, tokenizer, steps, report, seed=0):
+    torch.set_num_threads(1)  # so small a model gains nothing from a second core
+    torch.manual_seed(seed)
+    chance, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+    trunk = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=256,
+        max_position_embeddings=64,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    config = KermitConfig(trunk_config=trunk, slot_vector="both", **special_token_settings(tokenizer))
+    model = KermitForInsertion(config)
+    objective = SlotObjective(BalancedTreePrior(temperature=0.1), kept=KeptSampling.PRIOR)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, weight_decay=0.01, betas=(0.9, 0.98), fused=True)
+    encoded = [[encode_texts(tokenizer, [text])[0] for text in pair] for pair in pairs]
+    recent, begin = [], time.monotonic()
+    for step in range(1, steps + 1):
+        optimizer.param_groups[0]["lr"] = 4e-3 * min(1.0, step / 200) * (1 - step / (steps + 1))
+        rows = [encoded[chance.randrange(len(encoded))] for _ in range(24)]
+        ways = [chance.choice((Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y)) for _ in rows]
+        canvases = objective.sample(Texts.of(CanvasBatch.from_segments(model.specials, rows), ways), generator)
+        loss = model(**canvases.model_inputs()).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        recent.append(loss.item())
+        if step % 250 == 0:
+            report(f"step {step:5} of {steps}  loss {sum(recent) / len(recent):.3f}  {time.monotonic() - begin:4.0f} s")
+            recent.clear()
+    return Kermit(model, tokenizer)
+
+
+def evaluate(kermit, pairs, strategy):
+    """The share given back exactly, and the share within the rounds that the strategy should take, over both ways."""
+    exact = quick = 0
+    for source, target in ((0, 1), (1, 0)):
+        found = kermit.translate([pair[source] for pair in pairs], "xy"[target], settings=DecodingSettings(strategy))
+        for pair, result in zip(pairs, found, strict=True):
+            words = len(pair[target].split())
+            limit = words + 1 if strategy is Strategy.SERIAL else math.ceil(math.log2(words + 1)) + 1
+            exact += (result.x, result.y)[target] == pair[target]
+            quick += result.rounds <= limit
+    return exact / (2 * len(pairs)), quick / (2 * len(pairs))
+
+
+def make_pairs(count, longest, seed=0):
+    chance = random.Random(seed)
+    return [counting(chance, 1 + number % longest) for number in range(count)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Train KERMIT on a toy pair language and use it.")
+    parser.add_argument("--pairs", type=int, default=100)
+    parser.add_argument("--longest", type=int, default=8, help="words of the longest text")
+    parser.add_argument("--steps", type=int, default=2500, help="how long to train")
+    options = parser.parse_args()
+    console = Console()
+    every = [" ".join(map(str, range(1, LARGEST + 1))), " ".join(map(roman, range(1, LARGEST + 1)))]
+    tokenizer = train_tokenizer([*every, *(word for line in every for word in line.split())], vocab_size=700)
+    pairs = make_pairs(options.pairs, options.longest)
+    console.print(f"Training on {len(pairs)} pairs such as {pairs[2][0]!r} and {pairs[2][1]!r} ...")
+    kermit = train(pairs, tokenizer, options.steps, console.print)
+    for strategy in Strategy:
+        exact, quick = evaluate(kermit, pairs, strategy)
+        console.print(f"{strategy:8}  exact both ways {exact:.1%}, within the expected rounds {quick:.1%}")
+
+    def show(title, result, segment):
+        console.print(f"\n[bold]{title}[/bold]  ({result.rounds} rounds)")
+        for line in terminal_lines(result.trace, segment, lambda i: kermit.text([i]), colour=console.is_terminal):
+            console.print(line)
+
+    digits, numerals = pairs[min(options.longest, len(pairs)) - 1]
+    (there,) = kermit.translate([digits], "y", trace=True)
+    show(f"{digits}  ->  {there.y}", there, Segment.Y)
+    (back,) = kermit.translate([numerals], "x", trace=True)
+    show(f"{numerals}  ->  {back.x}", back, Segment.X)
+    first, *_, last = numerals.split()
+    (filled,) = kermit.infill([digits], [f"{first} ____ {last}"], trace=True)
+    show(f"{digits}  +  {first} ____ {last}  ->  {filled.y}", filled, Segment.Y)
+
+
+if __name__ == "__main__":
+    main()
