@@ -124,18 +124,18 @@ class Chooser:
             penalised_stop = (log_stop - self.settings.termination_penalty).masked_fill(needy, -torch.inf)
         eligible = fits & (needing | ~needy[rows])
         if location_noise is None:
-            wanting = eligible & (tokens != self.end)
-            chosen = best_of_group(log_probs.masked_fill(~wanting, -torch.inf), rows, batch)
+            wanting = tokens != self.end
             if penalised_stop is not None:
-                chosen &= log_probs > penalised_stop[rows]
-            wanted = tokens != self.end
+                wanting &= log_probs > penalised_stop[rows]
+            chosen = best_of_group(log_probs.masked_fill(~(eligible & wanting), -torch.inf), rows, batch)
         else:
-            location = log_location.masked_fill(~eligible, -torch.inf)
+            # where no token fits, a draw from all slots tells a text that ends from one that is cut off
+            nowhere = ~_any_by_row(eligible, rows, batch)
+            location = log_location.masked_fill(~eligible & ~nowhere[rows], -torch.inf)
             drawn = self._draw_location(pick.scores, location, penalised_stop, location_noise)
-            chosen = eligible & (drawn[rows] == pick.scores.slots) & (tokens != self.end)
-            wanted = torch.ones_like(eligible)
-        nowhere = ~_any_by_row(eligible, rows, batch)
-        blocked = nowhere & _any_by_row(wanted & ~fits, rows, batch)
+            wanting = (drawn[rows] == pick.scores.slots) & (tokens != self.end)
+            chosen = eligible & wanting
+        blocked = _any_by_row(wanting & ~fits, rows, batch)
         end_log_prob = row_logsumexp(pick.end_log_prob + log_location, rows, batch) if log_stop is None else log_stop
         return Choice(tokens.where(chosen, NOTHING), log_probs, blocked, end_log_prob)
 

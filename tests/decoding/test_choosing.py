@@ -1,0 +1,95 @@
+"""Drawing: the numbers are uniform, and what is drawn with them has the probabilities asked for."""
+
+import pytest
+import torch
+
+from kermit.decoding.choosing import draw, uniform
+from kermit.decoding.limits import best_of_group, keep_best
+from kermit.decoding.settings import Constraints, DecodingSettings, Sampling
+from kermit.errors import DecodingError
+
+PROBABILITIES = torch.tensor([0.5, 0.05, 0.15, 0.3])
+
+
+def shares(sampling: Sampling, number: int = 1000) -> list[float]:
+    """What is drawn with evenly spaced numbers: the probabilities themselves, but for rounding."""
+    noise = (torch.arange(number, dtype=torch.double) + 0.5) / number
+    found = draw(PROBABILITIES.log().expand(number, -1), sampling, noise)
+    return (torch.bincount(found, minlength=4) / number).tolist()
+
+
+def test_a_draw_has_the_models_probabilities() -> None:
+    assert shares(Sampling()) == pytest.approx([0.5, 0.05, 0.15, 0.3], abs=0.002)
+
+
+def test_temperature_sharpens_and_flattens() -> None:
+    squares = PROBABILITIES**2 / (PROBABILITIES**2).sum()
+    assert shares(Sampling(temperature=0.5)) == pytest.approx(squares.tolist(), abs=0.002)
+    assert shares(Sampling(temperature=1e6)) == pytest.approx([0.25] * 4, abs=0.002)
+    assert shares(Sampling(temperature=1e-3)) == [1, 0, 0, 0]
+
+
+def test_top_k_draws_from_the_k_best() -> None:
+    assert shares(Sampling(top_k=1)) == [1, 0, 0, 0]
+    assert shares(Sampling(top_k=2)) == pytest.approx([0.625, 0, 0, 0.375], abs=0.002)
+    assert shares(Sampling(top_k=9)) == pytest.approx([0.5, 0.05, 0.15, 0.3], abs=0.002)
+
+
+def test_top_p_draws_from_the_fewest_that_reach_it() -> None:
+    assert shares(Sampling(top_p=0.4)) == [1, 0, 0, 0]
+    assert shares(Sampling(top_p=0.7)) == pytest.approx([0.625, 0, 0, 0.375], abs=0.002)
+    assert shares(Sampling(top_p=0.9)) == pytest.approx([0.5 / 0.95, 0, 0.15 / 0.95, 0.3 / 0.95], abs=0.002)
+    assert shares(Sampling(top_p=1.0)) == pytest.approx([0.5, 0.05, 0.15, 0.3], abs=0.002)
+
+
+def test_what_is_impossible_is_never_drawn() -> None:
+    logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]]).expand(3, -1)
+    noise = torch.tensor([1e-16, 0.5, 1 - 1e-16], dtype=torch.double)
+    assert set(draw(logits, Sampling(), noise).tolist()) == {1, 3}
+
+
+def test_hashed_numbers_are_uniform_and_differ_by_seed_round_slot_and_purpose() -> None:
+    seeds = torch.arange(40).repeat_interleave(50)
+    slots = torch.arange(50).repeat(40)
+    numbers = torch.cat([*(uniform(seeds, number, slots) for number in range(10)), uniform(torch.arange(40), 0)])
+    assert len(numbers.unique()) == len(numbers)
+    assert float(numbers.min()) > 0
+    assert float(numbers.max()) < 1
+    counts = torch.histc(numbers.float(), bins=20, min=0, max=1)
+    expected = len(numbers) / 20
+    assert float(((counts - expected) ** 2 / expected).sum()) < 60  # chi-square with 19 degrees of freedom
+    pairs = torch.stack([uniform(seeds, 0, slots), uniform(seeds, 1, slots)])
+    assert abs(float(torch.corrcoef(pairs)[0, 1])) < 0.1
+
+
+def test_groups_keep_their_best() -> None:
+    wanting = torch.tensor([True, True, False, True, True])
+    score = torch.tensor([0.1, 0.3, 0.9, 0.2, 0.5])
+    group = torch.tensor([0, 0, 0, 0, 1])
+    assert keep_best(wanting, score, group, torch.tensor([2, 0])).tolist() == [False, True, False, True, False]
+    assert keep_best(wanting, score, group, torch.tensor([9, 9])).tolist() == wanting.tolist()
+    assert best_of_group(torch.tensor([1.0, 2.0, 2.0, -torch.inf]), torch.tensor([0, 0, 0, 1]), 2).tolist() == [
+        False,
+        True,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Sampling(temperature=0), "temperature must be above 0"),
+        (lambda: Sampling(top_k=0), "top_k must be at least 1"),
+        (lambda: Sampling(top_p=0), "top_p must be above 0"),
+        (lambda: Sampling(top_p=1.5), "top_p must be above 0 and at most 1"),
+        (lambda: Constraints(min_tokens_per_blank=-1), "min_tokens_per_blank must be at least 0"),
+        (lambda: Constraints(min_tokens_per_blank=3, max_tokens_per_blank=2), "no less than min_tokens_per_blank"),
+        (lambda: Constraints(max_tokens_per_blank=0), "max_tokens_per_blank must be at least 1"),
+        (lambda: DecodingSettings(max_rounds=0), "max_rounds must be at least 1"),
+        (lambda: DecodingSettings(max_tokens=-1), "max_tokens must be at least 0"),
+    ],
+)
+def test_settings_that_cannot_be_are_errors(make: object, message: str) -> None:
+    with pytest.raises(DecodingError, match=message):
+        make()  # type: ignore[operator]
