@@ -201,12 +201,10 @@ class Kermit:
             on_progress: called with the number of pairs that were just finished.
         """
         # a fragment may come to stand after other words, so its first word is encoded as one that follows a space
-        pairs = [
-            [" " + text if text[:1].isalnum() else text for text in pair if text is not None]
-            for pair in self._pairs(x, y)
-        ]
-        sides = [[self._encode_one(text) for text in pair] for pair in pairs]
+        sides = [[self._encode_one(_spaced(text)) for text in pair if text is not None] for pair in self._pairs(x, y)]
         canvases = [Canvas.from_ids(self.specials, *side, generate=Factorization.JOINT) for side in sides]
+        if keep_words:
+            canvases = [self._with_whole_words(canvas) for canvas in canvases]
         settings = self._keeping_words(settings or DecodingSettings(sampling=Sampling()), keep_words)
         return [self._generation(result) for result in self._decode(canvases, settings, seeds, trace, on_progress)]
 
@@ -340,6 +338,12 @@ class Kermit:
     def _encoded_pairs(self, x: Sequence[str], y: Sequence[str] | None) -> list[list[list[int]]]:
         return [[self._encode_one(text) for text in pair if text is not None] for pair in self._pairs(x, y)]
 
+    def _with_whole_words(self, canvas: Canvas) -> Canvas:
+        """The canvas with the slots inside its words closed."""
+        row, frame = canvas.token_ids, (self.specials.cls_id, self.specials.sep_id)
+        inside = {slot for slot in canvas.open_slots if row[slot - 1] not in frame and self._continues[row[slot]]}
+        return replace(canvas, open_slots=canvas.open_slots - inside)
+
     def _keeping_words(self, settings: DecodingSettings | None, keep_words: bool) -> DecodingSettings:
         settings = settings or DecodingSettings()
         if not keep_words:
@@ -406,6 +410,10 @@ class Kermit:
             else:
                 seen += 1
         return text.fill([self.text(piece) for piece in pieces])
+
+
+def _spaced(text: str) -> str:
+    return " " + text if text[:1].isalnum() else text
 
 
 def _fit(values: Tensor, length: int) -> Tensor:

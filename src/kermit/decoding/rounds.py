@@ -134,10 +134,6 @@ class _Run:
         framing = (self.batch.token_ids == specials.cls_id) | (self.batch.token_ids == specials.sep_id)
         self.given = self.batch.valid & ~framing
         self.chooser = Chooser(settings, specials, model.termination, model.device)
-        if self.chooser.continues is not None:
-            # nothing is inserted inside a given word, unless the user put a blank there
-            inside = self.given & self.given.roll(1, 1) & self.chooser.continues[self.batch.token_ids]
-            self.batch.open_slots.logical_and_(~inside | self.joined)
 
     def round(self) -> None:
         """One forward pass, its insertions, and farewell to what is finished."""

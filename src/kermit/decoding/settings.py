@@ -56,8 +56,8 @@ class Constraints:
         never: tokens never to be inserted.
         min_tokens_per_blank: insert at least so many into each blank.
         max_tokens_per_blank: and at most so many.
-        continues_word: (vocab,) bool, the tokens that continue the word on their left. Given words then stay whole:
-            nothing is inserted inside one, and nothing is glued to its end unless the blank touches it.
+        continues_word: (vocab,) bool, the tokens that continue the word on their left. Nothing is then glued to the
+            end of a given word, unless the blank touches it.
     """
 
     never: frozenset[int] = field(default_factory=frozenset)

@@ -1,0 +1,320 @@
+"""Texts in, texts out, with a random model: what was given survives, and every ability is the decode it says it is."""
+
+import itertools
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from insertion_models import trunk_config
+
+import kermit
+from kermit.canvas import Factorization
+from kermit.data.tokenizer import train_tokenizer
+from kermit.decoding import Constraints, DecodingSettings, Finish, Sampling, Strategy
+from kermit.errors import DataError, ModelError
+from kermit.likelihood import exact_log_likelihood
+from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
+from kermit.pipeline import Kermit
+
+SENTENCES = [
+    "A man in a red hat is walking down the street.",
+    "Two dogs, one of them black, run over the green grass.",
+    "Zwei Hunde laufen über die grüne Straße; ein Mädchen schläft (nicht).",
+    "It's 3.5 miles to the un-believable, unreadable house.",
+]
+GIVEN_WORDS = ["A", "man", "dogs,", "über", "grüne", "Straße", "(nicht)", "3.5", "It's", "un-believable", "x", "naïve"]
+
+
+def pipeline(*, seed: int = 0, termination: str = "slot", **more: int) -> Kermit:
+    tokenizer = train_tokenizer(SENTENCES, 320)
+    config = KermitConfig(
+        trunk_config=trunk_config("bert", vocab_size=len(tokenizer), max_positions=96),
+        languages={"x": "en", "y": "de"},
+        termination=termination,
+        **special_token_settings(tokenizer),
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = KermitForInsertion(config)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+        model.head.bias[model.specials.end_of_slot_id] += 2
+    return Kermit(model, tokenizer, **more)
+
+
+@pytest.fixture(scope="module")
+def random_kermit() -> Kermit:
+    return pipeline()
+
+
+# ---------------------------------------------------------------------------------------------------------- infilling
+
+
+@st.composite
+def templates(draw: st.DrawFn) -> str:
+    """Words and blanks, mostly with a space between, sometimes touching."""
+    parts = draw(st.lists(st.sampled_from([*GIVEN_WORDS, "____"]), min_size=1, max_size=7))
+    text = parts[0]
+    for before, after in itertools.pairwise(parts):
+        touching = "____" in (before, after) and before != after and draw(st.integers(0, 4)) == 0
+        text += ("" if touching else " ") + after
+    return text + draw(st.sampled_from(["", ".", "!"]))
+
+
+def pattern(template: str) -> re.Pattern[str]:
+    """What an infilled text must look like.
+
+    White space before a blank is the blank's; a word before it must end there. A blank at the start that stays empty
+    takes the white space after it along.
+    """
+    out, at_start, rest = "", True, template
+    while found := re.search(r"(\s*)_{4,}", rest):
+        fragment = rest[: found.start()]
+        out += re.escape(fragment)
+        at_start = at_start and fragment == ""
+        if fragment[-1:].isalnum() and found[1]:
+            out += r"(?![^\W_])"
+        out += ".*"
+        rest = rest[found.end() :]
+        if at_start and rest[:1].isspace():
+            rest, out = rest.lstrip(), out + r"(^|\s+)"
+    return re.compile(f"^{out}{re.escape(rest)}$", re.DOTALL)
+
+
+SAMPLINGS = st.one_of(
+    st.none(),
+    st.builds(
+        Sampling,
+        temperature=st.sampled_from([0.5, 1.0, 2.0, 5.0]),
+        top_k=st.sampled_from([None, 5]),
+        top_p=st.sampled_from([None, 0.8]),
+    ),
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    template=templates(),
+    sampling=SAMPLINGS,
+    strategy=st.sampled_from(Strategy),
+    least=st.integers(0, 2),
+    penalty=st.sampled_from([0.0, 3.0]),
+    seed=st.integers(0, 2**32),
+)
+def test_given_text_survives_every_infill_word_for_word(
+    random_kermit: Kermit,
+    template: str,
+    sampling: Sampling | None,
+    strategy: Strategy,
+    least: int,
+    penalty: float,
+    seed: int,
+) -> None:
+    how = DecodingSettings(
+        strategy=strategy,
+        sampling=sampling,
+        termination_penalty=penalty,
+        max_tokens=10,
+        constraints=Constraints(min_tokens_per_blank=least, max_tokens_per_blank=4),
+    )
+    (result,) = random_kermit.infill([template], settings=how, seeds=[seed])
+    assert pattern(template).match(result.x), (template, result.x)
+    if "____" not in template:
+        assert result.x == template
+        assert result.tokens == 0
+    elif least and result.finish is Finish.FINISHED:
+        assert result.tokens >= least
+
+
+@settings(max_examples=50, deadline=None)
+@given(x=templates(), y=templates(), seed=st.integers(0, 1000))
+def test_given_text_survives_on_both_sides_of_a_pair(random_kermit: Kermit, x: str, y: str, seed: int) -> None:
+    how = DecodingSettings(sampling=Sampling(2.0), max_tokens=8)
+    (result,) = random_kermit.infill([x], [y], settings=how, seeds=[seed])
+    assert result.y is not None
+    assert pattern(x).match(result.x), (x, result.x)
+    assert pattern(y).match(result.y), (y, result.y)
+
+
+@pytest.mark.parametrize("template", ["un____able", "A ____man", "A ____", "____ man", "____able", "A____ man"])
+def test_every_blank_can_be_filled_wherever_it_touches(random_kermit: Kermit, template: str) -> None:
+    how = DecodingSettings(sampling=Sampling(2.0), max_tokens=4, constraints=Constraints(min_tokens_per_blank=1))
+    results = random_kermit.infill([template] * 12, settings=how)
+    assert all(result.tokens >= 1 for result in results)
+    assert all(pattern(template).match(result.x) for result in results)
+    assert len({result.x for result in results}) > 3
+
+
+def test_a_joined_blank_may_continue_its_word_and_another_may_not(random_kermit: Kermit) -> None:
+    how = DecodingSettings(sampling=Sampling(3.0), max_tokens=2, constraints=Constraints(min_tokens_per_blank=1))
+    joined = random_kermit.infill(["un____able"] * 40, settings=how)
+    assert any(result.x[2].isalnum() for result in joined)
+    apart = random_kermit.infill(["un ____ able"] * 40, settings=how)
+    assert not any(result.x[2].isalnum() for result in apart)
+
+
+def test_infilling_takes_as_many_texts_on_both_sides(random_kermit: Kermit) -> None:
+    with pytest.raises(DataError, match="2 texts on the first side and 1 on the second"):
+        random_kermit.infill(["a", "b"], ["c"])
+
+
+# --------------------------------------------------------------------------------------------------------- completing
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    x=st.lists(st.sampled_from(["A", "man", "über", "Straße", "hat", "unreadable"]), max_size=3),
+    y=st.lists(st.sampled_from(["A", "man", "über", "Straße", "hat", "unreadable"]), max_size=3),
+    seed=st.integers(0, 1000),
+)
+def test_completed_pairs_hold_the_given_words_whole_and_in_order(
+    random_kermit: Kermit, x: list[str], y: list[str], seed: int
+) -> None:
+    how = DecodingSettings(sampling=Sampling(3.0), max_tokens=12, termination_penalty=4.0)
+    (result,) = random_kermit.complete([" ".join(x)], [" ".join(y)], settings=how, seeds=[seed])
+    for words, text in ((x, result.x), (y, result.y)):
+        assert text is not None
+        whole = ".*".join(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])" for word in words)
+        assert re.search(whole, text, re.DOTALL), (words, text)
+
+
+def test_completing_inserts_at_the_start_too(random_kermit: Kermit) -> None:
+    how = DecodingSettings(sampling=Sampling(3.0), max_tokens=6, termination_penalty=5.0)
+    results = random_kermit.complete(["man"] * 30, [""] * 30, settings=how)
+    assert any(not result.x.startswith("man") for result in results)
+
+
+def test_completing_takes_as_many_texts_on_both_sides(random_kermit: Kermit) -> None:
+    with pytest.raises(DataError, match="1 texts on the first side and 0 on the second"):
+        random_kermit.complete(["a"], [])
+
+
+# ------------------------------------------------------------------------------------------- translating and sampling
+
+
+def test_a_translation_keeps_its_source(random_kermit: Kermit) -> None:
+    how = DecodingSettings(max_tokens=5)
+    texts = ["A man.", "Two dogs", ""]
+    there = random_kermit.translate(texts, "de", settings=how)
+    assert [result.x for result in there] == texts
+    back = random_kermit.translate(texts, "en", settings=how)
+    assert [result.y for result in back] == texts
+    assert [r.y for r in there] == [r.y for r in random_kermit.translate(texts, "y", settings=how)]
+    assert all(result.tokens <= 5 for result in there + back)
+
+
+def test_an_unknown_language_is_an_error_that_names_the_known_ones(random_kermit: Kermit) -> None:
+    with pytest.raises(ModelError, match="languages are en and de; it does not know 'fr'"):
+        random_kermit.translate(["a"], "fr")
+
+
+def test_one_text_is_not_a_list_of_texts(random_kermit: Kermit) -> None:
+    with pytest.raises(DataError, match="a list of texts, not a single text"):
+        random_kermit.translate("A man.", "de")
+    with pytest.raises(DataError, match="a list of texts, not a single text"):
+        random_kermit.infill("A ____.")
+
+
+def test_samples_follow_their_seeds(random_kermit: Kermit) -> None:
+    how = DecodingSettings(sampling=Sampling(), max_tokens=6)
+    five = random_kermit.sample(5, seed=10, settings=how)
+    two = random_kermit.sample(2, seed=12, settings=how)
+    assert [(r.x, r.y) for r in five[2:4]] == [(r.x, r.y) for r in two]
+    assert len({(r.x, r.y) for r in five}) > 1
+
+
+def test_a_marginal_sample_leaves_the_other_side_empty(random_kermit: Kermit) -> None:
+    how = DecodingSettings(sampling=Sampling(), max_tokens=6, termination_penalty=3.0)
+    assert {result.y for result in random_kermit.sample(8, segment="en", settings=how)} == {""}
+    assert {result.x for result in random_kermit.sample(8, segment="de", settings=how)} == {""}
+    assert any(result.y for result in random_kermit.sample(8, segment="de", settings=how))
+
+
+def test_the_batch_size_does_not_change_the_results() -> None:
+    texts = ["A man ____ hat.", "____ dogs", "one ____ of ____ them", "It's ____"] * 3
+    how = DecodingSettings(sampling=Sampling(), max_tokens=6)
+    small, large = (
+        [(r.x, r.rounds, r.finish) for r in pipeline(batch_size=size).infill(texts, settings=how)] for size in (1, 64)
+    )
+    assert small == large
+
+
+def test_progress_is_told_and_the_trace_is_there_on_request(random_kermit: Kermit) -> None:
+    told: list[int] = []
+    results = random_kermit.infill(
+        ["A ____."] * 3, trace=True, on_progress=told.append, settings=DecodingSettings(max_tokens=3)
+    )
+    assert sum(told) == 3
+    for result in results:
+        assert result.trace is not None
+        inserted = [token for token in result.trace.tokens() if token.round > 0]
+        assert len(inserted) == result.tokens
+        assert len(result.trace.rounds) == result.rounds
+
+
+# ------------------------------------------------------------------------------------------------ scoring and embedding
+
+
+@pytest.mark.parametrize("termination", ["slot", "sequence"])
+def test_scores_are_the_likelihoods_of_the_tokens(termination: str) -> None:
+    kermit_model = pipeline(termination=termination)
+    texts = ["A man", "dogs"]
+    ids = [(tokens,) for tokens in kermit_model._encode(texts)]
+    exact = kermit_model.score(texts, method="exact")
+    assert [score.log_prob for score in exact] == pytest.approx(exact_log_likelihood(kermit_model.model, ids))
+    assert {score.method for score in exact} == {"exact"}
+    weighted = kermit_model.score(texts, orders=200)
+    for score, truth in zip(weighted, exact, strict=True):
+        assert score.standard_error is not None
+        assert score.log_prob == pytest.approx(truth.log_prob, abs=5 * score.standard_error + 1e-3)
+    bound, paper = (kermit_model.score(texts, method=method) for method in ("bound", "paper_bound"))
+    for number, (tokens,) in enumerate(ids):
+        difference = bound[number].log_prob - paper[number].log_prob
+        assert difference == pytest.approx(math.lgamma(len(tokens) + 1), abs=1e-3)
+
+
+def test_a_conditional_score_asks_for_one_side_alone(random_kermit: Kermit) -> None:
+    x, y = ["A man"], ["dogs"]
+    given_x = random_kermit.score(x, y, factorization=Factorization.Y_GIVEN_X, method="exact")[0]
+    ids = [tuple(random_kermit._encode([x[0], y[0]]))]
+    expected = exact_log_likelihood(random_kermit.model, ids, Factorization.Y_GIVEN_X)[0]
+    assert given_x.log_prob == pytest.approx(expected)
+
+
+def test_embeddings_do_not_depend_on_the_batch(random_kermit: Kermit) -> None:
+    texts = ["A man", "", "Two dogs, one of them black, run"]
+    together = random_kermit.embed(texts)
+    assert together.shape == (3, 16)
+    for number, text in enumerate(texts):
+        assert np.allclose(random_kermit.embed([text])[0], together[number], atol=1e-5)
+    first = random_kermit.embed(texts, pooling="first")
+    assert first.shape == (3, 16)
+    assert not np.allclose(first, together)
+    assert random_kermit.embed([]).shape == (0, 16)
+    assert random_kermit.embed(["A man"], ["dogs"]).shape == (1, 16)
+
+
+# ------------------------------------------------------------------------------------------------------------- loading
+
+
+def test_a_saved_pipeline_loads_and_does_the_same(random_kermit: Kermit, tmp_path: Path) -> None:
+    random_kermit.model.save_pretrained(tmp_path)
+    random_kermit.tokenizer.save_pretrained(tmp_path)
+    again = kermit.Kermit.from_pretrained(tmp_path, device="cpu")
+    assert again.languages == ("en", "de")
+    how = DecodingSettings(sampling=Sampling(), max_tokens=6)
+    texts = ["A man ____ hat.", "un____able"]
+    ours, theirs = (one.infill(texts, settings=how) for one in (random_kermit, again))
+    assert [result.x for result in ours] == [result.x for result in theirs]
+
+
+def test_a_folder_without_a_model_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="holds no KERMIT model"):
+        Kermit.from_pretrained(tmp_path)
