@@ -21,6 +21,8 @@ from kermit.orders import BalancedTreePrior, UniformPrior
 from kermit.slots import SlotScores, Termination
 
 EVERY_TRUNK = pytest.mark.parametrize("family", list(TRUNKS))
+# transformers' MPNet has neither gradient checkpointing nor scaled dot-product attention
+ALL_BUT_MPNET = [family for family in TRUNKS if family != "mpnet"]
 # every choice of the head, spread over the trunks' tests
 HEADS = list(itertools.product(["right", "both"], ["slot", "sequence"]))
 
@@ -199,7 +201,7 @@ def test_special_tokens_have_probability_zero(termination: str) -> None:
     assert bool((probabilities[:, rest] > 0).all())
 
 
-@pytest.mark.parametrize("family", [family for family in TRUNKS if family != "mpnet"])  # which transformers leaves out
+@pytest.mark.parametrize("family", ALL_BUT_MPNET)
 def test_gradient_checkpointing_gives_the_same_gradients(family: str) -> None:
     gradients = []
     for checkpointing in (False, True):
@@ -211,6 +213,16 @@ def test_gradient_checkpointing_gives_the_same_gradients(family: str) -> None:
         gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
     for name, gradient in gradients[0].items():
         assert torch.allclose(gradient, gradients[1][name], atol=1e-5), name
+
+
+@pytest.mark.parametrize("family", ALL_BUT_MPNET)
+def test_scaled_dot_product_attention_is_the_default_and_equals_the_eager_one(family: str, tmp_path: Path) -> None:
+    model = random_model(family)
+    assert model.trunk.config._attn_implementation == "sdpa"
+    model.save_pretrained(tmp_path)
+    eager = KermitForInsertion.from_pretrained(tmp_path, attn_implementation="eager").eval()
+    assert eager.trunk.config._attn_implementation == "eager"
+    assert torch.allclose(score(model, *starts()).content, score(eager, *starts()).content, atol=1e-5)
 
 
 def test_the_loss_of_a_batch_is_the_mean_of_its_texts() -> None:
