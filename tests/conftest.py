@@ -5,8 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import torch
+
+hypothesis.settings.register_profile("patient", deadline=None)  # a busy machine is no defect
+hypothesis.settings.load_profile("patient")
 
 WORDS = {
     "one": "eins",
