@@ -158,8 +158,10 @@ def test_positions_restart_in_the_second_segment(family: str) -> None:
     tokens, segments = [CLS, A, B, SEP, A, B, SEP], [0, 0, 0, 0, 1, 1, 1]
     restarting = hidden(model, tokens, segments)
     assert torch.allclose(restarting[1:4], restarting[4:7], atol=1e-5)
-    model.config.positions = model.kermit.config.positions = "continue"
-    assert not torch.allclose(hidden(model, tokens, segments)[1:4], hidden(model, tokens, segments)[4:7], atol=1e-3)
+    other = random_model(family, positions="continue")
+    other.load_state_dict(model.state_dict())
+    continuing = hidden(other, tokens, segments)
+    assert not torch.allclose(continuing[1:4], continuing[4:7], atol=1e-3)
 
 
 def test_positions_are_numbered_as_the_trunk_expects() -> None:
@@ -354,3 +356,15 @@ def test_scores_are_given_for_the_open_slots_alone() -> None:
     assert found.rows.tolist() == [0, 0, 1]
     assert found.slots.tolist() == [2, 4, 1]
     assert found.content.shape == (3, VOCABULARY)
+
+
+@pytest.mark.parametrize(("slot_vector", "neighbours"), [("right", {3}), ("both", {2, 3})])
+def test_a_slot_is_read_from_the_token_on_its_right_or_from_both_neighbours(
+    slot_vector: str, neighbours: set[int]
+) -> None:
+    model = random_model(slot_vector=slot_vector)
+    states = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    model.head.vectors(states, torch.tensor([5 + 3])).square().sum().backward()  # slot 3 of the second canvas
+    assert states.grad is not None
+    read = states.grad.abs().sum(2).nonzero().tolist()
+    assert {tuple(place) for place in read} == {(1, place) for place in neighbours}
