@@ -33,6 +33,7 @@ from kermit.objective import KeptSampling, SlotObjective, Texts
 from kermit.rendering import terminal_lines
 
 LARGEST = 40
+KEPT = (KeptSampling.PRIOR, KeptSampling.UNIFORM)
 
 
 def roman(number):
@@ -51,6 +52,12 @@ def counting(chance, length):
     return " ".join(map(str, numbers)), " ".join(map(roman, numbers))
 
 
+def make_tokenizer():
+    """Every number is a token, with a space before it and without."""
+    lines = [" ".join(map(write, range(1, LARGEST + 1))) for write in (str, roman)]
+    return train_tokenizer([*lines, *(word for line in lines for word in line.split())], vocab_size=700)
+
+
 def train(pairs, tokenizer, steps, report, seed=0):
     torch.set_num_threads(1)  # so small a model gains nothing from a second core
     torch.manual_seed(seed)
@@ -67,7 +74,8 @@ def train(pairs, tokenizer, steps, report, seed=0):
     )
     config = KermitConfig(trunk_config=trunk, slot_vector="both", **special_token_settings(tokenizer))
     model = KermitForInsertion(config)
-    objective = SlotObjective(BalancedTreePrior(temperature=0.1), kept=KeptSampling.PRIOR)
+    # canvases as decoding meets them, and any others, so that any blank can be filled
+    objectives = [SlotObjective(BalancedTreePrior(temperature=0.1), kept=kept) for kept in KEPT]
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, weight_decay=0.01, betas=(0.9, 0.98), fused=True)
     encoded = [[encode_texts(tokenizer, [text])[0] for text in pair] for pair in pairs]
     recent, begin = [], time.monotonic()
@@ -75,7 +83,9 @@ def train(pairs, tokenizer, steps, report, seed=0):
         optimizer.param_groups[0]["lr"] = 4e-3 * min(1.0, step / 200) * (1 - step / (steps + 1))
         rows = [encoded[chance.randrange(len(encoded))] for _ in range(24)]
         ways = [chance.choice((Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y)) for _ in rows]
-        canvases = objective.sample(Texts.of(CanvasBatch.from_segments(model.specials, rows), ways), generator)
+        canvases = objectives[step % 2].sample(
+            Texts.of(CanvasBatch.from_segments(model.specials, rows), ways), generator
+        )
         loss = model(**canvases.model_inputs()).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -113,8 +123,7 @@ def main():
     parser.add_argument("--steps", type=int, default=2500, help="how long to train")
     options = parser.parse_args()
     console = Console()
-    every = [" ".join(map(str, range(1, LARGEST + 1))), " ".join(map(roman, range(1, LARGEST + 1)))]
-    tokenizer = train_tokenizer([*every, *(word for line in every for word in line.split())], vocab_size=700)
+    tokenizer = make_tokenizer()
     pairs = make_pairs(options.pairs, options.longest)
     console.print(f"Training on {len(pairs)} pairs such as {pairs[2][0]!r} and {pairs[2][1]!r} ...")
     kermit = train(pairs, tokenizer, options.steps, console.print)

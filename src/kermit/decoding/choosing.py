@@ -64,7 +64,7 @@ class Chooser:
         """Choose the insertions of a round.
 
         Args:
-            scores: what the model says of the open slots; the content scores are changed in place.
+            scores: what the model says of the open slots.
             room: how many tokens still fit, and where some are still needed.
             segments: (slots,) the segment of each slot.
             blanks: (slots,) its blank.
@@ -72,9 +72,8 @@ class Chooser:
             seeds: (batch,) the texts' seeds where tokens are drawn, None where the best are taken.
             number: the round, from 0.
         """
-        content = scores.content
-        normaliser = content.logsumexp(1)
-        end_log_prob = content[:, self.end] - normaliser
+        content = scores.content.log_softmax(1)
+        end_log_prob = content[:, self.end].clone()
         if self.settings.termination_penalty:
             content[:, self.end] -= self.settings.termination_penalty
         if self.never is not None:
@@ -83,7 +82,7 @@ class Chooser:
             content.masked_fill_(glued[:, None] & self.continues, -torch.inf)
         slot_seeds = None if seeds is None else seeds[scores.rows.cpu()]
         noise = None if slot_seeds is None else uniform(slot_seeds, number, scores.slots)
-        pick = _Pick(scores, content, normaliser, end_log_prob, room, segments, blanks, noise)
+        pick = _Pick(scores, content, end_log_prob, room, segments, blanks, noise)
         if self.settings.strategy is Strategy.PARALLEL:
             return self._parallel(pick)
         return self._serial(pick, None if seeds is None else uniform(seeds, number))
@@ -101,10 +100,10 @@ class Chooser:
             lacking = needing & ~served[group]
             pick.content[lacking, self.end] = -torch.inf
             tokens = torch.where(lacking, self._tokens(pick.content, pick.noise), tokens)
-            score = pick.content.gather(1, tokens[:, None]).squeeze(1) - pick.normaliser
+            score = pick.content.gather(1, tokens[:, None]).squeeze(1)
             forced = best_of_group(score.masked_fill(~lacking, -torch.inf), group, room.need.numel())
             wanting = (wanting & ~lacking) | forced
-        log_probs = pick.content.gather(1, tokens[:, None]).squeeze(1) - pick.normaliser
+        log_probs = pick.content.gather(1, tokens[:, None]).squeeze(1)
         taken = room.admit(wanting, log_probs, rows, pick.segments, pick.blanks)
         batch = len(room.text)
         end_log_prob = log_probs.new_zeros(batch).index_add_(0, rows, pick.end_log_prob)
@@ -118,7 +117,7 @@ class Chooser:
         needy = _any_by_row(needing, rows, batch)
         pick.content[needing, self.end] = -torch.inf
         tokens = self._tokens(pick.content, pick.noise)
-        log_probs = pick.content.gather(1, tokens[:, None]).squeeze(1) - pick.normaliser + log_location
+        log_probs = pick.content.gather(1, tokens[:, None]).squeeze(1) + log_location
         penalised_stop = None
         if log_stop is not None:
             penalised_stop = (log_stop - self.settings.termination_penalty).masked_fill(needy, -torch.inf)
@@ -141,7 +140,7 @@ class Chooser:
 
     def _tokens(self, content: Tensor, noise: Tensor | None) -> Tensor:
         if noise is None or self.settings.sampling is None:
-            return content.argmax(1)
+            return content.max(1).indices  # faster on a CPU than argmax
         return draw(content, self.settings.sampling, noise)
 
     def _draw_location(self, scores: SlotScores, location: Tensor, stop: Tensor | None, noise: Tensor) -> Tensor:
@@ -162,7 +161,6 @@ class _Pick:
 
     scores: SlotScores
     content: Tensor
-    normaliser: Tensor
     end_log_prob: Tensor
     room: Room
     segments: Tensor

@@ -50,7 +50,7 @@ class SlotHead(nn.Module):
         self.activation = nn.GELU()
         self.norm = nn.LayerNorm(width)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
-        self.location = nn.Linear(width, 1)
+        self.location = nn.Linear(width, 1, bias=False)
         sequence = config.termination == Termination.SEQUENCE
         self.stop = nn.Linear(config.hidden_size, 1) if sequence else None
 
@@ -76,6 +76,10 @@ class KermitForInsertion(KermitPreTrainedModel):
         super().__init__(config)
         self.kermit = KermitModel(config)
         self.head = SlotHead(config, self.kermit.get_input_embeddings().embedding_dim)
+        # read once: a config's attributes are slow to read, and decoding asks for these every round
+        self.specials: SpecialTokens = config.specials
+        self.termination = Termination(config.termination)
+        self._never = sorted(self.specials.ids - ({self.specials.end_of_slot_id} if self.head.stop is None else set()))
         self.post_init()
 
     @classmethod
@@ -107,16 +111,6 @@ class KermitForInsertion(KermitPreTrainedModel):
         return model
 
     @property
-    def specials(self) -> SpecialTokens:
-        """The ids that frame its canvases."""
-        return self.config.specials  # type: ignore[no-any-return]
-
-    @property
-    def termination(self) -> Termination:
-        """How it ends a text."""
-        return Termination(self.config.termination)
-
-    @property
     def max_length(self) -> int | None:
         """The most tokens of a whole canvas, where positions continue from X to Y."""
         return self.kermit.max_positions if self.config.positions == "continue" else None
@@ -130,11 +124,8 @@ class KermitForInsertion(KermitPreTrainedModel):
     @property
     def content_bias(self) -> Tensor:
         """(vocab,), -inf at what may never be inserted: all special tokens, and end-of-slot where the text stops."""
-        never = self.specials.ids
-        if self.termination is Termination.SLOT:
-            never = never - {self.specials.end_of_slot_id}
-        ids = torch.tensor(sorted(never), device=self.head.bias.device)
-        return self.head.bias.index_fill(0, ids, -torch.inf)
+        never = torch.tensor(self._never, device=self.head.bias.device)
+        return self.head.bias.index_fill(0, never, -torch.inf)
 
     def forward(
         self,

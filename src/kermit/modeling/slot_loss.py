@@ -33,42 +33,40 @@ class _ChunkedSlotLoss(torch.autograd.Function):
         chunk_elements: int,
     ) -> Tensor:
         needs_grad = any(ctx.needs_input_grad[:3])
-        vocab = embedding.shape[0]
-        chunk = max(1, chunk_elements // vocab)
+        exact = torch.promote_types(vectors.dtype, torch.float32)
+        chunk = max(1, chunk_elements // embedding.shape[0])
         mass = torch.zeros_like(slot_weights).index_add_(0, target_slots, target_weights.to(slot_weights.dtype))
-        target_weights = target_weights * slot_weights[target_slots]
-        allowed = bias.isfinite()
-        spread = (allowed / allowed.sum()).float() if smoothing else None
+        scale = (slot_weights * mass).to(exact)
+        pull = (1 - smoothing) * (target_weights * slot_weights[target_slots]).to(exact)  # of each target
         starts = torch.arange(0, len(vectors) + chunk, chunk, device=vectors.device)
         edges = torch.searchsorted(target_slots, starts).tolist()
-        loss = vectors.new_zeros((), dtype=torch.float32)
+        loss = vectors.new_zeros((), dtype=exact)
         grad_vectors = torch.empty_like(vectors) if needs_grad else None
         grad_embedding = torch.zeros_like(embedding) if needs_grad else None
         grad_bias = torch.zeros_like(bias) if needs_grad else None
         for number, start in enumerate(range(0, len(vectors), chunk)):
-            piece = slice(start, start + chunk)
-            asked = slice(edges[number], edges[number + 1])
+            piece, asked = slice(start, start + chunk), slice(edges[number], edges[number + 1])
             part = vectors[piece]
-            logits = torch.addmm(bias.to(part.dtype), part, embedding.t()).float()
-            places = (target_slots[asked] - start, target_tokens[asked])
-            weights = target_weights[asked].float()
-            scale = (slot_weights[piece] * mass[piece]).float()
-            found = logits[places]
-            normaliser = torch.logsumexp(logits, 1)
-            loss += (scale * normaliser).sum() - (1 - smoothing) * (weights * found).sum()
-            if spread is not None:
-                mean = torch.where(allowed, logits, 0).mv(spread)
-                loss -= smoothing * (scale * mean).sum()
+            logits = torch.addmm(bias.to(part.dtype), part, embedding.t()).to(exact)
+            loss -= (pull[asked] * logits[target_slots[asked] - start, target_tokens[asked]]).sum()
+            peak = logits.amax(1, keepdim=True)
+            exponentials = logits.sub_(peak).exp_()
+            total = exponentials.sum(1)
+            loss += (scale[piece] * (peak.squeeze(1) + total.log())).sum()
             if grad_vectors is None or grad_embedding is None or grad_bias is None:
                 continue
-            gradient = logits.sub_(normaliser[:, None]).exp_().mul_(scale[:, None])
-            if spread is not None:
-                gradient.addr_(scale, spread, alpha=-smoothing)
-            gradient.index_put_(places, weights * (smoothing - 1), accumulate=True)
-            gradient = gradient.to(part.dtype)
-            torch.mm(gradient, embedding, out=grad_vectors[piece])
-            grad_embedding.addmm_(gradient.t(), part)
-            grad_bias += gradient.sum(0).to(grad_bias.dtype)
+            rate = (scale[piece] / total).to(part.dtype)[:, None]
+            exponentials = exponentials.to(part.dtype)
+            torch.mm(exponentials, embedding, out=grad_vectors[piece]).mul_(rate)
+            grad_embedding.addmm_(exponentials.t(), part * rate)
+            grad_bias += (exponentials.t() @ rate).squeeze(1).to(bias.dtype)
+        if grad_vectors is not None and grad_embedding is not None and grad_bias is not None:
+            weight = -pull.to(vectors.dtype)[:, None]
+            grad_vectors.index_add_(0, target_slots, embedding[target_tokens] * weight)
+            grad_embedding.index_add_(0, target_tokens, vectors[target_slots] * weight)
+            grad_bias.index_add_(0, target_tokens, weight.squeeze(1).to(bias.dtype))
+        if smoothing:
+            loss -= _spread_target(vectors, embedding, bias, smoothing * scale, grad_vectors, grad_embedding, grad_bias)
         ctx.save_for_backward(grad_vectors, grad_embedding, grad_bias)
         return loss
 
@@ -80,6 +78,28 @@ class _ChunkedSlotLoss(torch.autograd.Function):
             for grad, needed in zip((vectors, embedding, bias), ctx.needs_input_grad[:3], strict=True)
         )
         return (*scaled, None, None, None, None, None, None)
+
+
+def _spread_target(
+    vectors: Tensor,
+    embedding: Tensor,
+    bias: Tensor,
+    scale: Tensor,
+    grad_vectors: Tensor | None,
+    grad_embedding: Tensor | None,
+    grad_bias: Tensor | None,
+) -> Tensor:
+    """The weighted sum of each slot's mean logit, which needs the mean of the embedding alone, and its gradients."""
+    allowed = bias.isfinite()
+    share = allowed.to(bias.dtype) / allowed.sum()
+    mean = share.to(embedding.dtype) @ embedding
+    weight = scale.to(vectors.dtype)
+    pulled = weight @ vectors
+    if grad_vectors is not None and grad_embedding is not None and grad_bias is not None:
+        grad_vectors.addr_(weight, mean, alpha=-1)
+        grad_embedding.addr_(share.to(embedding.dtype), pulled, alpha=-1)
+        grad_bias -= scale.sum().to(bias.dtype) * share
+    return (pulled @ mean).to(scale.dtype) + scale.sum() * (share * bias.where(allowed, 0)).sum().to(scale.dtype)
 
 
 def slot_loss(

@@ -68,15 +68,11 @@ class KermitModel(KermitPreTrainedModel):
             )
         else:
             self.segment_embeddings = None
-        self.post_init()
-
-    @property
-    def position_offset(self) -> int:
-        """The index of position 0 in the trunk's position embedding."""
         embeddings = getattr(self.encoder, "embeddings", None)
-        table = getattr(embeddings, "position_embeddings", None)
-        padding: int | None = getattr(table, "padding_idx", None)
-        return 0 if padding is None else padding + 1
+        padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
+        self.position_offset: int = 0 if padding is None else padding + 1
+        self._restarts: bool = config.positions == "restart"
+        self.post_init()
 
     @property
     def max_positions(self) -> int | None:
@@ -87,7 +83,7 @@ class KermitModel(KermitPreTrainedModel):
     def position_ids(self, segment_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """The positions of canvas tokens, as the config says; (batch, length)."""
         positions = torch.arange(segment_ids.shape[1], device=segment_ids.device).expand_as(segment_ids)
-        if self.config.positions == "restart":
+        if self._restarts:
             x_length = ((segment_ids == 0) & attention_mask).sum(1, keepdim=True)
             positions = positions - segment_ids * (x_length - 1)
         return positions * attention_mask + self.position_offset

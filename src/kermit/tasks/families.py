@@ -236,7 +236,7 @@ class KermitFamily:
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:
         """The objective, summed over texts."""
-        inner = getattr(model, "module", model)
+        inner: Any = model.module if hasattr(model, "module") else model
         ways = [_WAYS[number] for number in batch["ways"].tolist()]
         canvases = CanvasBatch(
             batch["token_ids"],

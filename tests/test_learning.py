@@ -1,0 +1,67 @@
+"""It learns, and in logarithmic rounds: a small training that must succeed, on the toy pairs of the examples."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+
+from kermit import Strategy
+
+_EXAMPLE = Path(__file__).parents[1] / "examples" / "toy_pairs.py"
+
+
+@pytest.fixture(scope="module")
+def toy():
+    spec = importlib.util.spec_from_file_location("toy_pairs", _EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def learned(toy):
+    """A model trained on 40 pairs of 1 to 7 words, the pairs, and the reported lines."""
+    lines = []
+    pairs = toy.make_pairs(40, 7)
+    kermit = toy.train(pairs, toy.make_tokenizer(), 1500, lines.append)
+    return kermit, pairs, lines
+
+
+def test_the_loss_falls(learned):
+    losses = [float(line.split("loss")[1].split()[0]) for line in learned[2]]
+    assert losses[-1] < 0.4 * losses[0]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_both_sides_come_back_exactly_and_in_few_rounds(toy, learned, strategy):
+    kermit, pairs, _ = learned
+    exact, quick = toy.evaluate(kermit, pairs, strategy)
+    assert exact >= 0.95
+    assert quick >= 0.95
+
+
+def test_batches_do_not_change_what_is_decoded(learned):
+    kermit, pairs, _ = learned
+    texts = [pair[0] for pair in pairs]
+    found = []
+    for size in (1, 7, len(texts)):
+        kermit.batch_size = size
+        found.append([result.y for result in kermit.translate(texts, "y")])
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_blank_is_filled_from_both_sides(learned):
+    kermit, pairs, _ = learned
+    digits, numerals = pairs[6]
+    first, *_, last = numerals.split()
+    (filled,) = kermit.infill([digits], [f"{first} ____ {last}"])
+    assert filled.y == numerals
+    assert filled.x == digits
+
+
+def test_the_hidden_states_tell_texts_apart(learned):
+    kermit, pairs, _ = learned
+    vectors = torch.tensor(kermit.embed([pairs[6][0], pairs[6][0], pairs[5][0]]))
+    assert torch.allclose(vectors[0], vectors[1], atol=1e-5)
+    assert not torch.allclose(vectors[0], vectors[2], atol=1e-2)
