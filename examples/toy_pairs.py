@@ -120,7 +120,7 @@ def main():
     parser = argparse.ArgumentParser(description="Train KERMIT on a toy pair language and use it.")
     parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--longest", type=int, default=8, help="words of the longest text")
-    parser.add_argument("--steps", type=int, default=2500, help="how long to train")
+    parser.add_argument("--steps", type=int, default=3000, help="how long to train")
     options = parser.parse_args()
     console = Console()
     tokenizer = make_tokenizer()
@@ -141,9 +141,10 @@ def main():
     show(f"{digits}  ->  {there.y}", there, Segment.Y)
     (back,) = kermit.translate([numerals], "x", trace=True)
     show(f"{numerals}  ->  {back.x}", back, Segment.X)
-    first, *_, last = numerals.split()
-    (filled,) = kermit.infill([digits], [f"{first} ____ {last}"], trace=True)
-    show(f"{digits}  +  {first} ____ {last}  ->  {filled.y}", filled, Segment.Y)
+    words = numerals.split()
+    blanked = " ".join([*words[:2], "____", *words[-2:]])
+    (filled,) = kermit.infill([digits], [blanked], trace=True)
+    show(f"{digits}  +  {blanked}  ->  {filled.y}", filled, Segment.Y)
 
 
 if __name__ == "__main__":

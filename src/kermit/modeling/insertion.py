@@ -74,13 +74,17 @@ class KermitForInsertion(KermitPreTrainedModel):
 
     def __init__(self, config: KermitConfig) -> None:
         super().__init__(config)
-        self.kermit = KermitModel(config)
+        self.kermit = self.make_trunk(config)
         self.head = SlotHead(config, self.kermit.get_input_embeddings().embedding_dim)
         # read once: a config's attributes are slow to read, and decoding asks for these every round
         self.specials: SpecialTokens = config.specials
         self.termination = Termination(config.termination)
         self._never = sorted(self.specials.ids - ({self.specials.end_of_slot_id} if self.head.stop is None else set()))
         self.post_init()
+
+    def make_trunk(self, config: KermitConfig) -> KermitModel:
+        """The network under the head; other architectures put theirs here."""
+        return KermitModel(config)
 
     @classmethod
     def from_encoder(

@@ -229,10 +229,9 @@ class KermitFamily:
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Draws factorizations and kept sets."""
-        settings = recipe.model
-        assert isinstance(settings, KermitSettings)
         specials = KermitConfig(**special_token_settings(tokenizer)).specials
-        return InsertionCollator(specials, _objective(recipe).build(settings.termination), mixes_of(recipe))
+        termination = getattr(recipe.model, "termination", Termination.SLOT)
+        return InsertionCollator(specials, _objective(recipe).build(termination), mixes_of(recipe))
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:
         """The objective, summed over texts."""

@@ -95,7 +95,9 @@ class _Entry:
 _FAMILIES: dict[str, _Entry] = {
     "transformer": _Entry("marian", "kermit.baselines.transformer:TRANSFORMER"),
     "kermit": _Entry("kermit", "kermit.tasks.families:KERMIT"),
-    "insertion_transformer": _Entry("insertion_transformer", "kermit.tasks.families:INSERTION_TRANSFORMER"),
+    "insertion_transformer": _Entry(
+        "insertion_transformer", "kermit.baselines.insertion_transformer:INSERTION_TRANSFORMER"
+    ),
 }
 _LOADED: dict[str, Family] = {}
 

@@ -1,0 +1,161 @@
+"""KERMIT and the Insertion Transformer as families: recipes build them, train them, and translate with them."""
+
+import copy
+
+import pytest
+import torch
+
+from kermit import CanvasBatch, Factorization, Texts
+from kermit.baselines.insertion_transformer import InsertionTransformer
+from kermit.data.batching import share_of_rank
+from kermit.data.encoding import Row
+from kermit.data.tokenizer import train_tokenizer
+from kermit.errors import RecipeError
+from kermit.modeling import KermitForInsertion
+from kermit.tasks.translation import Direction
+from kermit.tasks.translator import Translator
+from kermit.training.recipe import check_recipe
+from kermit.training.run import train
+
+KERMIT_MODEL = {
+    "family": "kermit",
+    "slot_vector": "both",
+    "trunk": {
+        "model_type": "bert",
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 64,
+    },
+}
+INSERTION_TRANSFORMER_MODEL = {
+    "family": "insertion_transformer",
+    "width": 16,
+    "feedforward": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "heads": 2,
+    "max_positions": 64,
+}
+
+
+def insertion_recipe(base, model, **changes):
+    recipe = copy.deepcopy(base) | {"model": model, "decoding": {"max_tokens": 12}, "objective": {}}
+    return recipe | changes
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(["one two three", "eins zwei drei"] * 4, 280)
+
+
+def rows_of(tokenizer, pairs):
+    def encode(text):
+        return tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
+
+    return [Row(x=encode(x), y=encode(y), source=0) for x, y in pairs]
+
+
+@pytest.mark.parametrize("model", [KERMIT_MODEL, INSERTION_TRANSFORMER_MODEL], ids=lambda model: model["family"])
+def test_a_recipe_trains_saves_loads_and_translates(tiny_recipe, corpus, tmp_path, model):
+    loaded = check_recipe(insertion_recipe(tiny_recipe, model), data=corpus)
+    result = train(loaded, tmp_path / "out")
+    translator = Translator.load(result.model)
+    kind = KermitForInsertion if model is KERMIT_MODEL else InsertionTransformer
+    assert type(translator.model) is kind
+    (found,) = translator.translate(["two dogs sleep."], Direction("en", "de"), trace=True)
+    assert found.rounds >= 1
+    assert found.tokens <= 12
+    assert len(found.trace["rounds"]) == found.rounds
+
+
+@pytest.mark.parametrize("way", ["y_given_x", "x_given_y"])
+def test_an_insertion_transformer_does_not_let_the_source_see_the_target(tiny_recipe, tokenizer, way):
+    recipe = insertion_recipe(tiny_recipe, INSERTION_TRANSFORMER_MODEL, factorizations={way: 1.0})
+    loaded = check_recipe(recipe, data=None)
+    model = loaded.family.build(loaded.recipe, tokenizer).eval()
+    batch = CanvasBatch.from_segments(model.specials, [([9, 10, 11], [12, 13]), ([9, 10, 11], [12, 14])])
+    with torch.inference_mode():
+        hidden = model.kermit(batch.token_ids, batch.valid, batch.segment_ids).last_hidden_state
+    first, last = slice(0, 5), slice(5, 8)  # [CLS] x x x [SEP] and y y [SEP]
+    source, target = (first, last) if way == "y_given_x" else (last, first)
+    if way == "y_given_x":
+        assert torch.allclose(hidden[0, source], hidden[1, source], atol=1e-6)
+        assert not torch.allclose(hidden[0, target][0], hidden[1, target][0], atol=1e-4)  # it looks to the right
+    else:
+        assert not torch.allclose(hidden[0, target], hidden[1, target], atol=1e-4)
+
+
+def test_an_insertion_transformer_ignores_padding(tiny_recipe, tokenizer):
+    loaded = check_recipe(insertion_recipe(tiny_recipe, INSERTION_TRANSFORMER_MODEL), data=None)
+    model = loaded.family.build(loaded.recipe, tokenizer).eval()
+    texts = [([9, 10], [12]), ([9] * 9, [12] * 7)]
+    together = CanvasBatch.from_segments(model.specials, texts)
+    alone = CanvasBatch.from_segments(model.specials, texts[:1])
+    with torch.inference_mode():
+        both = model.kermit(together.token_ids, together.valid, together.segment_ids).last_hidden_state
+        one = model.kermit(alone.token_ids, alone.valid, alone.segment_ids).last_hidden_state
+    assert torch.allclose(both[0, : one.shape[1]], one[0], atol=1e-5)
+
+
+def test_an_insertion_transformer_is_asked_one_way_only(tiny_recipe):
+    recipe = insertion_recipe(tiny_recipe, INSERTION_TRANSFORMER_MODEL, factorizations={"joint": 1.0})
+    with pytest.raises(RecipeError, match="one way"):
+        check_recipe(recipe, data=None)
+
+
+def test_unpaired_text_serves_its_own_marginal(tiny_recipe, tokenizer):
+    recipe = insertion_recipe(tiny_recipe, KERMIT_MODEL, factorizations={"joint": 1.0})
+    recipe["data"]["train"].append({"name": "german", "y": "mono.de"})
+    loaded = check_recipe(recipe, data=None)
+    collator = loaded.family.collator(loaded.recipe, tokenizer)
+    rows = [*rows_of(tokenizer, [("one two", "eins zwei")]), Row(x=[], y=[9, 10], source=1)]
+    ways = collator(rows, torch.Generator().manual_seed(0))["ways"].tolist()
+    assert [tuple(Factorization)[way] for way in ways] == [Factorization.JOINT, Factorization.Y]
+    recipe["data"]["train"][1]["factorizations"] = {"joint": 1.0}
+    with pytest.raises(RecipeError, match="unpaired"):
+        check_recipe(recipe, data=None)
+
+
+def test_factorizations_are_drawn_by_their_weights(tiny_recipe, tokenizer):
+    mix = {"y_given_x": 3.0, "x_given_y": 1.0}
+    loaded = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL, factorizations=mix), data=None)
+    collator = loaded.family.collator(loaded.recipe, tokenizer)
+    rows = rows_of(tokenizer, [("one", "eins")]) * 4000
+    ways = collator(rows, torch.Generator().manual_seed(0))["ways"]
+    share = (ways == tuple(Factorization).index(Factorization.Y_GIVEN_X)).float().mean()
+    assert abs(float(share) - 0.75) < 0.03
+
+
+def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tiny_recipe, tokenizer):
+    loaded = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL, factorizations={"joint": 1.0}), data=None)
+    family, recipe = loaded.family, loaded.recipe
+    torch.manual_seed(0)
+    model = family.build(recipe, tokenizer).eval()
+    rows = rows_of(tokenizer, [("one two three", "eins zwei drei"), ("two", "zwei"), ("three one", "drei eins")])
+    batch = family.collator(recipe, tokenizer)(rows, torch.Generator().manual_seed(3))
+    whole = family.loss(model, {k: v for k, v in batch.items() if k != "items"}, recipe)
+    parts = [share_of_rank(batch, rank, 2) for rank in (0, 1)]
+    total = sum(family.loss(model, {k: v for k, v in part.items() if k != "items"}, recipe) for part in parts)
+    assert torch.allclose(whole, total, rtol=1e-5)
+
+
+def test_a_wrong_trunk_is_a_recipe_error(tiny_recipe, tokenizer):
+    with pytest.raises(RecipeError, match="model_type"):
+        check_recipe(insertion_recipe(tiny_recipe, {"family": "kermit", "trunk": {"hidden_size": 8}}), data=None)
+    recipe = insertion_recipe(tiny_recipe, KERMIT_MODEL | {"slot_vector": "left"})
+    loaded = check_recipe(recipe, data=None)
+    with pytest.raises(RecipeError, match="slot_vector"):
+        loaded.family.build(loaded.recipe, tokenizer)
+
+
+def test_the_lower_bound_is_an_objective_of_recipes(tiny_recipe, tokenizer):
+    recipe = insertion_recipe(tiny_recipe, KERMIT_MODEL, objective={"name": "lower_bound", "prior": "uniform"})
+    loaded = check_recipe(recipe, data=None)
+    model = loaded.family.build(loaded.recipe, tokenizer)
+    rows = rows_of(tokenizer, [("one two three", "eins zwei drei")])
+    batch = loaded.family.collator(loaded.recipe, tokenizer)(rows, torch.Generator().manual_seed(3))
+    batch.pop("items")
+    assert Texts.of(CanvasBatch.from_segments(model.specials, [([9], [10])]), [Factorization.JOINT]).lengths.item() == 2
+    assert loaded.family.loss(model, batch, loaded.recipe).item() > 0
