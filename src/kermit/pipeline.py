@@ -26,6 +26,7 @@ from kermit.errors import DataError, ModelError
 from kermit.likelihood import bounds, exact_log_likelihood
 from kermit.modeling import KermitForInsertion
 from kermit.orders import OrderPrior
+from kermit.rendering import ReadableTrace
 
 
 @dataclass(frozen=True)
@@ -316,6 +317,10 @@ class Kermit:
     def text(self, token_ids: Sequence[int]) -> str:
         """The text of content tokens."""
         return decode_ids(self.tokenizer, list(token_ids))
+
+    def readable(self, trace: Trace | None) -> ReadableTrace | None:
+        """A trace with the text of its tokens, to be shown or written as JSON."""
+        return None if trace is None else ReadableTrace(trace, lambda token: self.text([token]), self.languages)
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         if isinstance(texts, str):

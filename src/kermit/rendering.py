@@ -41,6 +41,33 @@ class Piece:
     log_prob: float | None
 
 
+@dataclass(frozen=True)
+class ReadableTrace:
+    """A trace with the text of its tokens.
+
+    Args:
+        trace: the decode.
+        text: the text of a token.
+        names: what the sides are called.
+    """
+
+    trace: Trace
+    text: Callable[[int], str]
+    names: tuple[str, str]
+
+    def to_json(self) -> dict[str, object]:
+        """The record as plain JSON values, each insertion with its token's text."""
+        return self.trace.to_json(self.text)
+
+    def terminal_lines(self, *, colour: bool) -> list[Text]:
+        """The sides into which something was inserted: their name, then a line a round."""
+        lines: list[Text] = []
+        for segment in sorted({token.segment for token in self.trace.tokens() if token.round > 0}):
+            lines.append(Text(self.names[segment], style="bold" if colour else ""))
+            lines += terminal_lines(self.trace, Segment(segment), self.text, colour=colour)
+        return lines
+
+
 def rounds(trace: Trace, segment: Segment, text: Callable[[int], str]) -> Iterator[list[Piece]]:
     """The tokens of one segment of the final text, as each round that inserted something sees them.
 

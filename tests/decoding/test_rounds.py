@@ -342,9 +342,8 @@ def test_the_trace_leads_from_the_first_canvas_to_the_last() -> None:
 def test_the_trace_as_json_names_the_tokens() -> None:
     result = one(speller((10,)), blank(), trace=True)
     assert result.trace is not None
-    pieces = [f"<{number}>" for number in range(64)]
-    entry = {"slot": 1, "token_id": 10, "token": "<10>", "log_prob": round(math.log(SURE), 4)}
-    assert result.trace.to_json(pieces) == {"start": [[], []], "rounds": [[entry], []]}
+    entry = {"slot": 1, "token_id": 10, "text": "<10>", "log_prob": round(math.log(SURE), 4)}
+    assert result.trace.to_json(lambda token: f"<{token}>") == {"start": [[], []], "rounds": [[entry], []]}
 
 
 def test_without_being_asked_there_is_no_trace() -> None:

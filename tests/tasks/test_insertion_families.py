@@ -67,7 +67,8 @@ def test_a_recipe_trains_saves_loads_and_translates(tiny_recipe, corpus, tmp_pat
     (found,) = translator.translate(["two dogs sleep."], Direction("en", "de"), trace=True)
     assert found.rounds >= 1
     assert found.tokens <= 12
-    assert len(found.trace["rounds"]) == found.rounds
+    assert len(found.trace.to_json()["rounds"]) == found.rounds
+    assert found.to_json()["trace"]["start"]
 
 
 @pytest.mark.parametrize("way", ["y_given_x", "x_given_y"])

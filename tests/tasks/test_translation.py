@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+from kermit.canvas import Canvas, SpecialTokens
+from kermit.decoding import Trace
 from kermit.errors import DataError, DecodingError, ModelError
+from kermit.rendering import ReadableTrace
 from kermit.tasks.distillation import distill
 from kermit.tasks.translation import Direction, Translation, read_split, score_translations
 from kermit.tasks.translation_report import plot_rounds, table
@@ -86,7 +89,10 @@ def test_unequal_numbers_cannot_be_scored() -> None:
 def test_json_has_a_trace_only_where_one_was_asked_for() -> None:
     plain = translation("a", 1, 1).to_json()
     assert list(plain) == ["source", "text", "rounds", "tokens", "log_prob", "finish"]
-    assert Translation("s", "t", 1, 1, 0.0, "finished", [1]).to_json()["trace"] == [1]
+    start = Canvas.from_ids(SpecialTokens(1, 2, 0, 3), [10], [])
+    trace = ReadableTrace(Trace(start, ()), str, ("en", "de"))
+    found = Translation("s", "t", 1, 1, 0.0, "finished", trace).to_json()
+    assert found["trace"] == {"start": [[10], []], "rounds": []}
 
 
 def test_a_split_is_found_plain_or_gzipped(tmp_path: Path) -> None:

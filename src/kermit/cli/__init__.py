@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from kermit.cli import distill, evaluate, train, translate
+from kermit.cli import distill, evaluate, generate, train, translate
 from kermit.errors import KermitError
 
 app = typer.Typer(
@@ -22,6 +22,9 @@ app = typer.Typer(
 )
 app.command("train")(train.train)
 app.command("translate")(translate.translate)
+app.command("infill")(generate.infill)
+app.command("complete")(generate.complete)
+app.command("sample")(generate.sample)
 app.command("distill")(distill.distill)
 app.add_typer(evaluate.app, name="evaluate")
 

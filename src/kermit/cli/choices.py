@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kermit.errors import DecodingError
+
+if TYPE_CHECKING:
+    from kermit.rendering import ReadableTrace
 
 
 def decoding_choices(decoding: str | None, settings: list[str] | None) -> dict[str, Any]:
@@ -20,6 +23,15 @@ def decoding_choices(decoding: str | None, settings: list[str] | None) -> dict[s
             raise DecodingError(f"--set {setting}: write it as key=value")
         choices[key] = yaml.safe_load(value)
     return choices
+
+
+def print_trace(trace: ReadableTrace) -> None:
+    """Print the rounds of a decode on stdout, in colour where there is any."""
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    for line in trace.terminal_lines(colour=console.is_terminal):
+        console.print(line)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def translate(
     logs.set_up()
     import json
 
-    from kermit.cli.choices import decoding_choices, progress_bar
+    from kermit.cli.choices import decoding_choices, print_trace, progress_bar
     from kermit.tasks.translator import Translator, bundled_model
 
     if bool(texts) == (input_ is not None):
@@ -48,7 +48,9 @@ def translate(
         for result in results
     ]
     if output is None:
-        for line in lines:
+        for result, line in zip(results, lines, strict=True):
+            if result.trace is not None and not json_:
+                print_trace(result.trace)
             typer.echo(line)
     else:
         output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

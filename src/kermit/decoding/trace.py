@@ -5,7 +5,7 @@ The terminal, the page, the plot and the JSON all render this one record.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kermit.canvas import Canvas, Insertion
@@ -81,17 +81,17 @@ class Trace:
             row = grown
         return row
 
-    def to_json(self, pieces: Sequence[str] | None = None) -> dict[str, object]:
+    def to_json(self, text: Callable[[int], str] | None = None) -> dict[str, object]:
         """The record as plain JSON values.
 
         Args:
-            pieces: the text of each vocabulary entry, to be given beside the ids.
+            text: the text of a token, to be given beside its id.
         """
 
         def entry(insertion: TracedInsertion) -> dict[str, object]:
             out: dict[str, object] = {"slot": insertion.slot, "token_id": insertion.token_id}
-            if pieces is not None:
-                out["token"] = pieces[insertion.token_id]
+            if text is not None:
+                out["text"] = text(insertion.token_id)
             return out | {"log_prob": round(insertion.log_prob, 4)}
 
         return {

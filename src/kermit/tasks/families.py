@@ -267,7 +267,6 @@ class KermitFamily:
         found = kermit.translate(
             texts, direction.target, settings=decoding.build(), seeds=seeds, trace=trace, on_progress=progress
         )
-        pieces = tokenizer.convert_ids_to_tokens(range(len(tokenizer))) if trace else None
         to_y = direction.target == kermit.languages[1]
         return [
             Translation(
@@ -277,7 +276,7 @@ class KermitFamily:
                 tokens=result.tokens,
                 log_prob=result.log_prob,
                 finish=str(result.finish),
-                trace=None if result.trace is None else result.trace.to_json(pieces),
+                trace=kermit.readable(result.trace),
             )
             for text, result in zip(texts, found, strict=True)
         ]

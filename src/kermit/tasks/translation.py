@@ -19,6 +19,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from kermit.data.parallel import Pair, TextSource, read_pairs
 from kermit.data.plain import Report
 from kermit.errors import DataError
+from kermit.rendering import ReadableTrace
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Translation:
         tokens: generated tokens, the end mark not counted.
         log_prob: natural log-probability of what was generated, as the decoder counts it.
         finish: `finished`, or which limit stopped it.
-        trace: the rounds, where they were asked for, as plain data for JSON.
+        trace: the rounds, where they were asked for.
     """
 
     source: str
@@ -58,14 +59,19 @@ class Translation:
     tokens: int
     log_prob: float
     finish: str
-    trace: Any = None
+    trace: ReadableTrace | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As `kermit translate --json` prints it; without a trace the key is absent."""
-        record = asdict(self)
-        if self.trace is None:
-            del record["trace"]
-        return record
+        record: dict[str, Any] = {
+            "source": self.source,
+            "text": self.text,
+            "rounds": self.rounds,
+            "tokens": self.tokens,
+            "log_prob": self.log_prob,
+            "finish": self.finish,
+        }
+        return record if self.trace is None else record | {"trace": self.trace.to_json()}
 
 
 @dataclass(frozen=True)
