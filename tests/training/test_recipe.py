@@ -108,3 +108,21 @@ def test_data_paths_are_relative_to_the_option_or_the_environment(
 
 def test_changes_between_recipes_are_listed_by_path() -> None:
     assert changed_keys({"a": {"b": 1, "c": 2}, "d": [1]}, {"a": {"b": 1, "c": 3}, "d": [2]}) == ["a.c", "d"]
+
+
+def test_a_recipe_lies_over_the_one_it_extends(tiny_recipe: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(tiny_recipe), encoding="utf-8")
+    top = {"extends": "base.yaml", "seed": 9, "schedule": {"max_steps": 5}, "data": {"train": [{"tsv": "a.tsv"}]}}
+    (tmp_path / "top.yaml").write_text(yaml.safe_dump(top), encoding="utf-8")
+    recipe = load_recipe(tmp_path / "top.yaml").recipe
+    assert (recipe.seed, recipe.schedule.max_steps) == (9, 5)
+    assert recipe.schedule.warmup_steps == tiny_recipe["schedule"]["warmup_steps"]
+    assert [source.tsv for source in recipe.data.train] == ["a.tsv"]
+    assert recipe.data.validation is not None
+
+
+def test_recipes_that_extend_each_other_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("extends: b.yaml\n", encoding="utf-8")
+    (tmp_path / "b.yaml").write_text("extends: a.yaml\n", encoding="utf-8")
+    with pytest.raises(RecipeError, match="circle"):
+        load_recipe(tmp_path / "a.yaml")

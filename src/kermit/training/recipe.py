@@ -88,6 +88,15 @@ def load_recipe(path: str | Path, *, data: str | Path | None = None, overrides: 
         overrides: `a.b=value` each, the value written as in YAML; list items by number.
     """
     path = Path(path)
+    raw = _read(path)
+    for override in overrides:
+        _override(raw, override)
+    folder = Path(data or os.environ.get("KERMIT_DATA") or ".").expanduser()
+    return check_recipe(raw, data=folder, where=str(path))
+
+
+def _read(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The keys of a recipe, laid over those of the recipe that it `extends`, if it names one beside it."""
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -96,10 +105,22 @@ def load_recipe(path: str | Path, *, data: str | Path | None = None, overrides: 
         raise RecipeError(f"{path}: this is not YAML: {error}") from error
     if not isinstance(raw, dict):
         raise RecipeError(f"{path}: a recipe is a mapping of keys to values, this is a {type(raw).__name__}")
-    for override in overrides:
-        _override(raw, override)
-    folder = Path(data or os.environ.get("KERMIT_DATA") or ".").expanduser()
-    return check_recipe(raw, data=folder, where=str(path))
+    name = raw.pop("extends", None)
+    if name is None:
+        return raw
+    base = path.parent / str(name)
+    if base.resolve() in (path.resolve(), *below):
+        raise RecipeError(f"{path}: extends: {name} extends this recipe in turn; break the circle")
+    return _laid_over(_read(base, (*below, path.resolve())), raw)
+
+
+def _laid_over(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+    """Sections are merged key by key; anything else, lists too, replaces what is below it."""
+    merged = dict(base)
+    for key, value in top.items():
+        below = merged.get(key)
+        merged[key] = _laid_over(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
 
 
 def check_recipe(raw: dict[str, Any], *, data: Path, where: str = "recipe") -> LoadedRecipe:
