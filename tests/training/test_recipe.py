@@ -126,3 +126,14 @@ def test_recipes_that_extend_each_other_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("extends: a.yaml\n", encoding="utf-8")
     with pytest.raises(RecipeError, match="circle"):
         load_recipe(tmp_path / "a.yaml")
+
+
+def test_variables_of_the_environment_are_filled_in(
+    tiny_recipe: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny_recipe["init_from"] = "${OUR_RUNS}/joint"
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(tiny_recipe), encoding="utf-8")
+    with pytest.raises(RecipeError, match="init_from: the environment has no OUR_RUNS"):
+        load_recipe(tmp_path / "a.yaml")
+    monkeypatch.setenv("OUR_RUNS", "/runs")
+    assert load_recipe(tmp_path / "a.yaml").recipe.init_from == "/runs/joint"

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import Any, cast, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, create_model
@@ -58,6 +59,8 @@ class Recipe(Settings):
     checkpoints: CheckpointSettings = CheckpointSettings()
     runtime: RuntimeSettings = RuntimeSettings()
 
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 # What may change between an interrupted training and its resumption: how long, and how it is watched.
 RESUMABLE_CHANGES = (
@@ -105,6 +108,7 @@ def _read(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
         raise RecipeError(f"{path}: this is not YAML: {error}") from error
     if not isinstance(raw, dict):
         raise RecipeError(f"{path}: a recipe is a mapping of keys to values, this is a {type(raw).__name__}")
+    raw = cast("dict[str, Any]", _expanded(raw, str(path)))
     name = raw.pop("extends", None)
     if name is None:
         return raw
@@ -112,6 +116,20 @@ def _read(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
     if base.resolve() in (path.resolve(), *below):
         raise RecipeError(f"{path}: extends: {name} extends this recipe in turn; break the circle")
     return _laid_over(_read(base, (*below, path.resolve())), raw)
+
+
+def _expanded(value: Any, place: str) -> Any:
+    """Every `${NAME}` in a text replaced by that variable of the environment."""
+    if isinstance(value, dict):
+        return {key: _expanded(inner, f"{place}: {key}") for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_expanded(inner, place) for inner in value]
+    if not isinstance(value, str):
+        return value
+    for name in _VARIABLE.findall(value):
+        if name not in os.environ:
+            raise RecipeError(f"{place}: the environment has no {name}; set it, to a folder's full path say")
+    return _VARIABLE.sub(lambda match: os.environ[match.group(1)], value)
 
 
 def _laid_over(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
