@@ -11,6 +11,7 @@ from kermit.training.recipe import load_recipe
 
 ROOT = Path(__file__).parents[1] / "recipes"
 RECIPES = sorted(ROOT.rglob("*.yaml"))
+TRAINED = [path for path in RECIPES if "description:" in path.read_text(encoding="utf-8")]  # the others are extended
 
 
 @pytest.fixture(scope="module")
@@ -18,10 +19,18 @@ def tokenizer():
     return train_tokenizer(["A man rides a red bike.", "Ein Mann fährt ein rotes Rad."] * 3, 300)
 
 
+@pytest.mark.parametrize("path", TRAINED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_recipe_opens_with_its_command_its_cost_and_its_result(path):
+    opening = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    for word in ("Command:", "Cost:", "Result:"):
+        assert any(word in line for line in opening), f"the recipe's opening comment has no {word!r}"
+
+
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_recipe_loads_builds_and_makes_a_loss(path, tokenizer, monkeypatch):
     monkeypatch.setenv("KERMIT_RUNS", "/runs")
     loaded = load_recipe(path)
+    assert (path in TRAINED) == bool(loaded.recipe.description)
     torch.manual_seed(0)
     model = loaded.family.build(loaded.recipe, tokenizer)
     rows = [Row(x=[9, 10, 11], y=[12, 13], source=0), Row(x=[9], y=[12, 13, 14, 15], source=0)]
