@@ -37,3 +37,11 @@ def test_a_recipe_loads_builds_and_makes_a_loss(path, tokenizer, monkeypatch):
     batch = loaded.family.collator(loaded.recipe, tokenizer)(rows, torch.Generator().manual_seed(1))
     batch.pop("items")
     assert loaded.family.loss(model, batch, loaded.recipe).isfinite()
+
+
+def test_recipes_of_one_corpus_share_one_tokenizer(monkeypatch):
+    monkeypatch.setenv("KERMIT_RUNS", "/runs")
+    for folder in {path.parent for path in RECIPES}:
+        recipes = [load_recipe(path).recipe for path in RECIPES if path.parent == folder]
+        trained = {recipe.tokenizer.model_dump_json() for recipe in recipes if recipe.tokenizer.vocab_size}
+        assert len(trained) <= 1, folder
