@@ -30,7 +30,7 @@ from kermit.errors import RecipeError
 from kermit.tasks.translation import Direction, TranslationScores
 from kermit.tasks.translator import Translator, directions_of, model_folder
 from kermit.training.checkpoints import list_checkpoints, restore_interrupted_swap, written_whole
-from kermit.training.recipe import RESUMABLE_CHANGES, LoadedRecipe, Recipe, changed_keys, dump_recipe
+from kermit.training.recipe import RESUMABLE_CHANGES, LoadedRecipe, Recipe, changed_keys, check_recipe, dump_recipe
 from kermit.training.trainer import Evaluator, KermitTrainer, clear_output
 
 logger = logging.getLogger(__name__)
@@ -172,7 +172,8 @@ def _prepare_output(recipe: Recipe, output: Path, *, resume: bool, write: bool) 
     checkpoints = list_checkpoints(output)
     kept = output / "recipe.yaml"
     if resume and kept.is_file():
-        before = yaml.safe_load(kept.read_text(encoding="utf-8"))
+        raw = yaml.safe_load(kept.read_text(encoding="utf-8"))
+        before = check_recipe(raw, data=Path(), where=str(kept)).recipe.model_dump(mode="json")
         changes = [
             key
             for key in changed_keys(before, recipe.model_dump(mode="json"))
