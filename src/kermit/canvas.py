@@ -1,7 +1,7 @@
 """The canvas: the text so far, its slots, and inserting into them (the paper's sections 3 and 3.3).
 
 A canvas is one or two segments of content tokens laid out as ``[CLS] x [SEP]`` or ``[CLS] x [SEP] y [SEP]``. Slot k is
-the gap directly left of canvas token k, so the slots of X are those left of each of its tokens and left of its
+the place directly left of canvas token k, so the slots of X are those left of each of its tokens and left of its
 ``[SEP]``. Slot 0, left of ``[CLS]``, does not exist. `Canvas` is one canvas, in plain Python, checked;
 `kermit.canvas_batch.CanvasBatch` is many, as tensors. This module knows no model, no tokenizer and no tensor.
 """

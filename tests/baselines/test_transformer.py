@@ -6,11 +6,11 @@ import torch
 from torch.nn import functional
 from transformers import PreTrainedTokenizerFast
 
-from kermit.baselines.smoothed_loss import smoothed_cross_entropy
 from kermit.baselines.transformer import TRANSFORMER, BeamSearch
 from kermit.data.encoding import Row
 from kermit.data.tokenizer import train_tokenizer
 from kermit.errors import DataError, ModelError
+from kermit.modeling.slot_loss import slot_loss
 from kermit.tasks.translation import Direction
 from kermit.training.families import ITEMS
 from kermit.training.recipe import Recipe, check_recipe
@@ -54,18 +54,18 @@ def test_the_other_direction_swaps_the_sides(tiny_recipe: dict[str, Any], tokeni
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_cut_up_loss_is_torchs_with_its_gradients(smoothing: float) -> None:
+def test_the_slot_loss_with_one_token_a_slot_is_torchs_cross_entropy(smoothing: float) -> None:
     torch.manual_seed(0)
     hidden = torch.randn(600, 8, dtype=torch.double, requires_grad=True)
     weight = torch.randn(30, 8, dtype=torch.double, requires_grad=True)
     targets = torch.randint(0, 30, (600,))
-    ours = smoothed_cross_entropy(hidden, weight, targets, smoothing)
+    each, rows, bias = torch.ones(600, dtype=torch.double), torch.arange(600), torch.zeros(30, dtype=torch.double)
+    ours = slot_loss(hidden, weight, bias, each, rows, targets, each, smoothing=smoothing, chunk_elements=3000)
     gradients = torch.autograd.grad(ours / 7, [hidden, weight])
     torchs = functional.cross_entropy(hidden @ weight.T, targets, label_smoothing=smoothing, reduction="sum")
     assert ours.item() == pytest.approx(torchs.item())
     for mine, theirs in zip(gradients, torch.autograd.grad(torchs / 7, [hidden, weight]), strict=True):
         assert torch.allclose(mine, theirs)
-    assert smoothed_cross_entropy(hidden.detach(), weight.detach(), targets, smoothing) == pytest.approx(ours.item())
 
 
 def test_the_models_loss_is_the_sum_over_real_tokens(

@@ -17,11 +17,11 @@ from pydantic import PositiveFloat, PositiveInt
 from torch.nn import functional
 from transformers import MarianConfig, MarianMTModel, PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.baselines.smoothed_loss import smoothed_cross_entropy
 from kermit.canvas import Factorization
 from kermit.data.batching import padded
 from kermit.data.tokenizer import decode_ids, encode_texts
 from kermit.errors import DataError, ModelError, RecipeError
+from kermit.modeling.slot_loss import slot_loss
 from kermit.tasks.translation import Direction, Translation
 from kermit.training.families import ITEMS, Collator
 from kermit.training.recipe import Recipe
@@ -73,7 +73,11 @@ class Transformer(MarianMTModel):  # type: ignore[misc]
             return super().forward(*arguments, **keywords)
         hidden = self.model(*arguments, **{**keywords, "use_cache": False})[0]
         real = labels != _IGNORED
-        return smoothed_cross_entropy(hidden[real], self.lm_head.weight, labels[real], label_smoothing)
+        tokens = labels[real]
+        each = torch.ones_like(tokens, dtype=torch.float32)  # a position is a slot that misses one token
+        bias = self.final_logits_bias[0]
+        rows = torch.arange(len(tokens), device=tokens.device)
+        return slot_loss(hidden[real], self.lm_head.weight, bias, each, rows, tokens, each, smoothing=label_smoothing)
 
 
 @dataclass(frozen=True)
