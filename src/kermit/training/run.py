@@ -29,6 +29,7 @@ from kermit.data.tokenizer import load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
 from kermit.tasks.translation import Direction, TranslationScores
 from kermit.tasks.translator import Translator, directions_of, model_folder
+from kermit.training.callbacks import minutes_spent
 from kermit.training.checkpoints import list_checkpoints, restore_interrupted_swap, written_whole
 from kermit.training.recipe import RESUMABLE_CHANGES, LoadedRecipe, Recipe, changed_keys, check_recipe, dump_recipe
 from kermit.training.trainer import Evaluator, KermitTrainer, clear_output
@@ -207,7 +208,7 @@ def _keep(trainer: KermitTrainer, output: Path, parameters: int) -> None:
         shutil.copyfile(path, scratch)
         scratch.rename(output / path.name)
     state = trainer.state
-    minutes = state.stateful_callbacks.get("kermit_minutes", {"attributes": {"minutes": 0.0}})["attributes"]["minutes"]
+    minutes = minutes_spent(state)
     summary = {
         "steps": state.global_step,
         "epochs": round(state.epoch or 0.0, 2),

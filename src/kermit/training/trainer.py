@@ -11,14 +11,12 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -27,9 +25,6 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
     Trainer,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
     TrainingArguments,
 )
 
@@ -37,6 +32,7 @@ from kermit.data.batching import Batch, BatchPlanner, BatchStream, batch_generat
 from kermit.data.encoding import EncodedText
 from kermit.tasks.translation import Direction, TranslationScores
 from kermit.training.averaging import MovingAverage, mean_of_checkpoints
+from kermit.training.callbacks import Progress, Signals
 from kermit.training.checkpoints import list_checkpoints, load_state, remove_old, save_state, written_whole
 from kermit.training.dropout import FastDropout
 from kermit.training.families import ITEMS, Collator, Family
@@ -46,7 +42,6 @@ from kermit.training.settings import Precision
 
 logger = logging.getLogger(__name__)
 
-_MINUTES = "kermit_minutes"
 Evaluator = Callable[[PreTrainedModel], Sequence[tuple[Direction, TranslationScores]]]
 
 
@@ -92,12 +87,12 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         evaluator: Evaluator | None,
         output: Path,
     ) -> None:
-        self.signals = _Signals(self)
+        self.signals = Signals(self)
         super().__init__(
             model=model,
             args=_arguments(recipe, output),
             eval_dataset=None if validation is None else validation.rows,
-            callbacks=[_Progress(self), self.signals],
+            callbacks=[Progress(self), self.signals],
         )
         self.recipe = recipe
         self.family = family
@@ -298,77 +293,6 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         """Every step is seeded anew, so there is none."""
-
-
-class _Progress(TrainerCallback):  # type: ignore[misc]
-    """Keeps the average, the true epoch and the clock."""
-
-    def __init__(self, trainer: KermitTrainer) -> None:
-        self.trainer = trainer
-        self._started = 0.0
-        self._before = 0.0
-        self._starts: list[int] = []
-
-    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self._started = time.monotonic()
-        self._before = _minutes(state)
-        state.compute_steps(args, state.max_steps)  # a resumed state brings the intervals of its own time
-
-    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if self.trainer.average is not None:
-            self.trainer.average.update(state.global_step)
-        state.epoch = self._epoch(state.global_step * args.gradient_accumulation_steps)
-        spent = self._before + (time.monotonic() - self._started) / 60
-        state.stateful_callbacks[_MINUTES] = {"args": {}, "attributes": {"minutes": spent}}
-        limit = self.trainer.recipe.schedule.max_minutes
-        if limit is not None and self.trainer.largest(spent) >= limit:
-            logger.info("stopping at step %d: %.1f of %.1f minutes are spent", state.global_step, spent, limit)
-            control.should_training_stop = control.should_save = control.should_evaluate = True
-        if state.global_step >= state.max_steps:
-            control.should_save = control.should_evaluate = True
-
-    def _epoch(self, batches: int) -> float:
-        """How many times the text has been gone through after so many batches."""
-        if not self._starts:
-            self._starts = [0]
-        while self._starts[-1] <= batches:
-            self._starts.append(self._starts[-1] + len(self.trainer.planner.epoch(len(self._starts) - 1)))
-        size = self._starts[-1] - self._starts[-2]
-        return len(self._starts) - 2 + (batches - self._starts[-2]) / size
-
-
-def _minutes(state: TrainerState) -> float:
-    saved = state.stateful_callbacks.get(_MINUTES)
-    return float(saved["attributes"]["minutes"]) if isinstance(saved, dict) else 0.0
-
-
-class _Signals(TrainerCallback):  # type: ignore[misc]
-    """On SIGINT or SIGTERM: finish the step, write a checkpoint, stop. A second signal stops at once."""
-
-    def __init__(self, trainer: KermitTrainer) -> None:
-        self.trainer = trainer
-        self.caught: int | None = None
-        self._former: dict[int, Any] = {}
-
-    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._former[number] = signal.signal(number, self._catch)
-
-    def _catch(self, number: int, frame: FrameType | None) -> None:
-        self.caught = number
-        for caught, former in self._former.items():
-            signal.signal(caught, former)
-
-    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        caught = self.trainer.largest(float(self.caught or 0))
-        if caught:
-            self.caught = int(caught)
-            logger.warning("caught signal %d: writing a checkpoint at step %d", self.caught, state.global_step)
-            control.should_save = control.should_training_stop = True
-
-    def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        for number, former in self._former.items():
-            signal.signal(number, former)
 
 
 def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:

@@ -1,0 +1,95 @@
+"""What is done at the edges of a training's steps: keeping time and the average, and heeding signals."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState
+
+if TYPE_CHECKING:
+    from kermit.training.trainer import KermitTrainer
+
+logger = logging.getLogger(__name__)
+
+_MINUTES = "kermit_minutes"
+
+
+class Progress(TrainerCallback):  # type: ignore[misc]
+    """Keeps the average, the true epoch and the clock."""
+
+    def __init__(self, trainer: KermitTrainer) -> None:
+        self.trainer = trainer
+        self._started = 0.0
+        self._before = 0.0
+        self._starts: list[int] = []
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Start the clock, where an earlier run left it."""
+        self._started = time.monotonic()
+        self._before = minutes_spent(state)
+        state.compute_steps(args, state.max_steps)  # a resumed state brings the intervals of its own time
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Update the average, the epoch and the clock; stop when the minutes are spent."""
+        if self.trainer.average is not None:
+            self.trainer.average.update(state.global_step)
+        state.epoch = self._epoch(state.global_step * args.gradient_accumulation_steps)
+        spent = self._before + (time.monotonic() - self._started) / 60
+        state.stateful_callbacks[_MINUTES] = {"args": {}, "attributes": {"minutes": spent}}
+        limit = self.trainer.recipe.schedule.max_minutes
+        if limit is not None and self.trainer.largest(spent) >= limit:
+            logger.info("stopping at step %d: %.1f of %.1f minutes are spent", state.global_step, spent, limit)
+            control.should_training_stop = control.should_save = control.should_evaluate = True
+        if state.global_step >= state.max_steps:
+            control.should_save = control.should_evaluate = True
+
+    def _epoch(self, batches: int) -> float:
+        """How many times the text has been gone through after so many batches."""
+        if not self._starts:
+            self._starts = [0]
+        while self._starts[-1] <= batches:
+            self._starts.append(self._starts[-1] + len(self.trainer.planner.epoch(len(self._starts) - 1)))
+        size = self._starts[-1] - self._starts[-2]
+        return len(self._starts) - 2 + (batches - self._starts[-2]) / size
+
+
+def minutes_spent(state: TrainerState) -> float:
+    """How many minutes a training has taken, over all its resumptions."""
+    saved = state.stateful_callbacks.get(_MINUTES)
+    return float(saved["attributes"]["minutes"]) if isinstance(saved, dict) else 0.0
+
+
+class Signals(TrainerCallback):  # type: ignore[misc]
+    """On SIGINT or SIGTERM: finish the step, write a checkpoint, stop. A second signal stops at once."""
+
+    def __init__(self, trainer: KermitTrainer) -> None:
+        self.trainer = trainer
+        self.caught: int | None = None
+        self._former: dict[int, Any] = {}
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Take over the signals."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._former[number] = signal.signal(number, self._catch)
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        self.caught = number
+        for caught, former in self._former.items():
+            signal.signal(caught, former)
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Stop if any process caught a signal."""
+        caught = self.trainer.largest(float(self.caught or 0))
+        if caught:
+            self.caught = int(caught)
+            logger.warning("caught signal %d: writing a checkpoint at step %d", self.caught, state.global_step)
+            control.should_save = control.should_training_stop = True
+
+    def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Give the signals back."""
+        for number, former in self._former.items():
+            signal.signal(number, former)
