@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel
     from kermit.objective import LowerBoundObjective, SlotObjective, Texts
     from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
-    from kermit.pipeline import Generation, Kermit, Score
+    from kermit.pipeline import Kermit
+    from kermit.results import Generation, Score
     from kermit.slots import InsertionModel, Termination
 
 _PLACES = {
@@ -29,7 +30,8 @@ _PLACES = {
     "kermit.modeling": ("KermitConfig", "KermitForInsertion", "KermitModel"),
     "kermit.objective": ("LowerBoundObjective", "SlotObjective", "Texts"),
     "kermit.orders": ("BalancedTreePrior", "LeftToRightPrior", "OrderPrior", "UniformPrior"),
-    "kermit.pipeline": ("Generation", "Kermit", "Score"),
+    "kermit.pipeline": ("Kermit",),
+    "kermit.results": ("Generation", "Score"),
     "kermit.slots": ("InsertionModel", "Termination"),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}

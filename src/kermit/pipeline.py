@@ -6,7 +6,7 @@ Each ability is the same decode with another canvas and other slots open; see th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -21,53 +21,13 @@ from kermit.blanks import BlankedText
 from kermit.canvas import Canvas, Factorization, Segment
 from kermit.canvas_batch import CanvasBatch
 from kermit.data.tokenizer import decode_ids, encode_texts, load_tokenizer, word_continuations
-from kermit.decoding import Constraints, Decoded, DecodingSettings, Finish, Sampling, Trace, decode
+from kermit.decoding import Constraints, Decoded, DecodingSettings, Sampling, Trace, decode
 from kermit.errors import DataError, ModelError
 from kermit.likelihood import bounds, exact_log_likelihood
 from kermit.modeling import KermitForInsertion
 from kermit.orders import OrderPrior
 from kermit.rendering import ReadableTrace
-
-
-@dataclass(frozen=True)
-class Generation:
-    """What came of one request.
-
-    Args:
-        x: the text of the first side.
-        y: the text of the second side; None where there is none.
-        rounds: how many forward passes it took.
-        tokens: how many tokens were inserted.
-        finish: why it ended.
-        log_prob: the sum of the log-probabilities of all decisions.
-        trace: every round's insertions, where asked for.
-    """
-
-    x: str
-    y: str | None
-    rounds: int
-    tokens: int
-    finish: Finish
-    log_prob: float
-    trace: Trace | None = None
-
-
-@dataclass(frozen=True)
-class Score:
-    """How likely a text is, in nats.
-
-    Args:
-        log_prob: the log-likelihood, as the method gives it.
-        method: ``exact``, ``importance``, ``bound`` (with the entropy of the order) or ``paper_bound`` (without).
-        standard_error: of an importance-weighted estimate; None for the others.
-    """
-
-    log_prob: float
-    method: str
-    standard_error: float | None = None
-
-
-ScoreMethod = Literal["exact", "importance", "bound", "paper_bound"]
+from kermit.results import Generation, Score, ScoreMethod
 
 
 class Kermit:

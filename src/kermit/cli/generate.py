@@ -12,7 +12,8 @@ from kermit.errors import DataError, ModelError
 
 if TYPE_CHECKING:
     from kermit.decoding import DecodingSettings
-    from kermit.pipeline import Generation, Kermit
+    from kermit.pipeline import Kermit
+    from kermit.results import Generation
 
 Model = Annotated[Path | None, typer.Option(help="Folder of the model; the bundled one by default.")]
 Decoding = Annotated[str | None, typer.Option(help="serial or parallel.")]

@@ -1,0 +1,49 @@
+"""What the pipeline answers with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kermit.decoding import Finish, Trace
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What came of one request.
+
+    Args:
+        x: the text of the first side.
+        y: the text of the second side; None where there is none.
+        rounds: how many forward passes it took.
+        tokens: how many tokens were inserted.
+        finish: why it ended.
+        log_prob: the sum of the log-probabilities of all decisions.
+        trace: every round's insertions, where asked for.
+    """
+
+    x: str
+    y: str | None
+    rounds: int
+    tokens: int
+    finish: Finish
+    log_prob: float
+    trace: Trace | None = None
+
+
+@dataclass(frozen=True)
+class Score:
+    """How likely a text is, in nats.
+
+    Args:
+        log_prob: the log-likelihood, as the method gives it.
+        method: ``exact``, ``importance``, ``bound`` (with the entropy of the order) or ``paper_bound`` (without).
+        standard_error: of an importance-weighted estimate; None for the others.
+    """
+
+    log_prob: float
+    method: str
+    standard_error: float | None = None
+
+
+ScoreMethod = Literal["exact", "importance", "bound", "paper_bound"]
