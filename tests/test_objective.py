@@ -255,6 +255,17 @@ def test_bernoulli_dropping_drops_each_token_on_its_own() -> None:
         assert found[kept] / number == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / number))
 
 
+def test_kept_sets_by_rounds_are_those_that_parallel_decoding_meets_each_as_often() -> None:
+    texts = Texts.of(
+        CanvasBatch.from_segments(SPECIALS, [((11, 12, 13, 14, 15, 16, 17),)] * 8000), [Factorization.X] * 8000
+    )
+    objective = SlotObjective(BalancedTreePrior(0.01), kept=KeptSampling.ROUNDS)
+    kept = objective.sample_kept(texts, torch.Generator().manual_seed(0))
+    found = Counter("".join("K" if keep else "." for keep in row) for row in kept[:, 1:-1].tolist())
+    assert set(found) == {".......", "...K...", ".K.K.K.", "KKKKKKK"}
+    assert all(count / 8000 == pytest.approx(0.25, abs=0.02) for count in found.values())
+
+
 @pytest.mark.parametrize("kept", list(KeptSampling))
 @pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: type(prior).__name__)
 def test_the_same_generator_state_gives_the_same_canvases(kept: KeptSampling, prior: OrderPrior) -> None:

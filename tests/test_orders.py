@@ -254,3 +254,31 @@ def test_an_empty_row_has_nothing_to_draw() -> None:
     for prior in PRIORS:
         assert torch.equal(prior.sample_kept(kept, valid, torch.tensor([0]), torch.Generator()), kept)
         assert prior.weights(kept, valid).tolist() == [[0, 0, 0]]
+
+
+@pytest.mark.parametrize("prior", PRIORS, ids=name)
+def test_rounds_insert_one_token_into_every_unfinished_slot(prior: OrderPrior) -> None:
+    kept, valid = masks("K.......K..K.K---")
+    rounds = prior.sample_rounds(kept, valid, torch.Generator().manual_seed(3))
+    assert (rounds[kept] == 0).all()
+    assert (rounds[~valid] == 0).all()
+    for number in range(1, int(rounds.max()) + 1):
+        before = Spans.of(kept | (rounds < number), valid)
+        inserted = rounds == number
+        starts = before.missing & (before.rank == 0)
+        assert int(inserted.sum()) == int(starts.sum()), "one a span"
+        assert (before.sum(inserted.long())[before.missing] == 1).all()
+    assert (rounds[valid & ~kept] > 0).all()
+
+
+def test_a_cold_tree_is_there_in_logarithmically_many_rounds() -> None:
+    kept, valid = masks("K" + "." * 15 + "K")
+    rounds = BalancedTreePrior(0.01).sample_rounds(kept, valid, torch.Generator().manual_seed(0))
+    assert rounds[0].tolist() == [0, 4, 3, 4, 2, 4, 3, 4, 1, 4, 3, 4, 2, 4, 3, 4, 0]
+
+
+def test_the_first_round_draws_tokens_as_often_as_their_slot_weights_say() -> None:
+    prior = BalancedTreePrior(1.0)
+    kept, valid = (mask.expand(20_000, -1) for mask in masks("K...K"))
+    first = (prior.sample_rounds(kept, valid, torch.Generator().manual_seed(1)) == 1).float().mean(0)
+    torch.testing.assert_close(first, prior.slot_weights(kept[:1], valid[:1])[0], atol=0.01, rtol=0)

@@ -23,10 +23,15 @@ from kermit.slots import Termination
 
 
 class KeptSampling(StrEnum):
-    """How the kept tokens are drawn: a uniform subset, from the order prior itself, or each token on its own."""
+    """How the kept tokens are drawn.
+
+    A uniform subset; what the order prior has inserted one by one, or in whole rounds, as parallel decoding meets it;
+    or each token on its own.
+    """
 
     UNIFORM = "uniform"
     PRIOR = "prior"
+    ROUNDS = "rounds"
     BERNOULLI = "bernoulli"
 
 
@@ -135,7 +140,8 @@ class Objective(ABC):
 class SlotObjective(Objective):
     """The slot loss: each open slot's weighted loss, averaged per text, then over texts.
 
-    The number of kept tokens is uniform over 0..n, both ends included, unless each token is dropped on its own.
+    The number of kept tokens is uniform over 0..n, both ends included, unless tokens are kept by rounds (then the number
+    of rounds is) or each is dropped on its own.
 
     Args:
         prior: the order prior, which weighs the tokens missing from a slot.
@@ -178,6 +184,11 @@ class SlotObjective(Objective):
             dropped = torch.rand(given.shape, generator=generator).to(given.device) < self.drop_probability
             return texts.present & ~(dropped & texts.generated)
         noise = torch.rand(len(texts.batch), generator=generator).to(given.device)
+        if self.kept is KeptSampling.ROUNDS:
+            rounds = self.prior.sample_rounds(given, texts.present, generator)
+            last = rounds.amax(1)
+            reached = (noise * (last + 1)).long().clamp(max=last)
+            return texts.present & (rounds <= reached[:, None])
         count = (noise * (texts.lengths + 1)).long().clamp(max=texts.lengths)
         if self.kept is KeptSampling.PRIOR:
             return self.prior.sample_kept(given, texts.present, count, generator)

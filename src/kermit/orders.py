@@ -58,6 +58,15 @@ class Spans:
         share = torch.where(total > 0, values / total.where(total > 0, 1), flat)
         return torch.where(self.missing, share, 0)
 
+    def draw(self, weights: Tensor, generator: torch.Generator) -> Tensor:
+        """Choose one missing token of each span, with the probability that its weight says; (batch, tokens) bool."""
+        noise = torch.rand(weights.shape, generator=generator).to(weights.device).clamp(min=1e-12)
+        key = torch.log(weights) - torch.log(-torch.log(noise))
+        key = key.masked_fill(~self.missing, -float("inf"))
+        best = key.new_full((key.shape[0], key.shape[1] + 1), -float("inf"))
+        best = best.scatter_reduce_(1, self.index, key, "amax").gather(1, self.index)
+        return self.missing & (key == best)
+
     @property
     def count(self) -> Tensor:
         """The number of spans of each row; (batch, 1)."""
@@ -99,6 +108,27 @@ class OrderPrior(ABC):
             new = torch.zeros_like(kept).scatter_(1, drawn.to(kept.device), True)
             kept = kept | (new & wanting[:, None])
         return kept
+
+    def sample_rounds(self, kept: Tensor, valid: Tensor, generator: torch.Generator) -> Tensor:
+        """Insert a token into every unfinished slot at once, round by round, and say in which round each came.
+
+        Args:
+            kept: (batch, tokens) bool, what is there at the start.
+            valid: (batch, tokens) bool.
+            generator: the source of randomness, on the CPU.
+
+        Returns:
+            (batch, tokens) the round of each missing token, from 1; 0 at what was there, and at padding.
+        """
+        present = kept & valid
+        rounds = torch.zeros(kept.shape, dtype=torch.long, device=kept.device)
+        number = 0
+        while not bool((present | ~valid).all()):
+            number += 1
+            chosen = Spans.of(present, valid).draw(self.slot_weights(present, valid), generator)
+            rounds = rounds.masked_fill(chosen, number)
+            present = present | chosen
+        return rounds
 
 
 def sample_uniform_kept(kept: Tensor, valid: Tensor, count: Tensor, generator: torch.Generator) -> Tensor:
@@ -171,14 +201,10 @@ class BalancedTreePrior(OrderPrior):
         times = torch.zeros(kept.shape, device=kept.device)
         while not bool((present | ~valid).all()):
             spans = Spans.of(present, valid)
-            noise = torch.rand((2, *kept.shape), generator=generator).to(kept.device).clamp(min=1e-12)
-            key = torch.log(self._slot_weights(spans)) - torch.log(-torch.log(noise[0]))
-            key = key.masked_fill(~spans.missing, -float("inf"))
-            best = key.new_full((key.shape[0], key.shape[1] + 1), -float("inf"))
-            best = best.scatter_reduce_(1, spans.index, key, "amax").gather(1, spans.index)
-            chosen = spans.missing & (key == best)
+            chosen = spans.draw(self._slot_weights(spans), generator)
             # times holds, at a missing token, when its span came to be
-            new_times = times - torch.log(noise[1])
+            wait = -torch.log(torch.rand(kept.shape, generator=generator).to(kept.device).clamp(min=1e-12))
+            new_times = times + wait
             split = spans.sum(torch.where(chosen, new_times, 0))
             times = torch.where(spans.missing, split, times)
             present = present | chosen
