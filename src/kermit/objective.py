@@ -140,8 +140,8 @@ class Objective(ABC):
 class SlotObjective(Objective):
     """The slot loss: each open slot's weighted loss, averaged per text, then over texts.
 
-    The number of kept tokens is uniform over 0..n, both ends included, unless each is dropped on its own; by rounds, the
-    number of rounds is.
+    The number of kept tokens is uniform over 0..n, both ends included, unless each is dropped on its own; where tokens
+    are kept by rounds, the number of rounds is uniform.
 
     Args:
         prior: the order prior, which weighs the tokens missing from a slot.
