@@ -151,7 +151,7 @@ class InsertionTransformerFamily(KermitFamily):
                 raise RecipeError(f"data.train.{number}: an Insertion Transformer learns from pairs, in one direction")
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        """A new model."""
+        """A new model; weights are drawn with the standard deviation width ** -0.5."""
         shape, objective = recipe.model, recipe.objective
         assert isinstance(shape, InsertionTransformerSettings)
         assert isinstance(objective, ObjectiveSettings)
@@ -165,6 +165,7 @@ class InsertionTransformerFamily(KermitFamily):
                 intermediate_size=shape.feedforward,
                 hidden_dropout_prob=shape.dropout,
                 attention_probs_dropout_prob=0.0,
+                initializer_range=shape.width**-0.5,
                 max_position_embeddings=shape.max_positions,
                 pad_token_id=tokenizer.pad_token_id,
                 **role,

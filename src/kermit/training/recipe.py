@@ -133,10 +133,12 @@ def _expanded(value: Any, place: str) -> Any:
 
 
 def _laid_over(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
-    """Sections are merged key by key; anything else, lists too, replaces what is below it."""
+    """Sections are merged key by key; anything else, lists too, replaces what is below it, and null removes it."""
     merged = dict(base)
     for key, value in top.items():
-        below = merged.get(key)
+        below = merged.pop(key, None)
+        if value is None:
+            continue
         merged[key] = _laid_over(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return merged
 
