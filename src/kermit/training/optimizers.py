@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from kermit.training.muon import Muon
 from kermit.training.settings import OptimizerName, OptimizerSettings, ScheduleName, ScheduleSettings
 
 
@@ -40,13 +41,7 @@ def build_optimizer(model: nn.Module, settings: OptimizerSettings) -> torch.opti
     )
     if not use_muon:
         return adamw
-    muon = torch.optim.Muon(
-        hidden,
-        lr=settings.muon_learning_rate,
-        momentum=settings.momentum,
-        weight_decay=settings.weight_decay,
-        adjust_lr_fn="match_rms_adamw",
-    )
+    muon = Muon(hidden, lr=settings.muon_learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay)
     return JointOptimizer([muon, adamw])
 
 

@@ -1,0 +1,71 @@
+"""Muon in float32: momentum whose steps are orthogonalised, for the matrices inside the layers.
+
+The same update as torch.optim.Muon's, which orthogonalises in bfloat16: processors without it take a hundred times as
+long as in float32. Here matrices of one shape are orthogonalised together, in the format that they have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic: steep at 0, within about 0.3 of 1 after five times
+_TIMES = 5
+
+
+def orthogonalised(matrices: Tensor) -> Tensor:
+    """Matrices with the same singular vectors and singular values near 1, by Newton-Schulz; (number, rows, columns)."""
+    a, b, c = _COEFFICIENTS
+    tall = matrices.shape[1] > matrices.shape[2]
+    found = matrices.mT if tall else matrices
+    found = found / found.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for _ in range(_TIMES):
+        gram = found @ found.mT
+        found = torch.baddbmm(found, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), found, beta=a)
+    return found.mT if tall else found
+
+
+class Muon(torch.optim.Optimizer):
+    """Nesterov momentum, orthogonalised and scaled to the size of AdamW's steps.
+
+    Args:
+        parameters: matrices.
+        lr: comparable to AdamW's.
+        momentum: of the gradients' moving average.
+        weight_decay: decoupled, as AdamW's.
+    """
+
+    def __init__(self, parameters: Iterable[Tensor], *, lr: float, momentum: float, weight_decay: float) -> None:
+        super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One update of every matrix that has a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            by_shape: defaultdict[torch.Size, list[Tensor]] = defaultdict(list)
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    by_shape[parameter.shape].append(parameter)
+            for shape, parameters in by_shape.items():
+                self._update(parameters, group, lr=group["lr"] * 0.2 * math.sqrt(max(shape)))
+        return loss
+
+    def _update(self, parameters: list[Tensor], group: dict[str, float], *, lr: float) -> None:
+        directions = []
+        for parameter in parameters:
+            gradient, state = parameter.grad, self.state[parameter]
+            assert gradient is not None
+            if not state:
+                state["momentum_buffer"] = torch.zeros_like(parameter)
+            state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
+            directions.append(gradient.lerp(state["momentum_buffer"], group["momentum"]))
+        for parameter, update in zip(parameters, orthogonalised(torch.stack(directions)), strict=True):
+            parameter.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-lr)

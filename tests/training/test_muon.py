@@ -1,0 +1,41 @@
+"""Muon beside torch's own, which works in bfloat16, and beside a singular value decomposition."""
+
+import pytest
+import torch
+
+from kermit.training.muon import Muon, orthogonalised
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 8), (2, 4, 12), (2, 12, 4)])
+def test_singular_vectors_stay_and_singular_values_come_near_one(shape: tuple[int, int, int]) -> None:
+    matrices = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    left, values, right = torch.linalg.svd(matrices, full_matrices=False)
+    found = left.mT @ orthogonalised(matrices) @ right.mT
+    diagonal = found.diagonal(dim1=1, dim2=2)
+    torch.testing.assert_close(found, torch.diag_embed(diagonal), atol=1e-4, rtol=0)
+    well = values / values.amax(1, keepdim=True) > 0.1
+    assert ((diagonal[well] > 0.6) & (diagonal[well] < 1.3)).all()
+
+
+def test_steps_are_those_of_torch_up_to_its_number_format() -> None:
+    generator = torch.Generator().manual_seed(1)
+    start = [torch.randn(6, 4, generator=generator), torch.randn(4, 4, generator=generator)]
+    ours, theirs = ([torch.nn.Parameter(weight.clone()) for weight in start] for _ in range(2))
+    settings = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.05}
+    optimizers = [Muon(ours, **settings), torch.optim.Muon(theirs, adjust_lr_fn="match_rms_adamw", **settings)]
+    for _ in range(3):
+        gradients = [torch.randn(weight.shape, generator=generator) for weight in start]
+        for parameters, optimizer in zip((ours, theirs), optimizers, strict=True):
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient.clone()
+            optimizer.step()
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, atol=3e-3, rtol=0)
+
+
+def test_a_matrix_without_gradient_stays() -> None:
+    used, unused = torch.nn.Parameter(torch.eye(3)), torch.nn.Parameter(torch.eye(3))
+    used.grad = torch.ones(3, 3)
+    Muon([used, unused], lr=0.1, momentum=0.9, weight_decay=0.5).step()
+    torch.testing.assert_close(unused.detach(), torch.eye(3))
+    assert not torch.equal(used, torch.eye(3))
