@@ -112,8 +112,11 @@ def test_what_a_user_can_mend_is_told_without_a_traceback_and_exits_with_2(
     assert "Traceback" not in shown
 
 
-def test_debug_shows_the_traceback(recipe_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kermit.errors import RecipeError
-
-    with pytest.raises(RecipeError):
-        kermit("--debug", "train", recipe_file, "--set", "nothing=1", monkeypatch=monkeypatch)
+@pytest.mark.parametrize("place", [0, 1, 2, 4])
+def test_debug_shows_the_traceback_wherever_it_stands(
+    place: int, recipe_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments: list[object] = ["train", recipe_file, "--set", "nothing=1"]
+    arguments.insert(place, "--debug")
+    assert kermit(*arguments, monkeypatch=monkeypatch) == 2
+    assert "Traceback" in capsys.readouterr().err

@@ -1,48 +1,78 @@
 """The command line: `kermit VERB ...`, one thin file a verb.
 
-Nothing heavy is imported until a verb runs, so that `kermit --help` answers at once. A `KermitError` is the user's to
-mend: it is printed without a traceback, and the exit code is 2.
+Nothing heavy is imported until a verb runs, so that `kermit --help` and `kermit VERB --help` answer at once. To add a
+verb, write its function in a file of its own and register it below, in the panel of the help that it belongs to. Its
+docstring is its help: a line that says what it does, and an example.
+
+What a user can mend, a `KermitError` or a file that cannot be read or written, is told on stderr without a traceback,
+and the exit code is 2. `--debug` shows the traceback. Anything else is a defect of ours, and is shown whole.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
-from kermit.cli import distill, evaluate, generate, train, translate
+from kermit.cli import distill, evaluate, generate, logs, train, translate
+from kermit.cli.verbs import EVALUATE, TRAIN, USE, Verbs
 from kermit.errors import KermitError
 
 app = typer.Typer(
     name="kermit",
-    help="KERMIT: generative modelling of texts and pairs of texts by insertion.",
+    cls=Verbs,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("train")(train.train)
-app.command("translate")(translate.translate)
-app.command("infill")(generate.infill)
-app.command("complete")(generate.complete)
-app.command("sample")(generate.sample)
-app.command("distill")(distill.distill)
-app.add_typer(evaluate.app, name="evaluate")
+
+app.command("translate", rich_help_panel=USE)(translate.translate)
+app.command("infill", rich_help_panel=USE)(generate.infill)
+app.command("complete", rich_help_panel=USE)(generate.complete)
+app.command("sample", rich_help_panel=USE)(generate.sample)
+app.command("train", rich_help_panel=TRAIN)(train.train)
+app.command("distill", rich_help_panel=TRAIN)(distill.distill)
+app.add_typer(evaluate.app, name="evaluate", rich_help_panel=EVALUATE)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from kermit import __version__
+
+        typer.echo(f"kermit {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
-def _global(
-    context: typer.Context,
-    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error, and more of the log."),
+def _everywhere(
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", help="Show the traceback of an error, and more of the log.", callback=logs.hear),
+    ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="No progress, no log: results and errors alone.", callback=logs.hear),
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_version)
+    ] = False,
 ) -> None:
-    context.obj = {"debug": debug}
+    """KERMIT: generative modelling of texts and pairs of texts by insertion.
+
+    Example: kermit translate --to de "A dog sleeps in the sun."
+    """
 
 
 def main() -> None:
     """Run the command line; the entry point of the `kermit` command."""
     try:
         app()
-    except KermitError as error:
-        if "--debug" in sys.argv:
-            raise
-        print(f"error: {error}", file=sys.stderr)
+    except (KermitError, OSError) as error:
+        if logs.spoken.debug:
+            import traceback
+
+            traceback.print_exc()
+        else:
+            print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
