@@ -18,6 +18,7 @@ from torch import Tensor
 
 from kermit.canvas import Factorization, Segment
 from kermit.canvas_batch import CanvasBatch
+from kermit.dropping import sample_dropped
 from kermit.orders import OrderPrior, sample_uniform_kept
 from kermit.slots import Termination
 
@@ -26,7 +27,7 @@ class KeptSampling(StrEnum):
     """How the kept tokens are drawn.
 
     A uniform subset; what the order prior has inserted one by one, or in whole rounds, as parallel decoding meets it;
-    or each token on its own.
+    or all but those dropped at random, on their own or in runs (`kermit.dropping`).
     """
 
     UNIFORM = "uniform"
@@ -147,6 +148,7 @@ class SlotObjective(Objective):
         prior: the order prior, which weighs the tokens missing from a slot.
         kept: how the kept tokens are drawn.
         drop_probability: of each token, for Bernoulli dropping.
+        span_length: the mean length of the runs in which tokens are dropped then; 1 drops each on its own.
         termination: slot termination asks end-of-slot of the empty slots; sequence termination leaves them out and asks
             for the stop action when nothing is missing.
         location_weight: what the location's loss weighs beside the content's.
@@ -161,6 +163,7 @@ class SlotObjective(Objective):
     termination: Termination = Termination.SLOT
     location_weight: float = 1.0
     empty_slot_rate: float = 1.0
+    span_length: float = 1.0
 
     def build(self, texts: Texts, kept: Tensor, generator: torch.Generator | None = None) -> TrainingCanvases:
         """Weigh what is missing from the open slots."""
@@ -181,8 +184,9 @@ class SlotObjective(Objective):
         """Draw how many tokens to keep, and which; or drop each on its own."""
         given = texts.present & ~texts.generated
         if self.kept is KeptSampling.BERNOULLI:
-            dropped = torch.rand(given.shape, generator=generator).to(given.device) < self.drop_probability
-            return texts.present & ~(dropped & texts.generated)
+            shape = (len(texts.batch), given.shape[1])
+            dropped = sample_dropped(shape, self.drop_probability, generator, span_length=self.span_length)
+            return texts.present & ~(dropped.to(given.device) & texts.generated)
         noise = torch.rand(len(texts.batch), generator=generator).to(given.device)
         if self.kept is KeptSampling.ROUNDS:
             rounds = self.prior.sample_rounds(given, texts.present, generator)

@@ -1,0 +1,51 @@
+"""Dropped tokens by counting, beside a chain that is walked token by token."""
+
+import pytest
+import torch
+
+from kermit.dropping import sample_dropped
+
+
+def walked(noise: list[float], probability: float, span_length: float) -> list[bool]:
+    """The same chain, one token after the other."""
+    follow = 1 - 1 / span_length
+    begin = probability * (1 - follow) / (1 - probability * follow)
+    dropped = [noise[0] < probability]
+    for value in noise[1:]:
+        if value < begin:
+            dropped.append(True)
+        elif value < begin + (1 - begin) * follow:
+            dropped.append(dropped[-1])
+        else:
+            dropped.append(False)
+    return dropped
+
+
+@pytest.mark.parametrize("span_length", [1.0, 1.5, 4.0])
+def test_the_chain_is_the_one_that_is_walked_token_by_token(span_length: float) -> None:
+    found = sample_dropped((50, 40), 0.3, torch.Generator().manual_seed(2), span_length=span_length)
+    noise = torch.rand((50, 40), generator=torch.Generator().manual_seed(2))
+    assert found.tolist() == [walked(row, 0.3, span_length) for row in noise.tolist()]
+
+
+@pytest.mark.parametrize("span_length", [1.0, 2.0, 5.0])
+def test_every_token_is_dropped_alike_the_first_and_the_last_too(span_length: float) -> None:
+    dropped = sample_dropped((40_000, 12), 0.15, torch.Generator().manual_seed(0), span_length=span_length)
+    assert dropped.float().mean(0).tolist() == pytest.approx([0.15] * 12, abs=0.009)  # five standard errors
+
+
+@pytest.mark.parametrize(("span_length", "again"), [(1.0, 0.15), (2.0, 0.15 / 1.85 + 0.5 * (1 - 0.15 / 1.85))])
+def test_after_a_dropped_token_the_next_is_dropped_as_often_as_worked_by_hand(span_length: float, again: float) -> None:
+    """With 15% in spans of 2, a run begins with 0.15 * 0.5 / (1 - 0.15 * 0.5) = 0.15 / 1.85; else half go on."""
+    dropped = sample_dropped((2000, 500), 0.15, torch.Generator().manual_seed(1), span_length=span_length)
+    after = dropped[:, 1:][dropped[:, :-1]].float()
+    assert after.mean().item() == pytest.approx(again, abs=0.006)
+
+
+def test_no_tokens_and_all_tokens_are_possible() -> None:
+    generator = torch.Generator().manual_seed(0)
+    assert not sample_dropped((3, 5), 0.0, generator, span_length=3).any()
+    assert sample_dropped((3, 5), 1.0, generator, span_length=3).all()
+    assert sample_dropped((2, 0), 0.5, generator).shape == (2, 0)
+    with pytest.raises(ValueError, match="1 or more"):
+        sample_dropped((1, 1), 0.1, generator, span_length=0.5)
