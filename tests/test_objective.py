@@ -15,7 +15,7 @@ from torch import Tensor
 
 from kermit.canvas import Canvas, Factorization, Segment
 from kermit.canvas_batch import CanvasBatch
-from kermit.objective import KeptSampling, LowerBoundObjective, SlotObjective, Texts, TrainingCanvases
+from kermit.objective import KeptSampling, LowerBoundObjective, SlotObjective, SlotShare, Texts, TrainingCanvases
 from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
 from kermit.slots import Termination
 
@@ -223,6 +223,17 @@ def counts_kept(objective: SlotObjective | LowerBoundObjective, number: int, len
     texts = complete([(text, text)] * number, [Factorization.Y_GIVEN_X] * number)
     made = objective.sample(texts, torch.Generator().manual_seed(3))
     return Counter((made.canvases.valid.sum(1) - length - 3).tolist())
+
+
+def test_by_text_every_slot_weighs_the_same_and_a_canvas_one_on_average() -> None:
+    text = only((4, 5, 6, 4))
+    objective = SlotObjective(UniformPrior(), share=SlotShare.TEXT)
+    for kept in ("K....K", "KK..KK", "KKKKKK"):
+        made = build(text, kept, objective)
+        assert made.slot_weights.tolist() == pytest.approx([2 / (4 + 2)] * (kept.count("K") - 1))
+    many = complete([((4, 5, 6, 4),)] * 4000, [Factorization.X] * 4000)
+    made = objective.sample(many, torch.Generator().manual_seed(0))
+    assert float(made.slot_weights.sum()) / 4000 == pytest.approx(1, abs=0.02)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,18 @@ class KeptSampling(StrEnum):
     BERNOULLI = "bernoulli"
 
 
+class SlotShare(StrEnum):
+    """What a slot weighs in the slot loss.
+
+    By canvas, the slots of a canvas share a weight of 1, so that the only slot of an empty canvas weighs as much as the
+    twenty of a nearly complete one. By text, every slot of a text weighs the same, whatever the canvas: 2 / (n + 2),
+    which is 1 over the mean number of slots when the number kept is uniform.
+    """
+
+    CANVAS = "canvas"
+    TEXT = "text"
+
+
 @dataclass(frozen=True)
 class TrainingCanvases:
     """Canvases with what is missing from their slots, and what each part weighs in the loss.
@@ -139,7 +151,7 @@ class Objective(ABC):
 
 @dataclass(frozen=True)
 class SlotObjective(Objective):
-    """The slot loss: each open slot's weighted loss, averaged per text, then over texts.
+    """The slot loss: the loss of every open slot, weighted, and averaged over texts.
 
     The number of kept tokens is uniform over 0..n, both ends included, unless each is dropped on its own; where tokens
     are kept by rounds, the number of rounds is uniform.
@@ -151,6 +163,7 @@ class SlotObjective(Objective):
         span_length: the mean length of the runs in which tokens are dropped then; 1 drops each on its own.
         termination: slot termination asks end-of-slot of the empty slots; sequence termination leaves them out and asks
             for the stop action when nothing is missing.
+        share: what a slot weighs, by canvas or by text.
         location_weight: what the location's loss weighs beside the content's.
         empty_slot_rate: the share of empty slots whose loss is computed, drawn at random and weighed up by its
             inverse, which leaves the expected loss as it is. Below 1 it saves most of the vocabulary softmax where few
@@ -161,6 +174,7 @@ class SlotObjective(Objective):
     kept: KeptSampling = KeptSampling.UNIFORM
     drop_probability: float = 0.15
     termination: Termination = Termination.SLOT
+    share: SlotShare = SlotShare.CANVAS
     location_weight: float = 1.0
     empty_slot_rate: float = 1.0
     span_length: float = 1.0
@@ -170,7 +184,11 @@ class SlotObjective(Objective):
         layout = _Layout.of(texts, kept)
         unfinished = layout.missing_from_slot > 0
         asked = layout.open if self.termination is Termination.SLOT else layout.open & unfinished
-        shares = asked / asked.sum(1, keepdim=True).clamp(min=1)
+        match self.share:
+            case SlotShare.CANVAS:
+                shares = asked / asked.sum(1, keepdim=True).clamp(min=1)
+            case SlotShare.TEXT:
+                shares = asked * (2 / (texts.lengths + 2))[:, None]
         if self.empty_slot_rate < 1:
             drawn = torch.rand(asked.shape, generator=generator).to(asked.device) < self.empty_slot_rate
             asked = asked & (unfinished | drawn)

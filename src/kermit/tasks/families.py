@@ -22,7 +22,7 @@ from kermit.canvas_batch import CanvasBatch
 from kermit.decoding import DecodingSettings, Sampling, Strategy
 from kermit.errors import RecipeError
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
-from kermit.objective import KeptSampling, LowerBoundObjective, Objective, SlotObjective, Texts
+from kermit.objective import KeptSampling, LowerBoundObjective, Objective, SlotObjective, SlotShare, Texts
 from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
 from kermit.pipeline import Kermit
 from kermit.slots import Termination
@@ -78,6 +78,7 @@ class ObjectiveSettings(Settings):
     temperature: PositiveFloat = 1.0
     kept: KeptSampling = KeptSampling.UNIFORM
     drop_probability: Fraction = 0.15
+    share: SlotShare = SlotShare.CANVAS
     location_weight: NotNegative = 1.0
     empty_slot_rate: Fraction = 1.0
     label_smoothing: Share = 0.0
@@ -101,6 +102,7 @@ class ObjectiveSettings(Settings):
             kept=self.kept,
             drop_probability=self.drop_probability,
             termination=termination,
+            share=self.share,
             location_weight=self.location_weight,
             empty_slot_rate=self.empty_slot_rate,
         )
@@ -177,7 +179,8 @@ class KermitFamily:
     """How KERMIT is built, trained and asked."""
 
     name = "kermit"
-    model_type = "kermit"
+    tasks: tuple[str, ...] = ("translation", "pretraining")
+    model_type: str | None = "kermit"
     model_settings: type[FamilySettings] = KermitSettings
     objective_settings: type[Settings] = ObjectiveSettings
     decoding_settings: type[Settings] = InsertionDecoding
@@ -188,9 +191,8 @@ class KermitFamily:
         model, objective = recipe.model, recipe.objective
         assert isinstance(model, KermitSettings)
         assert isinstance(objective, ObjectiveSettings)
-        decoding = recipe.decoding
-        assert isinstance(decoding, InsertionDecoding)
-        if model.termination is Termination.SEQUENCE and decoding.strategy is Strategy.PARALLEL:
+        parallel = isinstance(recipe.decoding, InsertionDecoding) and recipe.decoding.strategy is Strategy.PARALLEL
+        if model.termination is Termination.SEQUENCE and parallel:
             raise RecipeError("decoding.strategy: a model with model.termination: sequence decodes serially alone")
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
@@ -283,23 +285,17 @@ class KermitFamily:
 
 
 def mixes_of(recipe: Recipe) -> list[Mapping[Factorization, float]]:
-    """What is generated from the texts of each source; unpaired text serves its own marginal.
+    """What is generated from the texts of each source.
 
     Raises:
         RecipeError: a source is asked for what it cannot serve.
     """
     mixes: list[Mapping[Factorization, float]] = []
     for number, source in enumerate(recipe.data.train):
-        if source.paired:
-            mixes.append(source.factorizations or recipe.factorizations)
-            continue
-        own = Factorization.X if source.x is not None else Factorization.Y
-        mix = source.factorizations or {own: 1.0}
-        if set(mix) != {own}:
-            raise RecipeError(
-                f"data.train.{number}.factorizations: unpaired text of this side serves {own.value} alone"
-            )
-        mixes.append(mix)
+        try:
+            mixes.append(source.mix(recipe.factorizations))
+        except ValueError as error:
+            raise RecipeError(f"data.train.{number}.factorizations: {error}") from error
     return mixes
 
 
