@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kermit.canvas_batch import CanvasBatch
     from kermit.decoding import Constraints, DecodingSettings, Sampling, Strategy, decode
     from kermit.errors import KermitError
-    from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel
+    from kermit.modeling import KermitConfig, KermitForInsertion, KermitForSequenceClassification, KermitModel
     from kermit.objective import LowerBoundObjective, SlotObjective, Texts
     from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
     from kermit.pipeline import Kermit
@@ -27,7 +27,7 @@ _PLACES = {
     "kermit.canvas_batch": ("CanvasBatch",),
     "kermit.decoding": ("Constraints", "DecodingSettings", "Sampling", "Strategy", "decode"),
     "kermit.errors": ("KermitError",),
-    "kermit.modeling": ("KermitConfig", "KermitForInsertion", "KermitModel"),
+    "kermit.modeling": ("KermitConfig", "KermitForInsertion", "KermitForSequenceClassification", "KermitModel"),
     "kermit.objective": ("LowerBoundObjective", "SlotObjective", "Texts"),
     "kermit.orders": ("BalancedTreePrior", "LeftToRightPrior", "OrderPrior", "UniformPrior"),
     "kermit.pipeline": ("Kermit",),
@@ -50,6 +50,7 @@ __all__ = [
     "KermitConfig",
     "KermitError",
     "KermitForInsertion",
+    "KermitForSequenceClassification",
     "KermitModel",
     "LeftToRightPrior",
     "LowerBoundObjective",

@@ -72,8 +72,12 @@ class SlotHead(nn.Module):
 class KermitForInsertion(KermitPreTrainedModel):
     """An encoder that inserts missing tokens."""
 
+    _keys_to_ignore_on_load_unexpected = (r"^(pooler|classifier)\.",)
+
     def __init__(self, config: KermitConfig) -> None:
         super().__init__(config)
+        if not config.keep_insertion_head:
+            raise ModelError("the model was saved as a classifier without an insertion head; it cannot generate")
         self.kermit = self.make_trunk(config)
         self.head = SlotHead(config, self.kermit.get_input_embeddings().embedding_dim)
         # read once: a config's attributes are slow to read, and decoding asks for these every round

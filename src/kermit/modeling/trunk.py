@@ -46,7 +46,7 @@ class KermitPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
 class KermitModel(KermitPreTrainedModel):
     """The trunk: canvases to hidden states."""
 
-    _keys_to_ignore_on_load_unexpected = (r"^head\.",)
+    _keys_to_ignore_on_load_unexpected = (r"^(head|pooler|classifier)\.",)
 
     def __init__(self, config: KermitConfig) -> None:
         super().__init__(config)
@@ -68,9 +68,7 @@ class KermitModel(KermitPreTrainedModel):
             )
         else:
             self.segment_embeddings = None
-        embeddings = getattr(self.encoder, "embeddings", None)
-        padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
-        self.position_offset: int = 0 if padding is None else padding + 1
+        self.position_offset: int = first_position(self.encoder)
         self._restarts: bool = config.positions == "restart"
         self.post_init()
 
@@ -114,3 +112,10 @@ class KermitModel(KermitPreTrainedModel):
             embedded = self.get_input_embeddings()(input_ids)
             inputs = {"inputs_embeds": embedded + self.segment_embeddings(segment_ids)}
         return self.encoder(**inputs, attention_mask=mask.long(), position_ids=positions, **kwargs)
+
+
+def first_position(encoder: PreTrainedModel) -> int:
+    """The number of the first position: 0, or one after the padding index where a trunk numbers from there."""
+    embeddings = getattr(encoder, "embeddings", None)
+    padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
+    return 0 if padding is None else padding + 1
