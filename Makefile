@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint format clean
+.PHONY: demo test check lint format clean reproduce-translation
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +26,10 @@ test: lint
 
 check: lint
 	$(BIN)/pytest -n 2 -m "not slow"
+
+# Trains, distils and scores every row of the translation table: hours. Stop it and give it again at any time.
+reproduce-translation: $(STAMP)
+	$(BIN)/python benchmarks/reproduce_translation.py $(if $(KERMIT_DATA),--data $(KERMIT_DATA)) $(if $(KERMIT_RUNS),--runs $(KERMIT_RUNS))
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

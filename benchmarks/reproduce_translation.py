@@ -1,0 +1,159 @@
+"""Train, distil and score every row of the translation table, and write the table into docs/results.md.
+
+Each step is skipped where its result is there, and resumed where it was interrupted, so the command can be stopped and
+given again at any time. The termination penalty of insertion models is chosen on the validation text.
+
+    python benchmarks/reproduce_translation.py --data DIR --runs DIR [--only NAME ...] [--table]
+
+`--only` trains and scores the named recipes alone; `--table` writes the table from docs/results/translation.json.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results" / "translation.json"
+PAGE = ROOT / "docs" / "results.md"
+MARKS = ("<!-- translation table: begin -->", "<!-- translation table: end -->")
+TEST, VALIDATION = "test_2016_flickr", "val"
+PENALTIES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
+DIRECTIONS = ("en-de", "de-en")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the paper's Table 2: which recipe serves each direction, and what the paper has for WMT 2014."""
+
+    name: str
+    recipes: tuple[str | None, str | None]
+    paper: tuple[float | None, float | None]
+
+
+ROWS = [
+    Row("Transformer", ("transformer_en_de", "transformer_de_en"), (27.8, 31.2)),
+    Row("Insertion Transformer", ("insertion_transformer_en_de", None), (27.4, None)),
+    Row("KERMIT, unidirectional", ("unidirectional_en_de", "unidirectional_de_en"), (27.8, 30.7)),
+    Row("KERMIT, unidirectional, not distilled", ("unidirectional_en_de_undistilled", None), (None, None)),
+    Row("KERMIT, bidirectional", ("bidirectional",) * 2, (27.2, 27.6)),
+    Row("KERMIT, joint", ("joint",) * 2, (25.6, 27.4)),
+    Row("KERMIT, joint with marginal refining", ("joint_marginal",) * 2, (25.8, 28.6)),
+    Row("... then unidirectional finetuning", ("finetune_en_de", "finetune_de_en"), (28.7, 31.4)),
+    Row("... then bidirectional finetuning", ("finetune_bidirectional",) * 2, (28.1, 28.6)),
+]
+TEACHERS = {"transformer_en_de": ("en", "de"), "transformer_de_en": ("de", "en")}
+
+
+def recipes():
+    """Every recipe, in the order in which one builds on another."""
+    return list(dict.fromkeys(name for row in ROWS for name in row.recipes if name))
+
+
+def kermit(*arguments):
+    subprocess.run([sys.executable, "-m", "kermit.cli", *map(str, arguments)], check=True)
+
+
+def train(name, data, runs):
+    run = runs / name
+    if not (run / "summary.json").is_file():
+        kermit("train", ROOT / f"recipes/multi30k/{name}.yaml", "--data", data, "--output", run, "--resume")
+    if name in TEACHERS:
+        source, target = TEACHERS[name]
+        text, output = data / f"multi30k/train.{source}.gz", runs / f"distilled/{source}_{target}"
+        if not (output / f"train.{target}").is_file():
+            kermit("distill", "--teacher", run, "--input", text, "--to", target, "--output", output)
+
+
+def score(name, data, runs):
+    """Test scores with a termination penalty of 0 and with the one that is best on the validation text."""
+    report = runs / name / "report.json"
+    if report.is_file():
+        return json.loads(report.read_text(encoding="utf-8"))
+    from kermit.tasks.translation import read_split
+    from kermit.tasks.translation_report import note_of
+    from kermit.tasks.translator import Translator
+
+    translator = Translator.load(runs / name)
+    splits = {split: read_split(data / "multi30k", split, translator.languages) for split in (TEST, VALIDATION)}
+    inserts = "termination_penalty" in translator.family.decoding_settings.model_fields
+
+    def scores(split, direction, penalty):
+        settings = translator.decoding(**({"termination_penalty": penalty} if inserts else {}))
+        note = note_of(translator, settings, split, splits[split])
+        return translator.evaluate(splits[split], direction, settings, note=note)[0].to_json()
+
+    found = {"summary": json.loads((runs / name / "summary.json").read_text(encoding="utf-8")), "directions": {}}
+    for direction in translator.directions():
+        tried = {penalty: scores(VALIDATION, direction, penalty) for penalty in (PENALTIES if inserts else (0.0,))}
+        chosen = max(tried, key=lambda penalty: tried[penalty]["bleu"])
+        found["directions"][str(direction)] = {
+            "validation": {str(penalty): result["bleu"] for penalty, result in tried.items()},
+            "penalty": chosen if inserts else None,
+            "test": scores(TEST, direction, chosen),
+            "test_at_0": scores(TEST, direction, 0.0),
+        }
+    report.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return found
+
+
+def table(results):
+    """The rows that have been trained, as a Markdown table."""
+    heads = "| model | direction | BLEU | at penalty 0 | chrF | length ratio (at 0) | rounds | log2(n+1) | params | cost | paper |"
+    lines = [heads, "|---|---|---|---|---|---|---|---|---|---|---|"]
+    for row in ROWS:
+        for direction, recipe, paper in zip(DIRECTIONS, row.recipes, row.paper, strict=True):
+            if recipe not in results:
+                continue
+            found, summary = results[recipe]["directions"][direction], results[recipe]["summary"]
+            test, at_0 = found["test"], found["test_at_0"]
+            inserts = found["penalty"] is not None
+            cells = [
+                row.name,
+                direction,
+                f"{test['bleu']:.1f}" + (f" (penalty {found['penalty']:g})" if inserts else ""),
+                f"{at_0['bleu']:.1f}" if inserts else "",
+                f"{test['chrf']:.1f}",
+                f"{test['length_ratio']:.2f}" + (f" ({at_0['length_ratio']:.2f})" if inserts else ""),
+                f"{test['mean_rounds']:.1f}",
+                f"{test['mean_log2']:.1f}",
+                f"{summary['parameters'] / 1e6:.1f}M",
+                f"{summary['steps']:,} steps, {summary['minutes']:.0f} min",
+                "" if paper is None else f"{paper}",
+            ]
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def write_table(results):
+    page = PAGE.read_text(encoding="utf-8")
+    before, rest = page.split(MARKS[0])
+    after = rest.split(MARKS[1])[1]
+    PAGE.write_text(f"{before}{MARKS[0]}\n{table(results)}\n{MARKS[1]}{after}", encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=os.environ.get("KERMIT_DATA"), help="default: KERMIT_DATA")
+    parser.add_argument("--runs", type=Path, default=os.environ.get("KERMIT_RUNS", "runs"), help="default: KERMIT_RUNS")
+    parser.add_argument("--only", nargs="+", choices=recipes(), metavar="NAME", help="recipes to train and score")
+    parser.add_argument("--table", action="store_true", help="write the table of the kept results, and no more")
+    arguments = parser.parse_args()
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
+    if not arguments.table:
+        if arguments.data is None:
+            parser.error("give --data, or set KERMIT_DATA, to the folder that holds multi30k/")
+        runs = Path(arguments.runs).absolute()
+        os.environ["KERMIT_RUNS"] = str(runs)
+        for name in arguments.only or recipes():
+            train(name, Path(arguments.data).absolute(), runs / "multi30k")
+            results[name] = score(name, Path(arguments.data).absolute(), runs / "multi30k")
+            RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    write_table(results)
+
+
+if __name__ == "__main__":
+    main()
