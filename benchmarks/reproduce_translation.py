@@ -23,6 +23,8 @@ MARKS = ("<!-- translation table: begin -->", "<!-- translation table: end -->")
 TEST, VALIDATION = "test_2016_flickr", "val"
 PENALTIES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 DIRECTIONS = ("en-de", "de-en")
+COLUMNS = "model", "direction", "BLEU", "at penalty 0", "chrF", "length ratio (at 0)"
+COLUMNS += "rounds", "log2(n+1)", "params", "cost", "paper"
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,7 @@ def score(name, data, runs):
 
 def table(results):
     """The rows that have been trained, as a Markdown table."""
-    heads = "| model | direction | BLEU | at penalty 0 | chrF | length ratio (at 0) | rounds | log2(n+1) | params | cost | paper |"
-    lines = [heads, "|---|---|---|---|---|---|---|---|---|---|---|"]
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
     for row in ROWS:
         for direction, recipe, paper in zip(DIRECTIONS, row.recipes, row.paper, strict=True):
             if recipe not in results:
