@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,8 @@ from insertion_models import trunk_config
 import kermit
 from kermit.canvas import Factorization
 from kermit.data.tokenizer import train_tokenizer
-from kermit.decoding import Constraints, DecodingSettings, Finish, Sampling, Strategy
-from kermit.errors import DataError, ModelError
+from kermit.decoding import Constraints, DecodingSettings, Finish, Sampling, Strategy, Trace
+from kermit.errors import DataError, DecodingError, ModelError
 from kermit.likelihood import exact_log_likelihood
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
 from kermit.pipeline import Kermit
@@ -318,3 +319,39 @@ def test_a_saved_pipeline_loads_and_does_the_same(random_kermit: Kermit, tmp_pat
 def test_a_folder_without_a_model_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="holds no KERMIT model"):
         Kermit.from_pretrained(tmp_path)
+
+
+# ----------------------------------------------------------------------------------------------- lengths, seeds, rounds
+
+
+@pytest.mark.parametrize("ability", ["score", "embed", "translate", "infill"])
+def test_a_text_too_long_for_the_model_is_an_error_that_gives_the_limit(random_kermit: Kermit, ability: str) -> None:
+    more = {"to": "de"} if ability == "translate" else {}
+    with pytest.raises(DecodingError, match="text 1 takes 300 tokens, but the model has room for 94; shorten"):
+        getattr(random_kermit, ability)(["ok", "x" * 300], **more)
+
+
+def test_samples_may_be_given_their_seeds(random_kermit: Kermit) -> None:
+    how = DecodingSettings(sampling=Sampling(2.0), max_tokens=6)
+    first, second = random_kermit.sample(2, seeds=[9, 4], settings=how)
+    assert [first, second] == [random_kermit.sample(seed=seed, settings=how)[0] for seed in (9, 4)]
+
+
+def test_rounds_are_told_and_texts_abandoned_through_every_ability(random_kermit: Kermit) -> None:
+    how = DecodingSettings(Strategy.SERIAL, Sampling(2.0), termination_penalty=50.0, max_tokens=5)
+
+    def stop_the_second(traces: Mapping[int, Trace]) -> list[int]:
+        told.append({number: len(trace.rounds) for number, trace in traces.items()})
+        return [1]
+
+    for call in (
+        lambda: random_kermit.translate(["A", "A"], "de", settings=how, on_round=stop_the_second),
+        lambda: random_kermit.infill(["____", "____"], settings=how, on_round=stop_the_second),
+        lambda: random_kermit.complete(["A", "A"], ["", ""], settings=how, on_round=stop_the_second),
+        lambda: random_kermit.sample(2, settings=how, on_round=stop_the_second),
+    ):
+        told: list[dict[int, int]] = []
+        whole, part = call()
+        assert told[0] == {0: 1, 1: 1}
+        assert told[1:] == [{0: number} for number in range(2, whole.rounds + 1)]
+        assert (whole.tokens, part.tokens, part.rounds, part.finish) == (5, 1, 1, Finish.ABANDONED)

@@ -24,5 +24,9 @@ class ModelError(KermitError, ValueError):
     """A model or checkpoint that cannot do what was asked of it."""
 
 
+class ServingError(KermitError, ValueError):
+    """Settings that a service cannot run with, or a place where it cannot listen."""
+
+
 class DecodingError(KermitError, ValueError):
     """Decoding settings that contradict each other or the model."""

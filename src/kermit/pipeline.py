@@ -21,7 +21,7 @@ from kermit.blanks import BlankedText
 from kermit.canvas import Canvas, Factorization, Segment
 from kermit.canvas_batch import CanvasBatch
 from kermit.data.tokenizer import decode_ids, encode_texts, load_tokenizer, word_continuations
-from kermit.decoding import Constraints, Decoded, DecodingSettings, Sampling, Trace, decode
+from kermit.decoding import Constraints, Decoded, DecodingSettings, OnRound, Sampling, Trace, check_lengths, decode
 from kermit.errors import DataError, ModelError
 from kermit.likelihood import bounds, exact_log_likelihood
 from kermit.modeling import KermitForInsertion
@@ -87,6 +87,7 @@ class Kermit:
         seeds: Sequence[int] | None = None,
         trace: bool = False,
         on_progress: Callable[[int], object] | None = None,
+        on_round: OnRound | None = None,
     ) -> list[Generation]:
         """The other side of each text: p(y given x) or p(x given y).
 
@@ -97,13 +98,14 @@ class Kermit:
             seeds: one a text, for sampling.
             trace: whether to record the rounds.
             on_progress: called with the number of texts that were just finished.
+            on_round: called after every round; see `kermit.decoding.decode`.
         """
         target = self.segment(to)
         way = Factorization.Y_GIVEN_X if target is Segment.Y else Factorization.X_GIVEN_Y
         ids = self._encode(texts)
         sides = [(tokens, ()) if target is Segment.Y else ((), tokens) for tokens in ids]
         canvases = [Canvas.from_ids(self.specials, x, y, generate=way) for x, y in sides]
-        decoded = self._decode(canvases, settings, seeds, trace, on_progress)
+        decoded = self._decode(canvases, settings, seeds, trace, on_progress, on_round)
         results = [self._generation(result) for result in decoded]
         given = "x" if target is Segment.Y else "y"
         return [
@@ -121,6 +123,7 @@ class Kermit:
         seeds: Sequence[int] | None = None,
         trace: bool = False,
         on_progress: Callable[[int], object] | None = None,
+        on_round: OnRound | None = None,
     ) -> list[Generation]:
         """Fill the blanks of texts, leaving all that was given as it was written.
 
@@ -133,10 +136,11 @@ class Kermit:
             seeds: one a text, for sampling.
             trace: whether to record the rounds.
             on_progress: called with the number of texts that were just finished.
+            on_round: called after every round; see `kermit.decoding.decode`.
         """
         sides = self._pairs(x, y)
         canvases = [Canvas.from_text(self.specials, self._encode_one, *side) for side in sides]
-        decoded = self._decode(canvases, self._keeping_words(settings, keep_words), seeds, trace, on_progress)
+        decoded = self._decode(canvases, self._keeping_words(settings, keep_words), seeds, trace, on_progress, on_round)
         return [self._filled(result, *side) for result, side in zip(decoded, sides, strict=True)]
 
     def complete(
@@ -149,6 +153,7 @@ class Kermit:
         seeds: Sequence[int] | None = None,
         trace: bool = False,
         on_progress: Callable[[int], object] | None = None,
+        on_round: OnRound | None = None,
     ) -> list[Generation]:
         """Complete pairs from fragments on both sides, inserting anywhere (the paper's Figure 4).
 
@@ -160,6 +165,7 @@ class Kermit:
             seeds: one a pair, for sampling.
             trace: whether to record the rounds.
             on_progress: called with the number of pairs that were just finished.
+            on_round: called after every round; see `kermit.decoding.decode`.
         """
         # a fragment may come to stand after other words, so its first word is encoded as one that follows a space
         sides = [[self._encode_one(_spaced(text)) for text in pair if text is not None] for pair in self._pairs(x, y)]
@@ -167,7 +173,8 @@ class Kermit:
         if keep_words:
             canvases = [self._with_whole_words(canvas) for canvas in canvases]
         settings = self._keeping_words(settings or DecodingSettings(sampling=Sampling()), keep_words)
-        return [self._generation(result) for result in self._decode(canvases, settings, seeds, trace, on_progress)]
+        decoded = self._decode(canvases, settings, seeds, trace, on_progress, on_round)
+        return [self._generation(result) for result in decoded]
 
     def sample(
         self,
@@ -175,9 +182,11 @@ class Kermit:
         *,
         segment: str = "both",
         seed: int = 0,
+        seeds: Sequence[int] | None = None,
         settings: DecodingSettings | None = None,
         trace: bool = False,
         on_progress: Callable[[int], object] | None = None,
+        on_round: OnRound | None = None,
     ) -> list[Generation]:
         """Draw texts from nothing: pairs from p(x, y), or one side from p(x) or p(y).
 
@@ -185,16 +194,19 @@ class Kermit:
             count: how many.
             segment: ``both``, or a language (``x`` and ``y`` always work).
             seed: the first text's seed; the others follow.
+            seeds: one a text, instead of those that follow from `seed`.
             settings: how to draw; at temperature 1 by default.
             trace: whether to record the rounds.
             on_progress: called with the number of texts that were just finished.
+            on_round: called after every round; see `kermit.decoding.decode`.
         """
+        seeds = range(seed, seed + count) if seeds is None else seeds
         way = Factorization.JOINT
         if segment != "both":
             way = Factorization.X if self.segment(segment) is Segment.X else Factorization.Y
         canvas = Canvas.from_ids(self.specials, (), (), generate=way)
         settings = settings or DecodingSettings(sampling=Sampling())
-        decoded = self._decode([canvas] * count, settings, range(seed, seed + count), trace, on_progress)
+        decoded = self._decode([canvas] * count, settings, seeds, trace, on_progress, on_round)
         return [self._generation(result) for result in decoded]
 
     def score(
@@ -234,7 +246,12 @@ class Kermit:
                 return [Score(value.paper, method) for value in found]
 
     def embed(
-        self, x: Sequence[str], y: Sequence[str] | None = None, *, pooling: Literal["mean", "first"] = "mean"
+        self,
+        x: Sequence[str],
+        y: Sequence[str] | None = None,
+        *,
+        pooling: Literal["mean", "first"] = "mean",
+        on_progress: Callable[[int], object] | None = None,
     ) -> NDArray[np.float32]:
         """Texts, or pairs of texts, as vectors: the trunk's hidden states.
 
@@ -242,6 +259,7 @@ class Kermit:
             x: the texts, or the first sides.
             y: the second sides.
             pooling: the mean over content tokens, or the state of [CLS].
+            on_progress: called with the number of texts that were just finished.
 
         Returns:
             (texts, width).
@@ -253,15 +271,18 @@ class Kermit:
             batch = batch.to(self.model.device)
             with torch.inference_mode():
                 hidden = self.model.kermit(batch.token_ids, batch.valid, batch.segment_ids).last_hidden_state
-            if pooling == "first":
-                out.append(hidden[:, 0])
-                continue
-            framing = (batch.token_ids == self.specials.cls_id) | (batch.token_ids == self.specials.sep_id)
-            content = batch.valid & ~framing
-            content |= batch.valid & ~content.any(1, keepdim=True)  # an empty text is its frame
-            out.append((hidden * content[..., None]).sum(1) / content.sum(1, keepdim=True))
+            out.append(hidden[:, 0] if pooling == "first" else self._mean(batch, hidden))
+            if on_progress is not None:
+                on_progress(len(batch))
         width = self.model.config.hidden_size
         return torch.cat(out).float().cpu().numpy() if out else np.zeros((0, width), dtype=np.float32)
+
+    def _mean(self, batch: CanvasBatch, hidden: Tensor) -> Tensor:
+        """(batch, width): the mean state of each canvas's content tokens; of its frame where it has none."""
+        framing = (batch.token_ids == self.specials.cls_id) | (batch.token_ids == self.specials.sep_id)
+        content = batch.valid & ~framing
+        content |= batch.valid & ~content.any(1, keepdim=True)
+        return (hidden * content[..., None]).sum(1) / content.sum(1, keepdim=True)
 
     def segment(self, name: str) -> Segment:
         """The side of a language; ``x`` and ``y`` always work.
@@ -301,7 +322,9 @@ class Kermit:
         return list(zip(x, y, strict=True))
 
     def _encoded_pairs(self, x: Sequence[str], y: Sequence[str] | None) -> list[list[list[int]]]:
-        return [[self._encode_one(text) for text in pair if text is not None] for pair in self._pairs(x, y)]
+        pairs = [[self._encode_one(text) for text in pair if text is not None] for pair in self._pairs(x, y)]
+        check_lengths(self.model, [Canvas.from_ids(self.specials, *pair) for pair in pairs])
+        return pairs
 
     def _with_whole_words(self, canvas: Canvas) -> Canvas:
         """The canvas with the slots inside its words closed."""
@@ -323,6 +346,7 @@ class Kermit:
         seeds: Sequence[int] | None,
         trace: bool,
         on_progress: Callable[[int], object] | None,
+        on_round: OnRound | None,
     ) -> list[Decoded]:
         with tqdm(total=len(canvases), disable=None if self.progress else True, unit="text", leave=False) as bar:
 
@@ -339,6 +363,7 @@ class Kermit:
                 trace=trace,
                 batch_size=self.batch_size,
                 on_progress=advance,
+                on_round=on_round,
             )
 
     def _generation(self, result: Decoded) -> Generation:

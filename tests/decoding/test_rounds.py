@@ -343,7 +343,17 @@ def test_the_trace_as_json_names_the_tokens() -> None:
     result = one(speller((10,)), blank(), trace=True)
     assert result.trace is not None
     entry = {"slot": 1, "token_id": 10, "text": "<10>", "log_prob": round(math.log(SURE), 4)}
-    assert result.trace.to_json(lambda token: f"<{token}>") == {"start": [[], []], "rounds": [[entry], []]}
+    assert result.trace.to_json(lambda token: f"<{token}>") == {
+        "start": [[], []],
+        "start_text": [[], []],
+        "rounds": [[entry], []],
+    }
+    given = one(
+        speller((10, 11)), Canvas.from_ids(SPECIALS, (10,), (12,), generate=Factorization.X_GIVEN_Y), trace=True
+    )
+    assert given.trace is not None
+    assert given.trace.to_json(lambda token: f"<{token}>")["start_text"] == [["<10>"], ["<12>"]]
+    assert "start_text" not in given.trace.to_json()
 
 
 def test_without_being_asked_there_is_no_trace() -> None:

@@ -1,6 +1,6 @@
 """Decoding: canvases with open slots to finished texts."""
 
-from kermit.decoding.rounds import Decoded, decode
+from kermit.decoding.rounds import Decoded, OnRound, check_lengths, decode
 from kermit.decoding.settings import Constraints, DecodingSettings, Finish, Sampling, Strategy
 from kermit.decoding.trace import Trace, TracedInsertion, TracedToken
 
@@ -9,10 +9,12 @@ __all__ = [
     "Decoded",
     "DecodingSettings",
     "Finish",
+    "OnRound",
     "Sampling",
     "Strategy",
     "Trace",
     "TracedInsertion",
     "TracedToken",
+    "check_lengths",
     "decode",
 ]

@@ -9,7 +9,7 @@ Drawn serially at temperature 1, a text comes with the probability that `kermit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -49,6 +49,10 @@ class Decoded:
     trace: Trace | None = None
 
 
+OnRound = Callable[[Mapping[int, Trace]], Collection[int] | None]
+"""Called after every round with the traces so far, by the number of the text; may return texts to abandon."""
+
+
 def decode(
     model: InsertionModel,
     canvases: Sequence[Canvas],
@@ -58,6 +62,7 @@ def decode(
     trace: bool = False,
     batch_size: int = 64,
     on_progress: Callable[[int], object] | None = None,
+    on_round: OnRound | None = None,
 ) -> list[Decoded]:
     """Insert into the open slots of canvases until they are finished.
 
@@ -69,6 +74,8 @@ def decode(
         trace: whether to record every round's insertions.
         batch_size: how many canvases to decode together; it does not change what they decode to.
         on_progress: called with the number of canvases that were just finished.
+        on_round: called after every round with the traces so far, by the number of the canvas. The canvases whose
+            numbers it returns are abandoned: they end there, and the others go on as if alone.
 
     Returns:
         One result a canvas, in order.
@@ -85,12 +92,13 @@ def decode(
             "parallel decoding needs slot termination, for each slot must say when it is finished; "
             "decode this model serially, or train one with termination: slot"
         )
-    _check_lengths(model, canvases)
+    check_lengths(model, canvases)
     results: dict[int, Decoded] = {}
     by_length = sorted(range(len(canvases)), key=lambda index: len(canvases[index]))
     for start in range(0, len(by_length), batch_size):
         part = by_length[start : start + batch_size]
-        run = _Run(model, settings, [canvases[i] for i in part], [seeds[i] for i in part], trace)
+        starts, part_seeds = [canvases[i] for i in part], [seeds[i] for i in part]
+        run = _Run(model, settings, starts, part_seeds, trace, _renumbered(on_round, part))
         with torch.inference_mode():
             while len(run.batch):
                 left = len(run.batch)
@@ -101,7 +109,12 @@ def decode(
     return [results[index] for index in range(len(canvases))]
 
 
-def _check_lengths(model: InsertionModel, canvases: Sequence[Canvas]) -> None:
+def check_lengths(model: InsertionModel, canvases: Sequence[Canvas]) -> None:
+    """Whether the model has positions for every canvas.
+
+    Raises:
+        DecodingError: it has not; the message gives the limit.
+    """
     for number, canvas in enumerate(canvases):
         longest = max(map(len, canvas.segments))
         for length, limit in ((len(canvas), model.max_length), (longest, model.max_segment_length)):
@@ -111,15 +124,35 @@ def _check_lengths(model: InsertionModel, canvases: Sequence[Canvas]) -> None:
                 )
 
 
+def _renumbered(on_round: OnRound | None, part: Sequence[int]) -> OnRound | None:
+    """The caller's `on_round` for a batch of some of its canvases."""
+    if on_round is None:
+        return None
+    place = {number: index for index, number in enumerate(part)}
+
+    def renumbered(traces: Mapping[int, Trace]) -> list[int]:
+        abandoned = on_round({part[index]: trace for index, trace in traces.items()}) or ()
+        return [place[number] for number in abandoned if number in place]
+
+    return renumbered
+
+
 class _Run:
     """A batch of canvases being decoded. All tensors are by row, and rows are those not yet finished."""
 
     def __init__(
-        self, model: InsertionModel, settings: DecodingSettings, canvases: list[Canvas], seeds: list[int], trace: bool
+        self,
+        model: InsertionModel,
+        settings: DecodingSettings,
+        canvases: list[Canvas],
+        seeds: list[int],
+        trace: bool,
+        on_round: OnRound | None,
     ) -> None:
-        self.model, self.settings, self.starts = model, settings, canvases
+        self.model, self.settings = model, settings
         self.results: dict[int, Decoded] = {}
-        self.traces: list[list[tuple[TracedInsertion, ...]]] | None = [[] for _ in canvases] if trace else None
+        self.keep_traces, self.on_round = trace, on_round
+        self.traces = [Trace(canvas, ()) for canvas in canvases]
         self.number = 0
         self.batch = CanvasBatch.from_canvases(canvases, model.device)
         self.index = torch.arange(len(canvases))
@@ -150,22 +183,26 @@ class _Run:
         taken = choice.tokens != NOTHING
         self.room.spend(rows[taken], segments[taken], blanks[taken])
         self.log_prob.index_add_(0, rows[taken], choice.log_probs[taken])
-        if self.traces is not None:
-            self._trace(rows[taken], slots[taken], choice, taken)
+        abandoned = self._trace(rows[taken], slots[taken], choice, taken)
         grid = torch.full_like(self.batch.token_ids, NOTHING)
         grid[rows, slots] = choice.tokens
         planes = [(self.blank, NOTHING), (self.joined, NOTHING), (self.given, False)]
         self.batch, (self.blank, self.joined, self.given) = self.batch.insert(grid, planes)
         self.number += 1
-        self._part_with_finished((grid == NOTHING).all(1), choice)
+        self._part_with_finished((grid == NOTHING).all(1), choice, abandoned)
 
-    def _part_with_finished(self, done: Tensor, choice: Choice) -> None:
+    def _part_with_finished(self, done: Tensor, choice: Choice, abandoned: Collection[int]) -> None:
         blocked = choice.blocked & done
         self.log_prob += torch.where(done & ~blocked, choice.end_log_prob, 0)
         reasons = {(True, False): Finish.FINISHED, (True, True): Finish.MAX_TOKENS}
         last = self.settings.max_rounds is not None and self.number >= self.settings.max_rounds
         pairs = zip(done.tolist(), blocked.tolist(), strict=True)
         finishes = [reasons.get(pair, Finish.MAX_ROUNDS if last else None) for pair in pairs]
+        if abandoned:
+            indices = self.index.tolist()
+            finishes = [
+                f or (Finish.ABANDONED if i in abandoned else None) for f, i in zip(finishes, indices, strict=True)
+            ]
         leaving = torch.tensor([finish is not None for finish in finishes], device=done.device)
         if bool(leaving.any()):
             self._retire(leaving, [finish for finish in finishes if finish is not None])
@@ -174,7 +211,6 @@ class _Run:
         """Note the results of finished rows and go on with the others."""
         for row, finish in zip(leaving.nonzero().flatten().tolist(), finishes, strict=True):
             index = int(self.index[row])
-            trace = None if self.traces is None else Trace(self.starts[index], tuple(self.traces[index]))
             canvas, given = self.batch.canvas(row), self.given[row].tolist()
             self.results[index] = Decoded(
                 canvas=canvas,
@@ -186,7 +222,7 @@ class _Run:
                     tuple(not given[slot] for slot in canvas.slots(Segment(segment))[:-1])
                     for segment in range(len(canvas.segments))
                 ),
-                trace=trace,
+                trace=self.traces[index] if self.keep_traces else None,
             )
         rows = (~leaving).nonzero().flatten()
         self.batch = self.batch.select(rows)
@@ -195,11 +231,15 @@ class _Run:
         self.room, self.log_prob = self.room.select(rows), self.log_prob[rows]
         self.index, self.seeds = self.index[rows.cpu()], self.seeds[rows.cpu()]
 
-    def _trace(self, rows: Tensor, slots: Tensor, choice: Choice, taken: Tensor) -> None:
-        assert self.traces is not None
+    def _trace(self, rows: Tensor, slots: Tensor, choice: Choice, taken: Tensor) -> Collection[int]:
+        """Record the round where someone wants to know, and tell; returns the texts to abandon."""
+        if not self.keep_traces and self.on_round is None:
+            return ()
         found: dict[int, list[TracedInsertion]] = {index: [] for index in self.index.tolist()}
         columns = (self.index[rows.cpu()], slots, choice.tokens[taken], choice.log_probs[taken])
         for index, slot, token_id, log_prob in zip(*(column.tolist() for column in columns), strict=True):
             found[index].append(TracedInsertion(slot, token_id, log_prob))
         for index, insertions in found.items():
-            self.traces[index].append(tuple(insertions))
+            before = self.traces[index]
+            self.traces[index] = Trace(before.start, (*before.rounds, tuple(insertions)))
+        return (self.on_round({index: self.traces[index] for index in found}) or ()) if self.on_round else ()

@@ -23,6 +23,7 @@ class Finish(StrEnum):
     FINISHED = "finished"
     MAX_ROUNDS = "max_rounds"
     MAX_TOKENS = "max_tokens"
+    ABANDONED = "abandoned"
 
 
 @dataclass(frozen=True)

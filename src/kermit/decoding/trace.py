@@ -25,6 +25,11 @@ class TracedInsertion:
     token_id: int
     log_prob: float
 
+    def to_json(self, text: Callable[[int], str] | None = None) -> dict[str, object]:
+        """The insertion as plain JSON values, with its token's text where one can be had."""
+        named = {} if text is None else {"text": text(self.token_id)}
+        return {"slot": self.slot, "token_id": self.token_id, **named, "log_prob": round(self.log_prob, 4)}
+
 
 @dataclass(frozen=True, slots=True)
 class TracedToken:
@@ -85,16 +90,11 @@ class Trace:
         """The record as plain JSON values.
 
         Args:
-            text: the text of a token, to be given beside its id.
+            text: the text of a token, to be given beside its id, and beside those at the start in ``start_text``.
         """
-
-        def entry(insertion: TracedInsertion) -> dict[str, object]:
-            out: dict[str, object] = {"slot": insertion.slot, "token_id": insertion.token_id}
-            if text is not None:
-                out["text"] = text(insertion.token_id)
-            return out | {"log_prob": round(insertion.log_prob, 4)}
-
-        return {
-            "start": [list(segment) for segment in self.start.segments],
-            "rounds": [[entry(insertion) for insertion in insertions] for insertions in self.rounds],
+        start: dict[str, object] = {"start": [list(segment) for segment in self.start.segments]}
+        if text is not None:
+            start["start_text"] = [[text(token_id) for token_id in segment] for segment in self.start.segments]
+        return start | {
+            "rounds": [[insertion.to_json(text) for insertion in insertions] for insertions in self.rounds],
         }
