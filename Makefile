@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint format clean reproduce-translation
+.PHONY: demo test check lint browser format clean reproduce-translation
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -21,7 +21,13 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
+# for the tests of the page, which are skipped where there is no browser
+browser:
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+	  && { apt-get update; DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium; } \
+	  >/dev/null 2>&1; } || echo "no Chromium here: the tests of the page will be skipped"
+
+test: lint browser
 	$(BIN)/pytest -n 2
 
 check: lint
