@@ -1,0 +1,233 @@
+"""The routes: requests in, answers and errors out, as HTTP has them. What a request means, `service` knows."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Response
+from fastapi import Request as HttpRequest
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.sse import EventSourceResponse, format_sse_event
+from fastapi.staticfiles import StaticFiles
+
+from kermit import __version__
+from kermit.errors import KermitError
+from kermit.pipeline import Kermit
+from kermit.serving.guards import BodyLimit, Observer, SecurityHeaders
+from kermit.serving.refusals import CallerGoneError, RefusalError, TokenError
+from kermit.serving.schemas import (
+    Answer,
+    CompleteRequest,
+    EmbedRequest,
+    Generating,
+    Generations,
+    Health,
+    InfillRequest,
+    Models,
+    Problem,
+    Request,
+    RoundEvent,
+    SampleRequest,
+    ScoreRequest,
+    Scores,
+    StartEvent,
+    TranslateRequest,
+    Vectors,
+)
+from kermit.serving.service import Event, Service
+from kermit.serving.settings import ServiceSettings
+
+STATIC = Path(__file__).parent / "static"
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    401: {"model": Problem, "description": "No bearer token, or a wrong one."},
+    413: {"model": Problem, "description": "The request has too many bytes."},
+    422: {"model": Problem, "description": "The request cannot be: a wrong value, or too long a text."},
+    429: {"model": Problem, "description": "The queue is full; Retry-After says when to try again."},
+    503: {"model": Problem, "description": "The deadline has passed, or the service is stopping."},
+}
+_EVENTS = "With `stream`, server-sent events: `start` and `round` for each text, then `result`, or `error`."
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {"schema": {"type": "string", "description": _EVENTS}}}}
+}
+
+
+def create_app(kermit: Kermit, settings: ServiceSettings | None = None) -> FastAPI:
+    """The application that serves a model.
+
+    Args:
+        kermit: the pipeline, which from now on belongs to the application.
+        settings: its limits and its token.
+    """
+    service = Service(kermit, settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        yield
+        await asyncio.to_thread(service.close)
+
+    app = FastAPI(
+        title="KERMIT",
+        version=__version__,
+        description="Translate, infill, complete, sample, score and embed texts and pairs of texts.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.service = service
+    app.add_exception_handler(KermitError, _refuse)
+    app.add_exception_handler(RequestValidationError, _explain)
+    app.include_router(_open_routes(service))
+    app.include_router(_model_routes(service))
+    app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
+    app.add_middleware(BodyLimit, most=service.settings.max_body)
+    app.add_middleware(Observer, metrics=service.metrics)
+    app.add_middleware(SecurityHeaders)
+    return app
+
+
+def _open_routes(service: Service) -> APIRouter:
+    """What needs no token."""
+    router = APIRouter()
+
+    @router.get("/healthz", responses={503: {"model": Health}}, tags=["service"])
+    async def healthz(response: Response) -> Health:
+        """Whether requests are taken."""
+        if not service.stopping and not service.broken:
+            return Health(status="ok")
+        response.status_code = 503
+        return Health(status="stopping" if service.stopping else "broken")
+
+    return router
+
+
+def _model_routes(service: Service) -> APIRouter:
+    """What needs the token, where there is one."""
+    router = APIRouter(dependencies=[Depends(_guard(service.settings.token))])
+
+    async def generate(asked: Generating, http: HttpRequest) -> Any:
+        if not asked.stream:
+            return await service.answer(asked, lambda: _hung_up(http))
+        events = service.stream(asked, lambda: _hung_up(http))
+        first = await anext(events, None)
+        if first is None:
+            raise CallerGoneError("the caller has gone")
+        return EventSourceResponse(_as_sse(first, events), headers={"Cache-Control": "no-store"})
+
+    async def answer(asked: Request, http: HttpRequest) -> Answer:
+        return await service.answer(asked, lambda: _hung_up(http))
+
+    @router.get("/v1/models", responses={401: _PROBLEMS[401]}, tags=["model"])
+    async def models() -> Models:
+        """The model that is served, its languages and its limits."""
+        return Models(models=[service.card])
+
+    @router.get("/metrics", responses={401: _PROBLEMS[401], 200: {"content": {"text/plain": {}}}}, tags=["service"])
+    async def metrics() -> Response:
+        """Counters, for Prometheus."""
+        return Response(service.metrics.text(), media_type=PROMETHEUS)
+
+    @router.post("/v1/translate", response_model=Generations, responses=_PROBLEMS | _STREAM, tags=["model"])
+    async def translate(asked: TranslateRequest, http: HttpRequest) -> Any:
+        """The other side of each text: p(y given x) or p(x given y)."""
+        return await generate(asked, http)
+
+    @router.post("/v1/infill", response_model=Generations, responses=_PROBLEMS | _STREAM, tags=["model"])
+    async def infill(asked: InfillRequest, http: HttpRequest) -> Any:
+        """Fill the blanks of texts or pairs; a blank is four underscores."""
+        return await generate(asked, http)
+
+    @router.post("/v1/complete", response_model=Generations, responses=_PROBLEMS | _STREAM, tags=["model"])
+    async def complete(asked: CompleteRequest, http: HttpRequest) -> Any:
+        """Complete pairs from fragments on both sides, inserting anywhere."""
+        return await generate(asked, http)
+
+    @router.post("/v1/sample", response_model=Generations, responses=_PROBLEMS | _STREAM, tags=["model"])
+    async def sample(asked: SampleRequest, http: HttpRequest) -> Any:
+        """Draw pairs from p(x, y), or one side from p(x) or p(y)."""
+        return await generate(asked, http)
+
+    @router.post("/v1/score", response_model=Scores, responses=_PROBLEMS, tags=["model"])
+    async def score(asked: ScoreRequest, http: HttpRequest) -> Any:
+        """The log-likelihood of texts or pairs, in nats."""
+        return await answer(asked, http)
+
+    @router.post("/v1/embed", response_model=Vectors, responses=_PROBLEMS, tags=["model"])
+    async def embed(asked: EmbedRequest, http: HttpRequest) -> Any:
+        """Texts or pairs as vectors: the trunk's hidden states."""
+        return await answer(asked, http)
+
+    return router
+
+
+def _guard(token: str | None) -> Callable[..., None]:
+    """A dependency that lets only those in who show the token; all, where there is none."""
+
+    def check(shown: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))]) -> None:
+        if token is None:
+            return
+        if shown is None or not secrets.compare_digest(shown.credentials.encode(), token.encode()):
+            raise TokenError("show the service's token: Authorization: Bearer TOKEN")
+
+    return check
+
+
+async def _hung_up(http: HttpRequest) -> None:
+    """Wait until the caller has gone."""
+    while (await http.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _as_sse(first: Event, events: AsyncGenerator[Event]) -> AsyncIterator[bytes]:
+    async with aclosing(events):
+        yield _sse(first)
+        try:
+            async for event in events:
+                yield _sse(event)
+        except KermitError as error:
+            yield format_sse_event(event="error", data_str=_problem(error).model_dump_json())
+
+
+def _sse(event: Event) -> bytes:
+    match event:
+        case StartEvent():
+            name = "start"
+        case RoundEvent():
+            name = "round"
+        case _:
+            name = "result"
+    return format_sse_event(event=name, data_str=event.model_dump_json())
+
+
+def _problem(error: Exception) -> Problem:
+    return Problem(detail=str(error), limit=getattr(error, "limit", None))
+
+
+async def _refuse(http: HttpRequest, error: Exception) -> JSONResponse:
+    """A refusal, or what the model cannot do."""
+    status = error.status if isinstance(error, RefusalError) else 422
+    headers = {}
+    if isinstance(error, RefusalError) and error.retry_after is not None:
+        headers["Retry-After"] = str(error.retry_after)
+    if status == TokenError.status:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(_problem(error).model_dump(), status, headers)
+
+
+async def _explain(http: HttpRequest, error: Exception) -> JSONResponse:
+    """What is wrong with a request, by the place in it."""
+    assert isinstance(error, RequestValidationError)
+    wrong = []
+    for problem in error.errors():
+        place = ".".join(str(part) for part in problem["loc"] if part != "body")
+        wrong.append(f"{place}: {problem['msg']}" if place else str(problem["msg"]))
+    return JSONResponse(Problem(detail="; ".join(wrong[:5])).model_dump(), 422)

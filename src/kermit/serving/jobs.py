@@ -1,0 +1,150 @@
+"""Requests that wait: a bounded queue from which like jobs are taken together. It knows no model and no HTTP."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from kermit.serving.refusals import QueueFullError, StoppingError
+from kermit.serving.schemas import Answer, Request, RoundEvent, StartEvent
+
+Tell = Callable[[StartEvent | RoundEvent], None]
+
+
+@dataclass(eq=False)
+class Job:
+    """A request on its way to an answer.
+
+    Args:
+        request: what is asked.
+        deadline: when the answer is no longer wanted, on the monotonic clock.
+        tell: called from the worker's thread with every round, where the caller wants to know.
+    """
+
+    request: Request
+    deadline: float
+    tell: Tell | None = None
+    answer: Future[Answer] = field(default_factory=Future)
+    arrived: float = field(default_factory=time.monotonic)
+    abandoned: bool = False
+    likeness: Hashable = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.likeness = self.request.likeness
+
+    @property
+    def size(self) -> int:
+        """How many texts it holds."""
+        return self.request.size
+
+    @property
+    def wanted(self) -> bool:
+        """Whether someone still waits for the answer."""
+        return not self.abandoned and time.monotonic() < self.deadline
+
+
+class JobQueue:
+    """A bounded queue of jobs; its places are counted in texts.
+
+    Args:
+        places: how many texts may wait.
+    """
+
+    def __init__(self, places: int) -> None:
+        self.places = places
+        self._jobs: deque[Job] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    @property
+    def depth(self) -> int:
+        """How many texts wait."""
+        with self._changed:
+            return self._depth()
+
+    @property
+    def closed(self) -> bool:
+        """Whether new jobs are refused."""
+        return self._closed
+
+    def put(self, job: Job) -> None:
+        """Add a job.
+
+        Raises:
+            QueueFullError: there is no place for it.
+            StoppingError: the queue is closed.
+        """
+        with self._changed:
+            if self._closed:
+                raise StoppingError("the service is stopping and takes no new requests; ask again when it is back")
+            self._drop_unwanted()
+            if self._depth() + job.size > self.places:
+                raise QueueFullError(
+                    f"{self._depth()} texts wait, and there are {self.places} places; try again in a moment",
+                    limit=self.places,
+                )
+            self._jobs.append(job)
+            self._changed.notify_all()
+
+    def discard(self, job: Job) -> None:
+        """Give up a job: if it still waits it leaves the queue; if it is being computed it ends at the next round."""
+        job.abandoned = True
+        with self._changed:
+            self._drop_unwanted()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Refuse new jobs; those that wait can still be taken."""
+        self._closed = True  # without the lock, so that a signal handler may call this
+
+    def wake(self) -> None:
+        """Let whoever waits look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def gather(self, max_batch: int, max_wait: float) -> list[Job]:
+        """Wait for jobs and take the oldest with others like it; none once the queue is closed and empty.
+
+        Args:
+            max_batch: the most texts to take; a job that holds more comes alone.
+            max_wait: for how many seconds since the oldest job came to wait for more like it.
+        """
+        with self._changed:
+            while True:
+                self._drop_unwanted()
+                if not self._jobs:
+                    if self._closed:
+                        return []
+                    self._changed.wait()
+                    continue
+                batch, full = self._like_the_oldest(max_batch)
+                left = batch[0].arrived + max_wait - time.monotonic()
+                if full or left <= 0 or self._closed:
+                    for job in batch:
+                        self._jobs.remove(job)
+                    return batch
+                self._changed.wait(left)
+
+    def _like_the_oldest(self, max_batch: int) -> tuple[list[Job], bool]:
+        """The jobs that go together, and whether there is no room for more."""
+        batch, size = [self._jobs[0]], self._jobs[0].size
+        for job in list(self._jobs)[1:]:
+            if job.likeness != batch[0].likeness:
+                continue
+            if size + job.size > max_batch:
+                return batch, True
+            batch.append(job)
+            size += job.size
+        return batch, size >= max_batch
+
+    def _drop_unwanted(self) -> None:
+        for job in [job for job in self._jobs if not job.wanted]:
+            self._jobs.remove(job)
+            job.answer.cancel()
+
+    def _depth(self) -> int:
+        return sum(job.size for job in self._jobs)

@@ -1,0 +1,87 @@
+"""Running the application: a socket, a server, and stopping without losing what was accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import math
+import signal
+import socket
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from kermit.errors import ServingError
+from kermit.serving.service import Service
+
+logger = logging.getLogger(__name__)
+
+
+class Server(uvicorn.Server):
+    """A server that, told to stop, refuses new requests with 503 until those accepted are answered, and then ends."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.service: Service = app.state.service
+        grace = math.ceil(self.service.settings.deadline) + 5
+        super().__init__(
+            uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=grace, lifespan="on")
+        )
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop; interrupted a second time, at once."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+        self.service.stop_accepting()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what was accepted while the door still answers, then close it."""
+        self.service.stop_accepting()
+        while self.service.busy and not self.force_exit:
+            await asyncio.sleep(0.02)
+        await super().shutdown(sockets)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there.
+
+    Raises:
+        ServingError: it cannot.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        return socket.create_server(address[:2], family=family, backlog=1024)
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise ServingError(
+            f"cannot listen on {host}, port {port}: {error}; choose others with --host and --port (0 for any free port)"
+        ) from error
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach that address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def serve(app: FastAPI, host: str, port: int) -> None:
+    """Serve an application until SIGTERM or SIGINT.
+
+    Args:
+        app: as `kermit.serving.app.create_app` makes it.
+        host: the address to listen on.
+        port: the port; 0 for any that is free.
+
+    Raises:
+        ServingError: there is no listening there.
+    """
+    service: Service = app.state.service
+    with listen(host, port) as door:
+        if service.settings.token is None and not is_loopback(host):
+            logger.warning("warning: others can reach %s, and no token is asked; set one with KERMIT_TOKEN", host)
+        where = f"[{host}]" if ":" in host else host
+        logger.info("%s at http://%s:%d", service.card.name, where, door.getsockname()[1])
+        Server(app).run(sockets=[door])

@@ -1,0 +1,117 @@
+"""What the routes see: ask, and wait for the answer or for one round after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
+
+from kermit.pipeline import Kermit
+from kermit.serving.engine import Engine
+from kermit.serving.jobs import Job, JobQueue
+from kermit.serving.metrics import Metrics
+from kermit.serving.refusals import CallerGoneError, DeadlineError
+from kermit.serving.schemas import Answer, Request, RoundEvent, StartEvent
+from kermit.serving.settings import ServiceSettings
+from kermit.serving.worker import Worker
+
+Event = StartEvent | RoundEvent | Answer
+Disconnected = Callable[[], Awaitable[object]]
+"""Returns when the caller has gone."""
+
+
+class Service:
+    """A model that answers many callers.
+
+    Args:
+        kermit: the pipeline, which from now on belongs to the service.
+        settings: its limits.
+    """
+
+    def __init__(self, kermit: Kermit, settings: ServiceSettings | None = None) -> None:
+        self.settings = settings or ServiceSettings()
+        self.engine = Engine(kermit, self.settings)
+        self.queue = JobQueue(self.settings.queue)
+        self.metrics = Metrics(lambda: self.queue.depth)
+        self.worker = Worker(self.engine, self.queue, self.metrics)
+        self.card = self.engine.card()
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self.worker.start()
+
+    def stop_accepting(self) -> None:
+        """Refuse new requests; safe in a signal handler."""
+        self.queue.close()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether new requests are refused."""
+        return self.queue.closed
+
+    @property
+    def broken(self) -> bool:
+        """Whether the worker has gone while it was needed."""
+        return not self.worker.is_alive() and not self.stopping
+
+    @property
+    def busy(self) -> bool:
+        """Whether accepted requests are still to be answered."""
+        return self.worker.is_alive() and (self.worker.computing > 0 or self.queue.depth > 0)
+
+    def close(self) -> None:
+        """Answer what was accepted, and end."""
+        self.stop_accepting()
+        self.queue.wake()
+        self.worker.join()
+
+    async def answer(self, request: Request, disconnected: Disconnected) -> Answer:
+        """The answer to a request.
+
+        Raises:
+            RefusalError: there is none, and why.
+            KermitError: the request cannot be answered by this model.
+        """
+        async with aclosing(self._events(request, disconnected, rounds=False)) as events:
+            async for event in events:
+                assert not isinstance(event, StartEvent | RoundEvent)
+                return event
+        raise CallerGoneError("the caller has gone")
+
+    def stream(self, request: Request, disconnected: Disconnected) -> AsyncGenerator[Event]:
+        """Every round as it happens, and then the answer; raises what `answer` does."""
+        return self._events(request, disconnected, rounds=True)
+
+    async def _events(self, request: Request, disconnected: Disconnected, *, rounds: bool) -> AsyncGenerator[Event]:
+        """Put a job into the queue and pass on what is told of it; ends early when the caller has gone."""
+        self.engine.check_size(request)
+        loop = asyncio.get_running_loop()
+        told: asyncio.Queue[StartEvent | RoundEvent | None] = asyncio.Queue()
+
+        def tell(event: StartEvent | RoundEvent | None) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                loop.call_soon_threadsafe(told.put_nowait, event)
+
+        job = Job(request, time.monotonic() + self.settings.deadline, tell if rounds else None)
+        job.answer.add_done_callback(lambda answer: tell(None))
+        self.queue.put(job)
+        gone, news = asyncio.ensure_future(disconnected()), asyncio.ensure_future(told.get())
+        try:
+            while not gone.done():
+                left = job.deadline - time.monotonic()
+                await asyncio.wait({gone, news}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if news.done() and (event := news.result()) is not None:
+                    yield event
+                    news = asyncio.ensure_future(told.get())
+                elif news.done() and not job.answer.cancelled():
+                    yield job.answer.result()
+                    return
+                elif time.monotonic() >= job.deadline:
+                    raise DeadlineError(f"no answer within {self.settings.deadline:g} seconds; ask for less at a time")
+        finally:
+            gone.cancel()
+            news.cancel()
+            if not job.answer.done() or job.answer.cancelled():
+                self.metrics.abandoned.inc()
+            self.queue.discard(job)

@@ -1,0 +1,46 @@
+"""How a service behaves: its limits and its token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kermit.errors import ServingError
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """How a service behaves.
+
+    Args:
+        token: what callers must show as a bearer token; None asks for none.
+        queue: how many texts may wait.
+        max_batch: how many texts to decode together.
+        max_wait_ms: how long the first text of a batch may wait for others, in milliseconds.
+        deadline: how long a request may take, in seconds.
+        max_tokens: the most tokens of a given text, and the most that are inserted into one.
+        max_body: the most bytes of a request.
+    """
+
+    token: str | None = None
+    queue: int = 256
+    max_batch: int = 32
+    max_wait_ms: float = 5.0
+    deadline: float = 30.0
+    max_tokens: int = 256
+    max_body: int = 2**20
+
+    def __post_init__(self) -> None:
+        for name in ("queue", "max_batch", "max_tokens", "max_body"):
+            if getattr(self, name) < 1:
+                raise ServingError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not self.deadline > 0:
+            raise ServingError(f"deadline must be above 0 seconds, not {self.deadline}")
+        if not self.max_wait_ms >= 0:
+            raise ServingError(f"max_wait_ms must be at least 0, not {self.max_wait_ms}")
+        if self.token is not None and not (self.token.isascii() and self.token.isprintable() and self.token.strip()):
+            raise ServingError("the token must be of printable ASCII characters, at least one of them no space")
+
+    @property
+    def max_texts(self) -> int:
+        """The most texts of one request: a batch, if there are places for it."""
+        return min(self.max_batch, self.queue)

@@ -1,0 +1,78 @@
+// Asking the service: a request out, one event after the other in.
+
+/** What the service, or the way there, says is wrong. */
+export class Problem extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+const TOKEN = "kermit-token";
+
+/** Keep the service's token for as long as the tab is open. */
+export function keepToken(token) {
+  sessionStorage.setItem(TOKEN, token);
+}
+
+/** The models that are served. */
+export async function models(signal) {
+  const response = await send("v1/models", { signal });
+  return (await response.json()).models;
+}
+
+/**
+ * Ask with a stream of events, and wait for the result.
+ *
+ * `onEvent(name, data)` hears of the start and of every round.
+ */
+export async function ask(path, body, signal, onEvent) {
+  const response = await send(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ ...body, stream: true, trace: true }),
+    signal,
+  });
+  for await (const { name, data } of events(response.body)) {
+    if (name === "error") throw new Problem(503, data.detail);
+    if (name === "result") return data.results[0];
+    onEvent(name, data);
+  }
+  throw new Problem(0, "the connection ended before the answer came; try again");
+}
+
+async function send(path, { headers = {}, ...settings }) {
+  const token = sessionStorage.getItem(TOKEN);
+  if (token) headers.Authorization = `Bearer ${token}`;
+  let response;
+  try {
+    response = await fetch(path, { headers, ...settings });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(0, "the service cannot be reached; is it still running?");
+  }
+  if (response.ok) return response;
+  const { detail } = await response.json().catch(() => ({}));
+  throw new Problem(response.status, detail ?? `${response.status} ${response.statusText}`);
+}
+
+/** The server-sent events of a response, as `{name, data}`. */
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      let name = "message";
+      const data = [];
+      for (const line of block.split("\n")) {
+        if (line.startsWith("event:")) name = line.slice(6).trim();
+        if (line.startsWith("data:")) data.push(line.slice(5));
+      }
+      if (data.length) yield { name, data: JSON.parse(data.join("\n")) };
+    }
+  }
+}

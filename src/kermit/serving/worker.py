@@ -1,0 +1,71 @@
+"""The thread that owns the model: takes like jobs from the queue and has the engine answer them together."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+
+from kermit.errors import KermitError
+from kermit.serving.engine import Engine
+from kermit.serving.jobs import Job, JobQueue
+from kermit.serving.metrics import Metrics
+from kermit.serving.refusals import InternalError
+from kermit.serving.schemas import Generations
+
+logger = logging.getLogger(__name__)
+
+
+class Worker(threading.Thread):
+    """Computes what waits in the queue until it is closed and empty.
+
+    Args:
+        engine: what answers.
+        queue: where jobs wait.
+        metrics: where batches and rounds are counted.
+    """
+
+    def __init__(self, engine: Engine, queue: JobQueue, metrics: Metrics) -> None:
+        super().__init__(name="kermit-worker", daemon=True)
+        self.engine, self.queue, self.metrics = engine, queue, metrics
+        self.computing = 0
+
+    def run(self) -> None:
+        """Take and answer batches."""
+        settings = self.engine.settings
+        while jobs := self.queue.gather(settings.max_batch, settings.max_wait_ms / 1000):
+            begun = [job for job in jobs if job.answer.set_running_or_notify_cancel()]
+            self.computing = len(begun)
+            self._compute(begun)
+            self.computing = 0
+
+    def _compute(self, jobs: Sequence[Job]) -> None:
+        fitting = []
+        for job in jobs:
+            try:
+                self.engine.check_lengths(job.request)
+                fitting.append(job)
+            except KermitError as error:
+                job.answer.set_exception(error)
+        if not fitting:
+            return
+        self.metrics.batch_size.observe(sum(job.size for job in fitting))
+        try:
+            answers = self.engine.answer(fitting)
+        except KermitError as error:
+            if len(fitting) == 1:
+                fitting[0].answer.set_exception(error)
+                return
+            for job in fitting:  # so that what is wrong with one does not become another's
+                self._compute([job])
+            return
+        except Exception:
+            logger.exception("a batch of %d failed", len(fitting))
+            for job in fitting:
+                job.answer.set_exception(InternalError("something went wrong on our side; the log says what"))
+            return
+        for job, answer in zip(fitting, answers, strict=True):
+            if isinstance(answer, Generations):
+                for result in answer.results:
+                    self.metrics.rounds.observe(result.rounds)
+            job.answer.set_result(answer)
