@@ -21,6 +21,7 @@ from kermit.canvas import Factorization, Segment
 from kermit.errors import RecipeError
 from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel, special_token_settings
 from kermit.tasks.families import KermitFamily, ObjectiveSettings
+from kermit.tasks.translation_training import pair_data
 from kermit.training.recipe import Recipe
 from kermit.training.settings import FamilySettings, Share
 
@@ -135,7 +136,8 @@ class InsertionTransformerFamily(KermitFamily):
     """How the Insertion Transformer is built; trained and asked as KERMIT is."""
 
     name = "insertion_transformer"
-    model_type = "insertion_transformer"
+    tasks: tuple[str, ...] = ("translation",)
+    model_type: str | None = "insertion_transformer"
     model_settings: type[FamilySettings] = InsertionTransformerSettings
 
     def check(self, recipe: Recipe) -> None:
@@ -145,7 +147,7 @@ class InsertionTransformerFamily(KermitFamily):
                 "factorizations: an Insertion Transformer translates one way; give y_given_x or x_given_y alone, "
                 f"not {', '.join(way.value for way in recipe.factorizations)}"
             )
-        for number, source in enumerate(recipe.data.train):
+        for number, source in enumerate(pair_data(recipe).train):
             mix = source.factorizations or recipe.factorizations
             if not source.paired or set(mix) != set(recipe.factorizations):
                 raise RecipeError(f"data.train.{number}: an Insertion Transformer learns from pairs, in one direction")

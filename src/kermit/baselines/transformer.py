@@ -23,6 +23,7 @@ from kermit.data.tokenizer import decode_ids, encode_texts
 from kermit.errors import DataError, ModelError, RecipeError
 from kermit.modeling.slot_loss import slot_loss
 from kermit.tasks.translation import Direction, Translation
+from kermit.tasks.translation_training import pair_data
 from kermit.training.families import ITEMS, Collator
 from kermit.training.recipe import Recipe
 from kermit.training.settings import FamilySettings, Settings, Share
@@ -107,7 +108,8 @@ class TransformerFamily:
     """How the Transformer is built, trained and asked."""
 
     name = "transformer"
-    model_type = "marian"
+    tasks: tuple[str, ...] = ("translation",)
+    model_type: str | None = "marian"
     model_settings: type[FamilySettings] = TransformerSettings
     objective_settings: type[Settings] = TransformerObjective
     decoding_settings: type[Settings] = BeamSearch
@@ -125,7 +127,7 @@ class TransformerFamily:
             raise RecipeError(
                 f"model.max_positions: {positions} is too few for texts of data.max_tokens {longest} and an end mark"
             )
-        for index, source in enumerate(recipe.data.train):
+        for index, source in enumerate(pair_data(recipe).train):
             if not source.paired:
                 raise RecipeError(f"data.train.{index}: a Transformer learns from pairs; this source has one side only")
 

@@ -33,5 +33,5 @@ def train(
         raise typer.Exit(128 + result.stopped_by)
     if not logs.is_main_process():
         return
-    best = "" if result.best_bleu is None else f", best validation BLEU {result.best_bleu}"
+    best = "" if result.best is None else f", best validation {result.metric.title} {result.best:.6g}"
     typer.echo(f"{result.model}: {result.steps} steps{best}")

@@ -10,8 +10,9 @@ A source's weight says how often an epoch holds each of its rows: 2 twice, 0.5 a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +20,56 @@ import torch
 
 from kermit.errors import DataError
 
+if TYPE_CHECKING:
+    from kermit.data.encoding import Row
+
 Integers = npt.NDArray[np.int64]
 
 # Rows whose lengths differ by less than this are taken for alike: room for another grouping in every epoch.
 _LENGTH_SLACK = 2.0
 # Tokens that every canvas has beside its texts: [CLS] and two [SEP].
 SPECIALS_PER_ROW = 3
+
+
+class EpochRows(Protocol):
+    """The rows that an epoch is made of: how long their sides are, which source they are from, and the rows."""
+
+    @property
+    def x_lengths(self) -> Integers:
+        """(rows,) tokens of each row's first side."""
+        ...
+
+    @property
+    def y_lengths(self) -> Integers:
+        """(rows,) tokens of each row's second side."""
+        ...
+
+    @property
+    def sources(self) -> Integers:
+        """(rows,) each row's source index."""
+        ...
+
+    def fetch(self, indices: Iterable[int]) -> list[Row]:
+        """The rows at the indices, in their order."""
+        ...
+
+
+class Text(Protocol):
+    """Encoded text, which may be cut into other rows in every epoch."""
+
+    def __len__(self) -> int: ...
+
+    def epoch(self, number: int) -> EpochRows:
+        """The rows of an epoch."""
+        ...
+
+
+class Planner(Protocol):
+    """What says which batches an epoch has."""
+
+    def epoch(self, epoch: int) -> list[Batch]:
+        """The batches of an epoch, in order."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -99,10 +144,26 @@ class BatchPlanner:
         yield tuple(rows[start:].tolist())
 
 
+@dataclass(frozen=True)
+class TextPlanner:
+    """Plans the batches of a text whose rows may be others in every epoch; the attributes are `BatchPlanner`'s."""
+
+    text: Text
+    weights: tuple[float, ...]
+    tokens: int
+    seed: int
+
+    def epoch(self, epoch: int) -> list[Batch]:
+        """The batches of an epoch, in order."""
+        rows = self.text.epoch(epoch)
+        planner = BatchPlanner(rows.x_lengths, rows.y_lengths, rows.sources, self.weights, self.tokens, self.seed)
+        return planner.epoch(epoch)
+
+
 class BatchStream(torch.utils.data.Sampler[list[Batch]]):
     """The batches of epoch after epoch, `count` in all, each as a list of one for torch's DataLoader."""
 
-    def __init__(self, planner: BatchPlanner, count: int) -> None:
+    def __init__(self, planner: Planner, count: int) -> None:
         self.planner = planner
         self.count = count
 

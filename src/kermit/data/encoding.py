@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import datasets
 import numpy as np
@@ -36,11 +36,15 @@ _BLOCK = 2000
 
 
 class Row(TypedDict):
-    """One encoded text or pair; `source` is the index of the data source it came from."""
+    """One encoded text or pair; `source` is the index of the data source it came from.
+
+    `follows` is there where it is asked whether y continues x, as in pretraining with the next-sentence task.
+    """
 
     x: list[int]
     y: list[int]
     source: int
+    follows: NotRequired[bool]
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,10 @@ class EncodedText:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def epoch(self, number: int) -> EncodedText:
+        """The rows of an epoch: the same in all."""
+        return self
 
     def fetch(self, indices: Iterable[int]) -> list[Row]:
         """The rows at the indices, in their order."""
@@ -112,32 +120,54 @@ def encode_source(
 ) -> datasets.Dataset:
     """Encode one source into the cache, or load it from there."""
     key = repr((_LAYOUT, checksum(source), fingerprint(tokenizer), max_tokens, str(on_bad), index))
+    name = source.hub or ", ".join(str(path) for path in source.paths)
+
+    def write(scratch: Path, report: Report) -> None:
+        with arrow_writer(scratch / "rows.arrow", _SCHEMA) as writer:
+            for block in _blocks(source, index, tokenizer, max_tokens, report):
+                writer.write_batch(pa.RecordBatch.from_pylist([dict(row) for row in block], schema=_SCHEMA))
+
+    return arrow_rows(encoded_once(key, name, write, on_bad=on_bad, cache=cache) / "rows.arrow", name)
+
+
+def encoded_once(
+    key: str, name: str, write: Callable[[Path, Report], None], *, on_bad: OnBad, cache: Path
+) -> Path:
+    """The cache's folder for a source: what `write` leaves there the first time, with the report of its reading.
+
+    Args:
+        key: all that decides what is written.
+        name: of the source, for the log.
+        write: makes the files in the folder it is given, and reports what it read.
+        on_bad: whether a fault raises or is counted and reported.
+        cache: the folder of all that is kept.
+    """
 
     def make(scratch: Path) -> None:
         report = Report(on_bad)
-        _write(scratch, _blocks(source, index, tokenizer, max_tokens, report))
-        name = source.hub or ", ".join(str(path) for path in source.paths)
+        write(scratch, report)
         (scratch / "report.json").write_text(json.dumps({"source": name, "summary": report.summary()}))
 
     folder = made_once(cache / "encoded" / hashlib.sha256(key.encode()).hexdigest()[:24], make)
-    note = json.loads((folder / "report.json").read_text())
-    logger.info("%s: %s", note["source"], note["summary"])
-    table = datasets.Dataset.from_file(str(folder / "rows.arrow"))
-    if len(table) == 0:
-        raise DataError(f"{note['source']}: not one text is left ({note['summary']})")
-    return table
+    logger.info("%s: %s", name, json.loads((folder / "report.json").read_text())["summary"])
+    return folder
+
+
+def arrow_writer(path: Path, schema: pa.Schema) -> Any:
+    """A context that writes record batches to a file, one after the other."""
+    return pa.ipc.new_stream(str(path), schema)
+
+
+def arrow_rows(path: Path, name: str) -> datasets.Dataset:
+    """The rows of a file, memory-mapped; that there are none is an error."""
+    rows = datasets.Dataset.from_file(str(path))
+    if len(rows) == 0:
+        summary = json.loads((path.parent / "report.json").read_text())["summary"]
+        raise DataError(f"{name}: not one text is left ({summary})")
+    return rows
 
 
 _SCHEMA = pa.schema([("x", pa.list_(pa.int32())), ("y", pa.list_(pa.int32())), ("source", pa.int16())])
-
-
-def _write(folder: Path, blocks: Iterator[list[Row]]) -> None:
-    with (
-        pa.OSFile(str(folder / "rows.arrow"), "wb") as sink,
-        pa.ipc.new_stream(sink, _SCHEMA) as writer,
-    ):
-        for block in blocks:
-            writer.write_batch(pa.RecordBatch.from_pylist([dict(row) for row in block], schema=_SCHEMA))
 
 
 def _blocks(

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
+from kermit.data.hub import field_of, load_hub
 from kermit.data.plain import Fault, Line, Report, file_checksum, read_lines, read_texts
 from kermit.errors import DataError
 
@@ -66,7 +66,7 @@ def read_pairs(source: TextSource, report: Report) -> Iterator[Pair]:
     elif source.jsonl is not None:
         yield from _whole(_from_jsonl(source.jsonl, source.fields, report), report)
     elif source.hub is not None:
-        yield from _whole(_from_hub(source), report)
+        yield from _whole(_from_hub(source.hub, source), report)
     elif source.x is not None and source.y is not None:
         yield from _whole(_from_aligned(source.x, source.y), report)
     elif source.x is not None:
@@ -81,7 +81,7 @@ def checksum(source: TextSource) -> str:
     """A hash of what the source holds and how it is read; a Hub dataset answers with its fingerprint there."""
     parts = [file_checksum(path) for path in source.paths]
     if source.hub is not None:
-        parts.append(_load_hub(source)._fingerprint)
+        parts.append(load_hub(source.hub, source.config, source.split)._fingerprint)
     settings = (source.x is not None, source.y is not None, source.columns, source.fields, source.split)
     return hashlib.sha256(repr((parts, settings)).encode()).hexdigest()
 
@@ -133,37 +133,20 @@ def _from_jsonl(path: Path, fields: tuple[str, str], report: Report) -> Iterator
             continue
         try:
             record = json.loads(line.text)
-            x, y = (_field(record, name) for name in fields)
+            x, y = (field_of(record, name) for name in fields)
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             report.bad(Fault.MALFORMED, line.place, f"{type(error).__name__}: {error}")
             continue
         yield Line(x, line.place), Line(y, line.place)
 
 
-def _from_hub(source: TextSource) -> Iterator[tuple[Line, Line]]:
-    for index, record in enumerate(_load_hub(source)):
-        place = f"{source.hub}[{source.split}]:{index}"
+def _from_hub(name: str, source: TextSource) -> Iterator[tuple[Line, Line]]:
+    for index, record in enumerate(load_hub(name, source.config, source.split)):
+        place = f"{name}[{source.split}]:{index}"
         try:
-            x, y = (_field(record, name) for name in source.fields)
+            x, y = (field_of(record, field) for field in source.fields)
         except (KeyError, TypeError) as error:
             raise DataError(
                 f"{place}: the dataset has no text field {error}; set `fields` to two of its own"
             ) from error
         yield Line(x, place), Line(y, place)
-
-
-def _load_hub(source: TextSource) -> Any:
-    import datasets
-
-    try:
-        return datasets.load_dataset(source.hub, source.config, split=source.split)
-    except Exception as error:
-        raise DataError(f"the dataset {source.hub!r} cannot be loaded: {error}") from error
-
-
-def _field(record: Any, name: str) -> str:
-    for key in name.split("."):
-        record = record[key]
-    if not isinstance(record, str):
-        raise TypeError(f"{name!r} is a {type(record).__name__}, not a text")
-    return record

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import torch
 from pydantic import ValidationError
@@ -28,11 +28,32 @@ from kermit.training.families import Family, family_of_model_type
 from kermit.training.settings import Settings
 
 
+class TranslationFamily(Family, Protocol):
+    """A family whose models can be asked to translate."""
+
+    def translate(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        texts: Sequence[str],
+        direction: Direction,
+        decoding: Settings,
+        *,
+        trace: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Translation]:
+        """Translate the texts, in their order; `progress` is told how many more are done.
+
+        The model is in evaluation mode. The result for a text must not depend on the others.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Translator:
     """A model with its tokenizer, family and languages."""
 
-    family: Family
+    family: TranslationFamily
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
     languages: tuple[str, str]
@@ -42,7 +63,7 @@ class Translator:
         """Load from a model folder, or from a training's output folder; onto a GPU where there is one."""
         folder = model_folder(Path(path))
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        family = family_of_model_type(config.get("model_type", "?"))
+        family = cast("TranslationFamily", family_of_model_type(config.get("model_type", "?")))
         languages = config.get("languages") or {"x": "x", "y": "y"}
         model = family.load(folder).to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
         return cls(family, model, load_tokenizer(folder), (languages["x"], languages["y"]))

@@ -1,8 +1,9 @@
 """A recipe: one validated YAML file that says all there is to say about a training.
 
 It is checked once, at the door. A wrong key or value is a `RecipeError` that gives the key's path, what is allowed, and
-for a key that nobody knows the nearest that somebody does. `model`, `objective` and `decoding` are checked by the
-family that `model.family` names (`kermit.training.families`).
+for a key that nobody knows the nearest that somebody does. `data` and `evaluation` are checked by the task that `task`
+names (`kermit.training.tasks`), `model`, `objective` and `decoding` by the family that `model.family` names
+(`kermit.training.families`).
 """
 
 from __future__ import annotations
@@ -20,14 +21,12 @@ from typing import Any, cast, get_args, get_origin
 import yaml
 from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, create_model
 
-from kermit.canvas import Factorization
 from kermit.errors import RecipeError
 from kermit.training.families import Family, family_names, get_family
 from kermit.training.settings import (
     AveragingSettings,
     BatchSettings,
     CheckpointSettings,
-    DataSettings,
     EvaluationSettings,
     FactorizationMix,
     FamilySettings,
@@ -35,27 +34,32 @@ from kermit.training.settings import (
     RuntimeSettings,
     ScheduleSettings,
     Settings,
+    TextSettings,
     TokenizerSettings,
 )
+from kermit.training.tasks import Task, get_task, task_names
+
+DEFAULT_TASK = "translation"
 
 
 class Recipe(Settings):
-    """A whole training. `factorizations` says what is generated from what, with weights."""
+    """A whole training, for a task. `factorizations` says what is generated from what, with weights."""
 
     description: str = ""
     seed: int = 1
-    data: DataSettings
+    task: str = DEFAULT_TASK
+    data: SerializeAsAny[TextSettings]
     tokenizer: TokenizerSettings
     model: SerializeAsAny[FamilySettings]
     objective: SerializeAsAny[Settings]
     decoding: SerializeAsAny[Settings]
-    factorizations: FactorizationMix = Field(default={Factorization.Y_GIVEN_X: 1.0}, min_length=1)
+    factorizations: FactorizationMix = Field(min_length=1)
     init_from: str | None = None
     batch: BatchSettings = BatchSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
     schedule: ScheduleSettings
     averaging: AveragingSettings = AveragingSettings()
-    evaluation: EvaluationSettings = EvaluationSettings()
+    evaluation: SerializeAsAny[EvaluationSettings]
     checkpoints: CheckpointSettings = CheckpointSettings()
     runtime: RuntimeSettings = RuntimeSettings()
 
@@ -75,9 +79,10 @@ RESUMABLE_CHANGES = (
 
 @dataclass(frozen=True)
 class LoadedRecipe:
-    """A recipe with its family and the folder that its data paths are relative to."""
+    """A recipe with its task, its family and the folder that its data paths are relative to."""
 
     recipe: Recipe
+    task: Task
     family: Family
     data: Path
 
@@ -145,26 +150,34 @@ def _laid_over(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
 
 def check_recipe(raw: dict[str, Any], *, data: Path, where: str = "recipe") -> LoadedRecipe:
     """Check a recipe that is already a mapping."""
+    task = get_task(_known(raw.get("task", DEFAULT_TASK), task_names(), f"{where}: task"))
     model = raw.get("model")
     name = model.get("family") if isinstance(model, dict) else None
-    if name not in family_names():
-        nearest = _nearest(str(name), family_names())
-        raise RecipeError(f"{where}: model.family: {name!r} is not one of {', '.join(family_names())}{nearest}")
-    family = get_family(str(name))
+    family = get_family(_known(name, family_names(), f"{where}: model.family"))
+    if task.name not in family.tasks:
+        serving = [name for name in family_names() if task.name in get_family(name).tasks]
+        raise RecipeError(
+            f"{where}: model.family: {family.name} does not serve the task {task.name}; {', '.join(serving)} do"
+        )
+    decoding = family.decoding_settings if task.decodes else Settings
     schema = create_model(
         "Recipe",
         __base__=Recipe,
+        data=(task.data_settings, ...),
         model=(family.model_settings, ...),
         objective=(family.objective_settings, family.objective_settings()),
-        decoding=(family.decoding_settings, family.decoding_settings()),
+        decoding=(decoding, decoding()),
+        factorizations=(FactorizationMix, Field(default=task.factorizations, min_length=1)),
+        evaluation=(task.evaluation_settings, task.evaluation_settings()),
     )
     try:
         recipe = schema.model_validate(raw)
     except ValidationError as error:
         lines = [f"{where}: {_explain(problem, schema)}" for problem in error.errors()]
         raise RecipeError("\n".join(lines)) from error
+    task.check(recipe)
     family.check(recipe)
-    return LoadedRecipe(recipe=recipe, family=family, data=data)
+    return LoadedRecipe(recipe=recipe, task=task, family=family, data=data)
 
 
 def dump_recipe(recipe: Recipe) -> str:
@@ -223,6 +236,12 @@ def _explain(problem: Any, schema: type[BaseModel]) -> str:
         return f"{path}: this key is needed and absent"
     shown = "" if isinstance(problem["input"], dict) else f", not {problem['input']!r}"
     return f"{path}: {problem['msg'].removeprefix('Value error, ')}{shown}"
+
+
+def _known(name: Any, known: Sequence[str], place: str) -> str:
+    if name not in known:
+        raise RecipeError(f"{place}: {name!r} is not one of {', '.join(known)}{_nearest(str(name), known)}")
+    return str(name)
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import chain
 from pathlib import Path
 
 import torch
@@ -22,28 +21,35 @@ import yaml
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.data.cache import cache_folder, made_once
-from kermit.data.encoding import EncodedText, encode_sources
-from kermit.data.parallel import Pair, TextSource, checksum, read_pairs
 from kermit.data.plain import OnBad, Report, file_checksum, read_texts
 from kermit.data.tokenizer import load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
-from kermit.tasks.translation import Direction, TranslationScores
-from kermit.tasks.translator import Translator, directions_of, model_folder
+from kermit.tasks.translator import model_folder
 from kermit.training.callbacks import minutes_spent
 from kermit.training.checkpoints import list_checkpoints, restore_interrupted_swap, written_whole
 from kermit.training.recipe import RESUMABLE_CHANGES, LoadedRecipe, Recipe, changed_keys, check_recipe, dump_recipe
-from kermit.training.trainer import Evaluator, KermitTrainer, clear_output
+from kermit.training.tasks import BestMetric
+from kermit.training.trainer import KermitTrainer, clear_output
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How a training ended: the folder of the model, the steps done, and the signal that stopped it, if one did."""
+    """How a training ended.
+
+    Args:
+        model: the folder of the model.
+        steps: how many were done.
+        best: the best value of the task's metric on the validation text, if there was any.
+        metric: that metric.
+        stopped_by: the signal that stopped it, if one did.
+    """
 
     model: Path
     steps: int
-    best_bleu: float | None
+    best: float | None
+    metric: BestMetric
     stopped_by: int | None
 
 
@@ -59,13 +65,8 @@ def train(loaded: LoadedRecipe, output: Path, *, resume: bool = False) -> Traini
     main = _is_main_process()
     checkpoint = _prepare_output(recipe, output, resume=resume, write=main)
     tokenizer = prepare_tokenizer(loaded)
-    text = encode_sources(
-        [source.text_source(loaded.data) for source in recipe.data.train],
-        tokenizer,
-        max_tokens=recipe.data.max_tokens,
-        on_bad=recipe.data.on_bad,
-    )
-    validation = _encode_validation(loaded, tokenizer)
+    text = loaded.task.training_text(loaded, tokenizer)
+    validation = loaded.task.validation_text(loaded, tokenizer)
     model = prepare_model(loaded, tokenizer)
     trainer = KermitTrainer(
         recipe=recipe,
@@ -74,7 +75,7 @@ def train(loaded: LoadedRecipe, output: Path, *, resume: bool = False) -> Traini
         tokenizer=tokenizer,
         text=text,
         validation=validation,
-        evaluator=_evaluator(loaded, tokenizer),
+        evaluator=loaded.task.evaluator(loaded, tokenizer),
         output=output,
     )
     parameters = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
@@ -85,7 +86,7 @@ def train(loaded: LoadedRecipe, output: Path, *, resume: bool = False) -> Traini
     caught = trainer.signals.caught
     if caught is None and main:
         _keep(trainer, output, parameters)
-    return TrainingResult(output, trainer.state.global_step, trainer.state.best_metric, caught)
+    return TrainingResult(output, trainer.state.global_step, trainer.state.best_metric, loaded.task.best, caught)
 
 
 def prepare_tokenizer(loaded: LoadedRecipe) -> PreTrainedTokenizerFast:
@@ -97,12 +98,12 @@ def prepare_tokenizer(loaded: LoadedRecipe) -> PreTrainedTokenizerFast:
     assert settings.vocab_size is not None
     vocab_size = settings.vocab_size
     files = [loaded.data / path for path in settings.texts]
-    sources = [] if files else [source.text_source(loaded.data) for source in loaded.recipe.data.train]
-    key = repr((vocab_size, [file_checksum(file) for file in files], [checksum(source) for source in sources]))
+    checksums = [] if files else loaded.task.checksums(loaded)
+    key = repr((vocab_size, [file_checksum(file) for file in files], checksums))
     folder = cache_folder() / "tokenizers" / sha256(key.encode()).hexdigest()[:24]
 
     def make(scratch: Path) -> None:
-        texts = chain(_texts_of_files(files), _texts_of_sources(sources, loaded.recipe.data.on_bad))
+        texts = _texts_of_files(files) if files else loaded.task.texts(loaded)
         train_tokenizer(texts, vocab_size).save_pretrained(scratch)
 
     return load_tokenizer(made_once(folder, make))
@@ -114,14 +115,8 @@ def _texts_of_files(files: Sequence[Path]) -> Iterator[str]:
             yield text
 
 
-def _texts_of_sources(sources: Sequence[TextSource], on_bad: OnBad) -> Iterator[str]:
-    for source in sources:
-        for pair in read_pairs(source, Report(on_bad)):
-            yield from (side for side in (pair.x, pair.y) if side)
-
-
 def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-    """A new model of the recipe's family, or the one that `init_from` names; it is told its languages."""
+    """A new model of the recipe's family, or the one that `init_from` names; its config is told what it is for."""
     recipe = loaded.recipe
     if recipe.init_from is None:
         torch.manual_seed(recipe.seed)
@@ -135,36 +130,8 @@ def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> P
             raise RecipeError(
                 f"init_from: {folder} was trained with another tokenizer; set `tokenizer: {{path: {folder}}}`"
             )
-    model.config.languages = recipe.data.languages.model_dump()
-    model.config.factorizations = sorted(factorization.value for factorization in recipe.factorizations)
+    loaded.task.describe(model, recipe)
     return model
-
-
-def _encode_validation(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> EncodedText | None:
-    settings = loaded.recipe.data
-    if settings.validation is None:
-        return None
-    source = settings.validation.text_source(loaded.data)
-    return encode_sources([source], tokenizer, max_tokens=settings.max_tokens, on_bad=settings.on_bad)
-
-
-def _evaluator(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Evaluator | None:
-    recipe = loaded.recipe
-    if recipe.data.validation is None or not recipe.data.validation.paired:
-        return None
-    languages = (recipe.data.languages.x, recipe.data.languages.y)
-    directions = [Direction.parse(text) for text in recipe.evaluation.directions]
-    directions = directions or directions_of(recipe.factorizations, languages)
-    if not directions:
-        return None
-    source = recipe.data.validation.text_source(loaded.data)
-    pairs: list[Pair] = list(read_pairs(source, Report(recipe.data.on_bad)))[: recipe.evaluation.texts]
-
-    def evaluate(model: PreTrainedModel) -> list[tuple[Direction, TranslationScores]]:
-        translator = Translator(loaded.family, model, tokenizer, languages)
-        return [(way, translator.evaluate(pairs, way, recipe.decoding)[0]) for way in directions]
-
-    return evaluate
 
 
 def _prepare_output(recipe: Recipe, output: Path, *, resume: bool, write: bool) -> Path | None:
@@ -215,7 +182,7 @@ def _keep(trainer: KermitTrainer, output: Path, parameters: int) -> None:
         "minutes": round(minutes, 1),
         "parameters": parameters,
         "best_step": state.best_global_step,
-        "best_validation_bleu": state.best_metric,
+        f"best_validation_{trainer.task.best.name}": state.best_metric,
         "seed": trainer.recipe.seed,
     }
     (output / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")

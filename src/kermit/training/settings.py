@@ -1,19 +1,18 @@
-"""The parts of a recipe that are the same for every family of models, each a small validated record.
+"""The parts of a recipe that are the same for every task and family of models, each a small validated record.
 
-Field names are the recipe's keys. What differs between families (the model's shape, the objective, the decoding) is
-declared by the family itself, as subclasses of `Settings`; `kermit.training.recipe` puts the parts together.
+Field names are the recipe's keys. What differs between tasks (the text, the evaluation) is declared by the task, what
+differs between families (the model's shape, the objective, the decoding) by the family, as subclasses of `Settings`;
+`kermit.training.recipe` puts the parts together.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
 from kermit.canvas import Factorization
-from kermit.data.parallel import TextSource
 from kermit.data.plain import OnBad
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -28,60 +27,20 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Languages(Settings):
-    """What the two sides are called, as in `--to de`."""
-
-    x: str = "x"
-    y: str = "y"
-
-
 class SourceSettings(Settings):
-    """Where one corpus is: x and y files, one of them (unpaired), or tsv, jsonl, hub.
-
-    `weight` is how often an epoch holds each text; `factorizations` overrides the recipe's mix for these texts (a
-    teacher's translations serve only the direction they were made for, say).
-    """
+    """Base of a task's source of text; `weight` is how often an epoch holds each of its texts."""
 
     name: str = ""
-    x: str | None = None
-    y: str | None = None
-    tsv: str | None = None
-    jsonl: str | None = None
-    hub: str | None = None
-    config: str | None = None
-    split: str = "train"
-    columns: tuple[int, int] = (0, 1)
-    fields: tuple[str, str] = ("x", "y")
     weight: PositiveFloat = 1.0
-    factorizations: FactorizationMix | None = None
 
-    @model_validator(mode="after")
-    def _one_kind(self) -> SourceSettings:
-        kinds = [self.x is not None or self.y is not None, self.tsv is not None, self.jsonl is not None, bool(self.hub)]
-        if sum(kinds) != 1:
-            raise ValueError("give exactly one of: x and/or y files, tsv, jsonl, hub")
-        return self
-
-    @property
-    def paired(self) -> bool:
-        """Whether every text has its other half."""
-        return (self.x is None) == (self.y is None)
-
-    def text_source(self, data: Path) -> TextSource:
-        """The source with its paths found under the data folder."""
-        paths = {
-            kind: None if path is None else data / Path(path).expanduser()
-            for kind, path in {"x": self.x, "y": self.y, "tsv": self.tsv, "jsonl": self.jsonl}.items()
-        }
-        return TextSource(
-            **paths, hub=self.hub, config=self.config, split=self.split, columns=self.columns, fields=self.fields
-        )
+    def mix(self, default: FactorizationMix) -> FactorizationMix:
+        """What is generated from these texts, given what the recipe says of all."""
+        return default
 
 
-class DataSettings(Settings):
-    """The text to train on and to validate with."""
+class TextSettings(Settings):
+    """Base of a task's `data`: the text to train on and to validate with."""
 
-    languages: Languages = Languages()
     train: tuple[SourceSettings, ...] = Field(min_length=1)
     validation: SourceSettings | None = None
     max_tokens: PositiveInt = 128
@@ -173,11 +132,10 @@ class AveragingSettings(Settings):
 
 
 class EvaluationSettings(Settings):
-    """When to translate the validation text, and how much of it; `directions` default to those being trained."""
+    """When to judge the model on the validation text, and on how many of its texts."""
 
     every: PositiveInt = 1000
     texts: PositiveInt = 500
-    directions: tuple[str, ...] = ()
 
 
 class CheckpointSettings(Settings):

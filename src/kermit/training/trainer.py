@@ -2,8 +2,8 @@
 
 What it adds: batches by token budget from a stream that depends on (seed, epoch) alone; a loss that is normalised over
 all processes and accumulated batches, so that any split of the same texts gives the same gradients; randomness that is
-seeded anew at every step, so that a resumed training is the very same training; averaged weights; BLEU on the
-validation text; checkpoints that are whole or absent.
+seeded anew at every step, so that a resumed training is the very same training; averaged weights; the task's
+metrics on the validation text; checkpoints that are whole or absent.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -28,9 +27,15 @@ from transformers import (
     TrainingArguments,
 )
 
-from kermit.data.batching import Batch, BatchPlanner, BatchStream, batch_generator, share_of_rank
-from kermit.data.encoding import EncodedText
-from kermit.tasks.translation import Direction, TranslationScores
+from kermit.data.batching import (
+    SPECIALS_PER_ROW,
+    Batch,
+    BatchStream,
+    Text,
+    TextPlanner,
+    batch_generator,
+    share_of_rank,
+)
 from kermit.training.averaging import MovingAverage, mean_of_checkpoints
 from kermit.training.callbacks import Progress, Signals
 from kermit.training.checkpoints import list_checkpoints, load_state, remove_old, save_state, written_whole
@@ -39,17 +44,18 @@ from kermit.training.families import ITEMS, Collator, Family
 from kermit.training.optimizers import build_optimizer, build_schedule
 from kermit.training.recipe import Recipe
 from kermit.training.settings import Precision
+from kermit.training.tasks import Evaluator, get_task
 
 logger = logging.getLogger(__name__)
 
-Evaluator = Callable[[PreTrainedModel], Sequence[tuple[Direction, TranslationScores]]]
+_VALIDATION_SEED = 0  # the same drawn tokens in every evaluation, whatever the training's own seed
 
 
 @dataclass
 class CollatedBatches(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
     """What torch's DataLoader asks for a planned batch: this process's share of it, collated."""
 
-    text: EncodedText
+    text: Text
     collator: Collator
     seed: int
     rank: int
@@ -59,7 +65,8 @@ class CollatedBatches(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         return len(self.text)
 
     def __getitem__(self, batch: Batch) -> dict[str, torch.Tensor]:
-        tensors = self.collator(self.text.fetch(batch.rows), batch_generator(self.seed, batch))
+        rows = self.text.epoch(batch.epoch).fetch(batch.rows)
+        tensors = self.collator(rows, batch_generator(self.seed, batch))
         return share_of_rank(tensors, self.rank, self.processes)
 
 
@@ -82,8 +89,8 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         family: Family,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerFast,
-        text: EncodedText,
-        validation: EncodedText | None,
+        text: Text,
+        validation: Text | None,
         evaluator: Evaluator | None,
         output: Path,
     ) -> None:
@@ -91,10 +98,11 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         super().__init__(
             model=model,
             args=_arguments(recipe, output),
-            eval_dataset=None if validation is None else validation.rows,
+            eval_dataset=validation,
             callbacks=[Progress(self), self.signals],
         )
         self.recipe = recipe
+        self.task = get_task(recipe.task)
         self.family = family
         self.tokenizer = tokenizer
         self.text = text
@@ -102,14 +110,8 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         self.evaluator = evaluator
         self.output = output
         self.collator = family.collator(recipe, tokenizer)
-        self.planner = BatchPlanner(
-            text.x_lengths,
-            text.y_lengths,
-            text.sources,
-            tuple(source.weight for source in recipe.data.train),
-            recipe.batch.tokens,
-            recipe.seed,
-        )
+        weights = tuple(source.weight for source in recipe.data.train)
+        self.planner = TextPlanner(text, weights, recipe.batch.tokens, recipe.seed)
         self.average = None if recipe.averaging.ema is None else MovingAverage(model, recipe.averaging.ema)
         self.loss_is_scaled_for_ga = True
         self.model_accepts_loss_kwargs = False
@@ -127,7 +129,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
             num_workers=self.recipe.runtime.workers,
         )
 
-    def _collated(self, text: EncodedText) -> CollatedBatches:
+    def _collated(self, text: Text) -> CollatedBatches:
         return CollatedBatches(
             text, self.collator, self.recipe.seed, self.args.process_index, self.accelerator.num_processes
         )
@@ -208,25 +210,21 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
             self.model.train(training)
 
     def evaluate(self, *arguments: Any, **keywords: Any) -> dict[str, float]:
-        """Validation loss and BLEU with the averaged weights; the best model so far is written to `best`."""
+        """Validation loss and the task's metrics with the averaged weights; the best model so far goes to `best`."""
         start = time.perf_counter()
-        metrics: dict[str, float] = {}
+        found: dict[str, float] = {}
         with self.averaged():
             if self.validation is not None:
-                metrics["eval_loss"] = self._validation_loss(self.validation)
-            if self.evaluator is not None and self.is_world_process_zero():
-                results = self.evaluator(self.model)
-                for direction, scores in results:
-                    metrics[f"eval_bleu_{direction}"] = scores.bleu
-                    metrics[f"eval_length_ratio_{direction}"] = scores.length_ratio
-                    metrics[f"eval_rounds_{direction}"] = scores.mean_rounds
-                metrics["eval_bleu"] = round(fmean(scores.bleu for _, scores in results), 3)
-                best = self.state.best_metric
-                if best is None or metrics["eval_bleu"] > best:
-                    self.state.best_metric = metrics["eval_bleu"]
+                found["loss"] = self._validation_loss(self.validation)
+            if self.is_world_process_zero():
+                found |= self.evaluator(self.model) if self.evaluator is not None else {}
+                best = self.task.best
+                if best.name in found and best.improves(found[best.name], self.state.best_metric):
+                    self.state.best_metric = found[best.name]
                     self.state.best_global_step = self.state.global_step
                     with written_whole(self.output / "best") as folder:
                         self.save_kept(folder)
+        metrics = {f"eval_{name}": value for name, value in found.items()}
         metrics["eval_seconds"] = round(time.perf_counter() - start, 1)
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
@@ -234,18 +232,12 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         return metrics
 
     @torch.inference_mode()
-    def _validation_loss(self, validation: EncodedText) -> float:
-        planner = BatchPlanner(
-            validation.x_lengths,
-            validation.y_lengths,
-            validation.sources,
-            (1.0,),
-            max(self.recipe.batch.tokens, 2 * self.recipe.data.max_tokens + 3),
-            self.recipe.seed,
-        )
+    def _validation_loss(self, validation: Text) -> float:
+        tokens = max(self.recipe.batch.tokens, 2 * self.recipe.data.max_tokens + SPECIALS_PER_ROW)
+        rows = validation.epoch(0)
         total, items = torch.zeros(()), torch.zeros(())
-        for batch in planner.epoch(0):
-            tensors = self.collator(validation.fetch(batch.rows), batch_generator(self.recipe.seed, batch))
+        for batch in TextPlanner(validation, (1.0,), tokens, _VALIDATION_SEED).epoch(0):
+            tensors = self.collator(rows.fetch(batch.rows), batch_generator(_VALIDATION_SEED, batch))
             items += tensors.pop(ITEMS).sum()
             inputs = self._prepare_inputs(tensors)
             total += self.family.loss(self.model, inputs, self.recipe).cpu()

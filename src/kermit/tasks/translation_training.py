@@ -1,0 +1,182 @@
+"""Translation as a task to train for: pairs of texts, judged by BLEU on the validation pairs (the paper's section 4.1).
+
+`data` names parallel text, and unpaired text for the marginals; `evaluation.directions` says which ways are judged. The
+best model is the one with the highest mean BLEU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, cast
+
+from pydantic import Field, model_validator
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from kermit.canvas import Factorization
+from kermit.data.encoding import EncodedText, encode_sources
+from kermit.data.parallel import TextSource, checksum, read_pairs
+from kermit.data.plain import Report
+from kermit.tasks.translation import Direction
+from kermit.tasks.translator import TranslationFamily, Translator, directions_of
+from kermit.training.settings import EvaluationSettings, FactorizationMix, Settings, SourceSettings, TextSettings
+from kermit.training.tasks import BestMetric, Evaluator
+
+if TYPE_CHECKING:
+    from kermit.training.recipe import LoadedRecipe, Recipe
+
+
+class Languages(Settings):
+    """What the two sides are called, as in `--to de`."""
+
+    x: str = "x"
+    y: str = "y"
+
+
+class PairSource(SourceSettings):
+    """Where one corpus is: x and y files, one of them (unpaired), or tsv, jsonl, hub.
+
+    `factorizations` overrides the recipe's mix for these texts (a teacher's translations serve only the direction they
+    were made for, say).
+    """
+
+    x: str | None = None
+    y: str | None = None
+    tsv: str | None = None
+    jsonl: str | None = None
+    hub: str | None = None
+    config: str | None = None
+    split: str = "train"
+    columns: tuple[int, int] = (0, 1)
+    fields: tuple[str, str] = ("x", "y")
+    factorizations: FactorizationMix | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> PairSource:
+        kinds = [self.x is not None or self.y is not None, self.tsv is not None, self.jsonl is not None, bool(self.hub)]
+        if sum(kinds) != 1:
+            raise ValueError("give exactly one of: x and/or y files, tsv, jsonl, hub")
+        return self
+
+    @property
+    def paired(self) -> bool:
+        """Whether every text has its other half."""
+        return (self.x is None) == (self.y is None)
+
+    def mix(self, default: FactorizationMix) -> FactorizationMix:
+        """What is generated from these texts; unpaired text serves its own marginal."""
+        if self.paired:
+            return self.factorizations or default
+        own = Factorization.X if self.x is not None else Factorization.Y
+        mix = self.factorizations or {own: 1.0}
+        if set(mix) != {own}:
+            raise ValueError(f"unpaired text of this side serves {own.value} alone")
+        return mix
+
+    def text_source(self, data: Path) -> TextSource:
+        """The source with its paths found under the data folder."""
+        paths = {
+            kind: None if path is None else data / Path(path).expanduser()
+            for kind, path in {"x": self.x, "y": self.y, "tsv": self.tsv, "jsonl": self.jsonl}.items()
+        }
+        return TextSource(
+            **paths, hub=self.hub, config=self.config, split=self.split, columns=self.columns, fields=self.fields
+        )
+
+
+class PairData(TextSettings):
+    """The pairs to train on and to validate with; `max_tokens` is for each side, special tokens not counted."""
+
+    languages: Languages = Languages()
+    train: tuple[PairSource, ...] = Field(min_length=1)
+    validation: PairSource | None = None
+
+
+class TranslationEvaluation(EvaluationSettings):
+    """When to translate the validation text, and how much of it; `directions` default to those being trained."""
+
+    directions: tuple[str, ...] = ()
+
+
+class TranslationTask:
+    """How translation's text is read and encoded, and how a model is judged by translating."""
+
+    name = "translation"
+    data_settings: type[TextSettings] = PairData
+    evaluation_settings: type[EvaluationSettings] = TranslationEvaluation
+    factorizations: FactorizationMix = {Factorization.Y_GIVEN_X: 1.0}  # noqa: RUF012
+    decodes = True
+    best = BestMetric("bleu", "BLEU", higher=True)
+
+    def check(self, recipe: Recipe) -> None:
+        """Nothing beyond what the sections say themselves."""
+
+    def checksums(self, loaded: LoadedRecipe) -> list[str]:
+        """Of each source of pairs."""
+        return [checksum(source) for source in _sources(loaded)]
+
+    def texts(self, loaded: LoadedRecipe) -> Iterator[str]:
+        """Both sides of every pair."""
+        for source in _sources(loaded):
+            for pair in read_pairs(source, Report(loaded.recipe.data.on_bad)):
+                yield from (side for side in (pair.x, pair.y) if side)
+
+    def training_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> EncodedText:
+        """All pairs, encoded."""
+        return _encoded(_sources(loaded), loaded, tokenizer)
+
+    def validation_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> EncodedText | None:
+        """The validation pairs, encoded."""
+        validation = pair_data(loaded.recipe).validation
+        return None if validation is None else _encoded([validation.text_source(loaded.data)], loaded, tokenizer)
+
+    def evaluator(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Evaluator | None:
+        """BLEU, length ratio and rounds of every direction, and the mean BLEU."""
+        recipe, data = loaded.recipe, pair_data(loaded.recipe)
+        if data.validation is None or not data.validation.paired:
+            return None
+        languages = (data.languages.x, data.languages.y)
+        assert isinstance(recipe.evaluation, TranslationEvaluation)
+        directions = [Direction.parse(text) for text in recipe.evaluation.directions]
+        directions = directions or directions_of(recipe.factorizations, languages)
+        if not directions:
+            return None
+        source = data.validation.text_source(loaded.data)
+        pairs = list(read_pairs(source, Report(data.on_bad)))[: recipe.evaluation.texts]
+        family = cast("TranslationFamily", loaded.family)
+
+        def evaluate(model: PreTrainedModel) -> Mapping[str, float]:
+            translator = Translator(family, model, tokenizer, languages)
+            metrics: dict[str, float] = {}
+            results = [translator.evaluate(pairs, way, recipe.decoding)[0] for way in directions]
+            for scores in results:
+                metrics[f"bleu_{scores.direction}"] = scores.bleu
+                metrics[f"length_ratio_{scores.direction}"] = scores.length_ratio
+                metrics[f"rounds_{scores.direction}"] = scores.mean_rounds
+            return {**metrics, "bleu": round(fmean(scores.bleu for scores in results), 3)}
+
+        return evaluate
+
+    def describe(self, model: PreTrainedModel, recipe: Recipe) -> None:
+        """What the sides are called, and what is generated from what."""
+        model.config.languages = pair_data(recipe).languages.model_dump()
+        model.config.factorizations = sorted(factorization.value for factorization in recipe.factorizations)
+
+
+def pair_data(recipe: Recipe) -> PairData:
+    """The section `data` of a recipe for translation."""
+    assert isinstance(recipe.data, PairData)
+    return recipe.data
+
+
+def _sources(loaded: LoadedRecipe) -> list[TextSource]:
+    return [source.text_source(loaded.data) for source in pair_data(loaded.recipe).train]
+
+
+def _encoded(sources: list[TextSource], loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> EncodedText:
+    data = loaded.recipe.data
+    return encode_sources(sources, tokenizer, max_tokens=data.max_tokens, on_bad=data.on_bad)
+
+
+TRANSLATION = TranslationTask()
