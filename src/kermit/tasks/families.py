@@ -1,4 +1,4 @@
-"""KERMIT as a family of models that recipes train and translators ask: canvases in, insertions out.
+"""KERMIT as a family of models that recipes train, translators ask and pretraining judges: canvases in, insertions out.
 
 The collator draws, for every text of a batch, what is generated of it and which tokens are kept; both are rows, so a
 batch can be shared by several processes. The canvases and their targets follow from those without further chance.
@@ -7,29 +7,39 @@ batch can be shared by several processes. The canvases and their targets follow 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
-from pydantic import PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
-from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Factorization, SpecialTokens
 from kermit.canvas_batch import CanvasBatch
 from kermit.decoding import DecodingSettings, Sampling, Strategy
 from kermit.errors import RecipeError
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
-from kermit.objective import KeptSampling, LowerBoundObjective, Objective, SlotObjective, SlotShare, Texts
+from kermit.modeling.next_sentence import (
+    add_next_sentence_head,
+    load_next_sentence_head,
+    next_sentence_logits,
+    next_sentence_loss,
+)
+from kermit.modeling.taps import output_of
+from kermit.objective import KeptSampling, LowerBoundObjective, Objective, SlotObjective, SlotShare, Texts, canvases_of
 from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
 from kermit.pipeline import Kermit
 from kermit.slots import Termination
+from kermit.tasks.held_out import HeldOutBatch, Recovered, labels_of
+from kermit.tasks.pretraining import ArticleData
 from kermit.tasks.translation import Direction, Translation
 from kermit.training.families import ITEMS, Collator
 from kermit.training.recipe import Recipe
 from kermit.training.settings import FamilySettings, Fraction, NotNegative, Settings, Share
+from kermit.training.trunks import TrunkSettings, made, new_trunk_config
 
 if TYPE_CHECKING:
     from kermit.data.encoding import Row
@@ -52,22 +62,12 @@ class ObjectiveName(StrEnum):
     LOWER_BOUND = "lower_bound"
 
 
-class KermitSettings(FamilySettings):
-    """The trunk, as a configuration of transformers or as a checkpoint to start from, and the head's choices."""
+class KermitSettings(TrunkSettings):
+    """The trunk and the head's choices."""
 
-    trunk: dict[str, Any] | None = None
-    trunk_from: str | None = None
     slot_vector: str = "right"
     termination: Termination = Termination.SLOT
     positions: str = "restart"
-
-    @model_validator(mode="after")
-    def _one_trunk(self) -> KermitSettings:
-        if (self.trunk is None) == (self.trunk_from is None):
-            raise ValueError("give either trunk, a configuration, or trunk_from, a checkpoint to start from")
-        if self.trunk is not None and "model_type" not in self.trunk:
-            raise ValueError("trunk needs a model_type, such as bert or modernbert")
-        return self
 
 
 class ObjectiveSettings(Settings):
@@ -78,9 +78,10 @@ class ObjectiveSettings(Settings):
     temperature: PositiveFloat = 1.0
     kept: KeptSampling = KeptSampling.UNIFORM
     drop_probability: Fraction = 0.15
+    span_length: Annotated[float, Field(ge=1.0)] = 1.0
     share: SlotShare = SlotShare.CANVAS
     location_weight: NotNegative = 1.0
-    empty_slot_rate: Fraction = 1.0
+    empty_slot_rate: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     label_smoothing: Share = 0.0
 
     def order_prior(self) -> OrderPrior:
@@ -105,6 +106,7 @@ class ObjectiveSettings(Settings):
             share=self.share,
             location_weight=self.location_weight,
             empty_slot_rate=self.empty_slot_rate,
+            span_length=self.span_length,
         )
 
 
@@ -144,18 +146,23 @@ class InsertionCollator:
         specials: the ids that frame a canvas.
         objective: what draws the kept sets.
         mixes: for each data source, what is generated from its texts, with weights.
+        lone_texts: whether a row without y is a text of one segment, and not a pair whose other half is absent.
+        next_sentence: whether rows say if y continues x.
     """
 
     specials: SpecialTokens
     objective: Objective
     mixes: Sequence[Mapping[Factorization, float]]
+    lone_texts: bool = False
+    next_sentence: bool = False
 
     def __call__(self, rows: Sequence[Row], generator: torch.Generator) -> dict[str, Tensor]:
         """Draw a batch."""
         noise = torch.rand(len(rows), generator=generator).tolist()
         ways = [_pick(self.mixes[row["source"]], value) for row, value in zip(rows, noise, strict=True)]
-        batch = CanvasBatch.from_segments(self.specials, [(row["x"], row["y"]) for row in rows])
-        return {
+        segments = [(row["x"],) if self.lone_texts and not row["y"] else (row["x"], row["y"]) for row in rows]
+        batch = CanvasBatch.from_segments(self.specials, segments)
+        tensors = {
             "token_ids": batch.token_ids,
             "segment_ids": batch.segment_ids,
             "valid": batch.valid,
@@ -163,6 +170,7 @@ class InsertionCollator:
             "ways": torch.tensor([_WAYS.index(way) for way in ways]),
             ITEMS: torch.ones(len(rows)),
         }
+        return tensors | {"follows": labels_of(rows)} if self.next_sentence else tensors
 
 
 def _pick(mix: Mapping[Factorization, float], noise: float) -> Factorization:
@@ -205,35 +213,30 @@ class KermitFamily:
             "positions": settings.positions,
             "label_smoothing": _objective(recipe).label_smoothing,
         }
-        if settings.trunk_from is not None:
-            return KermitForInsertion.from_encoder(settings.trunk_from, tokenizer, **choices)
-        assert settings.trunk is not None
-        shape = dict(settings.trunk)
-        try:
-            trunk = AutoConfig.for_model(
-                shape.pop("model_type"),
-                vocab_size=len(tokenizer),
-                pad_token_id=tokenizer.pad_token_id,
-                cls_token_id=tokenizer.cls_token_id,
-                sep_token_id=tokenizer.sep_token_id,
-                bos_token_id=tokenizer.cls_token_id,
-                eos_token_id=tokenizer.sep_token_id,
-                **shape,
-            )
-            config = KermitConfig(trunk_config=trunk, **special_token_settings(tokenizer), **choices)
-        except (ValueError, TypeError) as error:
-            raise RecipeError(f"model: {error}") from error
-        return KermitForInsertion(config)
+        if (place := settings.trunk_from) is not None:
+            model = made("trunk_from", lambda: KermitForInsertion.from_encoder(place, tokenizer, **choices))
+        else:
+            assert settings.trunk is not None
+            trunk = new_trunk_config(settings.trunk, tokenizer)
+            choices |= {"trunk_config": trunk, **special_token_settings(tokenizer)}
+            model = KermitForInsertion(made("trunk", lambda: KermitConfig(**choices)))
+        return add_next_sentence_head(model) if _asks_next_sentence(recipe) else model
 
     def load(self, path: Path) -> PreTrainedModel:
         """A saved KERMIT model."""
-        return KermitForInsertion.from_pretrained(path)
+        return load_next_sentence_head(KermitForInsertion.from_pretrained(path), path)
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Draws factorizations and kept sets."""
         specials = KermitConfig(**special_token_settings(tokenizer)).specials
         termination = getattr(recipe.model, "termination", Termination.SLOT)
-        return InsertionCollator(specials, _objective(recipe).build(termination), mixes_of(recipe))
+        return InsertionCollator(
+            specials,
+            _objective(recipe).build(termination),
+            mixes_of(recipe),
+            lone_texts=recipe.task == "pretraining",
+            next_sentence=_asks_next_sentence(recipe),
+        )
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:
         """The objective, summed over texts."""
@@ -247,9 +250,33 @@ class KermitFamily:
             inner.specials,
         )
         objective = _objective(recipe).build(inner.termination)
+        if isinstance(objective, SlotObjective) and not model.training:
+            objective = replace(objective, empty_slot_rate=1.0)  # nothing left to chance
         inputs = objective.build(Texts.of(canvases, ways), batch["kept"]).model_inputs()
-        loss: Tensor = model(**inputs, num_items_in_batch=1).loss
+        with output_of(inner.base_model) as hidden:
+            loss: Tensor = model(**inputs, num_items_in_batch=1).loss
+        if (follows := batch.get("follows")) is not None:
+            loss = loss + next_sentence_loss(inner, hidden.value, follows, torch.ones_like(loss).expand(len(follows)))
         return loss
+
+    def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
+        """Ask every slot of the canvases without the dropped tokens."""
+        texts, dropped = held_out.texts, held_out.dropped
+        canvases, slot = canvases_of(texts, texts.present & ~dropped)
+        with output_of(model.base_model) as hidden:
+            scores = model.score_slots(canvases)
+        best, second = scores.content.topk(2).indices.unbind(1)
+        said_end = best == model.specials.end_of_slot_id
+        plane = torch.zeros_like(canvases.token_ids)
+        token = plane.index_put((scores.rows, scores.slots), torch.where(said_end, second, best))
+        found = dropped & (token.gather(1, slot) == texts.batch.token_ids)
+        correct = dropped & (plane.scatter_add(1, slot, found.long()).gather(1, slot) > 0)
+        missing = plane.scatter_add(1, slot, dropped.long())[scores.rows, scores.slots]
+        ends = model.termination is Termination.SLOT
+        follows = None
+        if getattr(model.config, "next_sentence", False):
+            follows = next_sentence_logits(model, hidden.value).argmax(1) == 1
+        return Recovered(correct, said_end if ends else None, missing == 0 if ends else None, follows)
 
     def translate(
         self,
@@ -302,6 +329,10 @@ def mixes_of(recipe: Recipe) -> list[Mapping[Factorization, float]]:
 def _objective(recipe: Recipe) -> ObjectiveSettings:
     assert isinstance(recipe.objective, ObjectiveSettings)
     return recipe.objective
+
+
+def _asks_next_sentence(recipe: Recipe) -> bool:
+    return isinstance(recipe.data, ArticleData) and recipe.data.next_sentence
 
 
 KERMIT = KermitFamily()

@@ -2,8 +2,8 @@
 
 A family is one object with these methods; the recipe names it by `model.family`, a saved model by its config's
 `model_type` where that tells it. A task asks more of those that serve it: translation a `translate`
-(`kermit.tasks.translator.TranslationFamily`). To add a family: write a class with `Family`'s methods, and a line in
-`_FAMILIES` (or call `register`).
+(`kermit.tasks.translator.TranslationFamily`), pretraining a `recover` (`kermit.tasks.held_out.PretrainingFamily`). To
+add a family: write a class with `Family`'s methods, and a line in `_FAMILIES` (or call `register`).
 """
 
 from __future__ import annotations
@@ -81,6 +81,8 @@ _FAMILIES: Registry[Family] = Registry(
         "transformer": "kermit.baselines.transformer:TRANSFORMER",
         "kermit": "kermit.tasks.families:KERMIT",
         "insertion_transformer": "kermit.baselines.insertion_transformer:INSERTION_TRANSFORMER",
+        "masked_lm": "kermit.baselines.masked_lm:MASKED_LM",
+        "causal_lm": "kermit.baselines.causal_lm:CAUSAL_LM",
     },
 )
 _OF_MODEL_TYPE = {"marian": "transformer", "kermit": "kermit", "insertion_transformer": "insertion_transformer"}

@@ -91,7 +91,13 @@ class Task(Protocol):
         ...
 
 
-_TASKS: Registry[Task] = Registry("task", {"translation": "kermit.tasks.translation_training:TRANSLATION"})
+_TASKS: Registry[Task] = Registry(
+    "task",
+    {
+        "translation": "kermit.tasks.translation_training:TRANSLATION",
+        "pretraining": "kermit.tasks.pretraining:PRETRAINING",
+    },
+)
 
 
 def task_names() -> list[str]:

@@ -1,0 +1,121 @@
+"""What masked and causal language models share: any of transformers' own, with the loss at chosen positions alone.
+
+The model stays transformers' class, so that `AutoModelForMaskedLM` or `AutoModelForCausalLM` loads what was saved. In
+training its forward is run up to the logits, which are then made, in chunks, where they are needed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
+
+from kermit.data.tokenizer import end_of_slot_id
+from kermit.modeling.slot_loss import slot_loss
+from kermit.modeling.taps import output_of, withheld_from
+from kermit.training.settings import FamilySettings
+from kermit.training.trunks import TrunkSettings, made, new_trunk_config
+
+_ROWS = 256  # logits at a time
+
+
+@dataclass(frozen=True)
+class States:
+    """What a language model makes of its input.
+
+    Args:
+        hidden: (batch, length, hidden), of the trunk.
+        vectors: (batch, length, width), what the logits are made of.
+    """
+
+    hidden: Tensor
+    vectors: Tensor
+
+
+def inner_model(model: nn.Module) -> PreTrainedModel:
+    """The model that a wrapper for several processes holds, or the model itself."""
+    return getattr(model, "module", model)
+
+
+def run(model: nn.Module, **inputs: Any) -> States:
+    """Run a model up to its logits."""
+    inner = inner_model(model)
+    with output_of(inner.base_model) as hidden, withheld_from(inner.get_output_embeddings()) as vectors:
+        model(**inputs)
+    return States(hidden.value, vectors.value)
+
+
+def token_loss(model: nn.Module, vectors: Tensor, tokens: Tensor) -> Tensor:
+    """The cross-entropy of tokens (positions,) given vectors (positions, width), summed."""
+    weight, bias = _output(model)
+    each = torch.ones_like(tokens, dtype=torch.float32)  # a position is a slot that misses one token
+    return slot_loss(vectors, weight, bias, each, torch.arange(len(tokens), device=tokens.device), tokens, each)
+
+
+def best_tokens(model: nn.Module, vectors: Tensor) -> Tensor:
+    """The likeliest token at each of (positions, width)."""
+    weight, bias = _output(model)
+    parts = [nn.functional.linear(part, weight, bias).argmax(1) for part in torch.split(vectors, _ROWS)]
+    return torch.cat(parts) if parts else vectors.new_zeros(0, dtype=torch.long)
+
+
+def _output(model: nn.Module) -> tuple[Tensor, Tensor]:
+    layer = inner_model(model).get_output_embeddings()
+    return layer.weight, layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias
+
+
+def build_language_model(
+    settings: FamilySettings,
+    tokenizer: PreTrainedTokenizerFast,
+    kind: type[AutoModelForMaskedLM] | type[AutoModelForCausalLM],
+    **role: Any,
+) -> PreTrainedModel:
+    """A new model, or one from a checkpoint, whose head is new if it has none.
+
+    Its embedding has a row for every token of the tokenizer, which gets end-of-slot if it lacks it: a trunk of the same
+    shape as KERMIT's.
+
+    Args:
+        settings: the trunk.
+        tokenizer: what the model is to read.
+        kind: transformers' class for the kind of model.
+        role: attributes of the trunk's configuration that the kind of model needs, where the configuration has them.
+    """
+    assert isinstance(settings, TrunkSettings)
+    end_of_slot_id(tokenizer)
+    if (place := settings.trunk_from) is not None:
+        config = made("trunk_from", lambda: AutoConfig.from_pretrained(place))
+        model = made("trunk_from", lambda: kind.from_pretrained(place, config=_with_role(config, role)))
+    else:
+        assert settings.trunk is not None
+        config = _with_role(new_trunk_config(settings.trunk, tokenizer), role)
+        model = made("trunk", lambda: kind.from_config(config))
+    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    return model
+
+
+def _with_role(config: PreTrainedConfig, role: dict[str, Any]) -> PreTrainedConfig:
+    for name, value in role.items():
+        if hasattr(config, name):
+            setattr(config, name, value)
+    return config
+
+
+def segment_inputs(model: nn.Module, segment_ids: Tensor) -> dict[str, Tensor]:
+    """Segments as a model takes them, if it knows of two."""
+    inner = inner_model(model)
+    knows = getattr(inner.config, "type_vocab_size", 0) >= 2
+    takes = "token_type_ids" in inspect.signature(inner.forward).parameters
+    return {"token_type_ids": segment_ids} if knows and takes else {}

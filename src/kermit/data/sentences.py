@@ -1,0 +1,147 @@
+"""Encoded sentences on disk: one long stream of token ids, and where sentences and articles begin in it.
+
+The stream is written once, memory-mapped ever after, and read in slices; what is held in memory is a number a sentence.
+The cache is keyed by the content of the text, the tokenizer and the limit, as that of pairs is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import datasets
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa  # type: ignore[import-untyped]
+from tqdm import tqdm
+from transformers import PreTrainedTokenizerFast
+
+from kermit.data.articles import ArticleSource, checksum, read_paragraphs, split_sentences
+from kermit.data.cache import cache_folder
+from kermit.data.encoding import arrow_rows, arrow_writer, encoded_once
+from kermit.data.plain import OnBad, Report
+from kermit.data.tokenizer import encode_texts, fingerprint
+
+_LAYOUT = 1  # raise when the layout or the cutting into sentences changes, so that old caches are made anew
+_BLOCK = 2000
+_TOKENS = pa.schema([("token", pa.int32())])
+_SENTENCES = pa.schema([("length", pa.int32()), ("opens", pa.bool_())])
+
+
+@dataclass(frozen=True)
+class EncodedSentences:
+    """The sentences of one or more sources, one after the other.
+
+    Args:
+        tokens: the memory-mapped stream, with the column token.
+        starts: (sentences + 1,) where each sentence begins in the stream, and the stream's end.
+        opens: (sentences,) whether it is the first of its article.
+        sources: (sentences,) the index of its source.
+    """
+
+    tokens: datasets.Dataset
+    starts: npt.NDArray[np.int64]
+    opens: npt.NDArray[np.bool_]
+    sources: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.opens)
+
+    def slice(self, start: int, length: int) -> list[int]:
+        """Token ids from a place in the stream on."""
+        ids: list[int] = self.tokens[start : start + length]["token"] if length else []
+        return ids
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """The ids of a sentence, or of a part of a long one, and whether it opens an article."""
+
+    ids: npt.NDArray[np.int32]
+    opens: bool
+
+
+def encode_articles(
+    sources: list[ArticleSource],
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    max_tokens: int,
+    on_bad: OnBad = OnBad.ERROR,
+    cache: Path | None = None,
+) -> EncodedSentences:
+    """Encode every source, or find it in the cache.
+
+    A sentence follows a space, unless it opens an article, for tokens that know of spaces.
+
+    Args:
+        sources: where the articles are; a sentence's source is the index here.
+        tokenizer: what makes ids of them.
+        max_tokens: the longest sentence; a longer one is cut into even pieces.
+        on_bad: whether a broken line raises or is counted and reported.
+        cache: the folder to keep the stream in; the user's cache by default.
+    """
+    folder = cache_folder() if cache is None else cache
+    streams, lengths, opens, indices = [], [], [], []
+    for index, source in enumerate(sources):
+        made = _encode_source(source, tokenizer, max_tokens=max_tokens, on_bad=on_bad, cache=folder)
+        streams.append(arrow_rows(made / "tokens.arrow", source.name))
+        sentences = arrow_rows(made / "sentences.arrow", source.name).data
+        lengths.append(sentences.column("length").to_numpy())
+        opens.append(sentences.column("opens").to_numpy())
+        indices.append(np.full(len(opens[-1]), index))
+    return EncodedSentences(
+        tokens=datasets.concatenate_datasets(streams),
+        starts=np.concatenate([[0], np.cumsum(np.concatenate(lengths), dtype=np.int64)]),
+        opens=np.concatenate(opens),
+        sources=np.concatenate(indices),
+    )
+
+
+def _encode_source(
+    source: ArticleSource, tokenizer: PreTrainedTokenizerFast, *, max_tokens: int, on_bad: OnBad, cache: Path
+) -> Path:
+    key = repr(("sentences", _LAYOUT, checksum(source), fingerprint(tokenizer), max_tokens, str(on_bad)))
+
+    def write(scratch: Path, report: Report) -> None:
+        with (
+            arrow_writer(scratch / "tokens.arrow", _TOKENS) as tokens,
+            arrow_writer(scratch / "sentences.arrow", _SENTENCES) as sentences,
+            tqdm(desc=f"encoding {source.name}", unit=" tokens", unit_scale=True, disable=None, leave=False) as bar,
+        ):
+            for pieces in _pieces(_sentences(source, report), tokenizer, max_tokens):
+                stream = np.concatenate([piece.ids for piece in pieces])
+                tokens.write_batch(pa.record_batch([pa.array(stream, pa.int32())], schema=_TOKENS))
+                columns = [[len(piece.ids) for piece in pieces], [piece.opens for piece in pieces]]
+                arrays = [pa.array(values, field.type) for values, field in zip(columns, _SENTENCES, strict=True)]
+                sentences.write_batch(pa.record_batch(arrays, schema=_SENTENCES))
+                bar.update(len(stream))
+
+    return encoded_once(key, source.name, write, on_bad=on_bad, cache=cache)
+
+
+def _sentences(source: ArticleSource, report: Report) -> Iterator[tuple[str, bool]]:
+    """Sentences as they are encoded, and whether each opens an article."""
+    for paragraph in read_paragraphs(source, report):
+        for number, sentence in enumerate(split_sentences(paragraph.text)):
+            opens = paragraph.opens and number == 0
+            yield sentence if opens else f" {sentence}", opens
+
+
+def _pieces(
+    sentences: Iterator[tuple[str, bool]], tokenizer: PreTrainedTokenizerFast, max_tokens: int
+) -> Iterator[list[_Piece]]:
+    """Sentences encoded block by block, long ones cut; after one without any token, the next opens in its place."""
+    opening = False
+    while block := list(islice(sentences, _BLOCK)):
+        pieces = []
+        for (_, opens), ids in zip(block, encode_texts(tokenizer, [text for text, _ in block]), strict=True):
+            opening |= opens
+            if not ids:
+                continue
+            for part in np.array_split(np.asarray(ids, dtype=np.int32), -(-len(ids) // max_tokens)):
+                pieces.append(_Piece(part, opening))
+                opening = False
+        if pieces:
+            yield pieces

@@ -1,0 +1,62 @@
+"""BERT's next-sentence task on any model: does y continue x, read from the hidden state of `[CLS]`?
+
+The head is added to a model that is there already and saved with its weights; whoever loads the model without it
+leaves these weights aside. The pooler is the one that classifiers have, so finetuning starts from it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safetensors import safe_open
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from kermit.modeling.classification import Pooler
+
+NOT_ASKED = -100
+"""The label of a text of which it is not asked."""
+_PARTS = ("pooler", "next_sentence")
+
+
+def add_next_sentence_head(model: PreTrainedModel) -> PreTrainedModel:
+    """Give a model the head, with new weights, and let its config say so."""
+    width = model.config.hidden_size
+    model.pooler, model.next_sentence = Pooler(width), nn.Linear(width, 2)
+    for layer in (model.pooler.dense, model.next_sentence):
+        nn.init.normal_(layer.weight, std=model.config.initializer_range)
+        nn.init.zeros_(layer.bias)
+    model.config.next_sentence = True
+    return model
+
+
+def load_next_sentence_head(model: PreTrainedModel, folder: Path) -> PreTrainedModel:
+    """Give a model that was loaded from a folder the head that was saved there, if one was."""
+    if getattr(model.config, "next_sentence", False):
+        add_next_sentence_head(model)
+        with safe_open(folder / "model.safetensors", "pt") as saved:
+            for part in _PARTS:
+                names = [name for name in saved.keys() if name.startswith(f"{part}.")]  # noqa: SIM118 (no mapping)
+                weights = {name.removeprefix(f"{part}."): saved.get_tensor(name) for name in names}
+                getattr(model, part).load_state_dict(weights)
+    return model
+
+
+def next_sentence_logits(model: PreTrainedModel, hidden: Tensor) -> Tensor:
+    """(batch, 2): y is from elsewhere, y continues x; from hidden states (batch, length, hidden)."""
+    logits: Tensor = model.next_sentence(model.pooler(hidden))
+    return logits
+
+
+def next_sentence_loss(model: PreTrainedModel, hidden: Tensor, follows: Tensor, weights: Tensor) -> Tensor:
+    """The weighted sum of the cross-entropies.
+
+    Args:
+        model: one with the head.
+        hidden: (batch, length, hidden).
+        follows: (batch,) 1, 0 or `NOT_ASKED`.
+        weights: (batch,).
+    """
+    logits = next_sentence_logits(model, hidden).float()
+    losses = nn.functional.cross_entropy(logits, follows, ignore_index=NOT_ASKED, reduction="none")
+    return (losses * weights).sum()

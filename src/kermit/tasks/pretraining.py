@@ -1,0 +1,167 @@
+"""Pretraining as a task to train for: plain text, in pairs of segments as BERT packs it (section 4.2 of the paper).
+
+`data` names articles (`kermit.data.articles`), which are cut into sentences and packed anew in every epoch
+(`kermit.data.packing`). A model is judged by its own validation loss, which decides what is kept, and by how well it
+recovers the same held-out tokens as models of other families (`kermit.tasks.held_out`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from pydantic import Field, PositiveInt, model_validator
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from kermit.canvas import Factorization
+from kermit.data.articles import ArticleSource, checksum, read_paragraphs
+from kermit.data.batching import SPECIALS_PER_ROW
+from kermit.data.packing import PackedText
+from kermit.data.plain import Report
+from kermit.data.sentences import encode_articles
+from kermit.data.tokenizer import end_of_slot_id
+from kermit.errors import RecipeError
+from kermit.modeling import KermitConfig, special_token_settings
+from kermit.tasks.held_out import HELD_OUT_SEED, PretrainingFamily, judge
+from kermit.training.settings import EvaluationSettings, FactorizationMix, Fraction, SourceSettings, TextSettings
+from kermit.training.tasks import BestMetric, Evaluator
+
+if TYPE_CHECKING:
+    from kermit.training.recipe import LoadedRecipe, Recipe
+
+
+class ArticleSettings(SourceSettings):
+    """Where articles are: `text`, a file or a folder of files, or `hub`, a dataset with articles in its `field`."""
+
+    text: str | None = None
+    hub: str | None = None
+    config: str | None = None
+    split: str = "train"
+    field: str = "text"
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> ArticleSettings:
+        if (self.text is None) == (self.hub is None):
+            raise ValueError("give either text, a file or folder, or hub, a dataset's name")
+        return self
+
+    def article_source(self, data: Path) -> ArticleSource:
+        """The source with its path found under the data folder."""
+        path = None if self.text is None else data / Path(self.text).expanduser()
+        return ArticleSource(path, self.hub, self.config, self.split, self.field)
+
+
+class ArticleData(TextSettings):
+    """The articles to train on and to validate with, and how they are packed.
+
+    `max_tokens` is the length of a packed pair, special tokens included; `short_rate` the share of pairs that are meant
+    to be shorter; with `next_sentence` every other y is from another article, and the model learns to tell.
+    """
+
+    train: tuple[ArticleSettings, ...] = Field(min_length=1)
+    validation: ArticleSettings | None = None
+    max_tokens: int = Field(default=128, ge=8)
+    short_rate: Fraction = 0.1
+    next_sentence: bool = False
+
+
+class PretrainingEvaluation(EvaluationSettings):
+    """When to judge the model, and on how many pairs of the validation text, evenly spread over it."""
+
+    texts: PositiveInt = 200
+
+
+class PretrainingTask:
+    """How pretraining's text is read and packed, and how a model is judged by held-out tokens."""
+
+    name = "pretraining"
+    data_settings: type[TextSettings] = ArticleData
+    evaluation_settings: type[EvaluationSettings] = PretrainingEvaluation
+    factorizations: FactorizationMix = {Factorization.JOINT: 1.0}  # noqa: RUF012
+    decodes = False
+    best = BestMetric("loss", "loss", higher=False)
+
+    def check(self, recipe: Recipe) -> None:
+        """Both segments are generated."""
+        if set(recipe.factorizations) != {Factorization.JOINT}:
+            raise RecipeError("factorizations: pretraining drops tokens of the whole text; leave it out, or give joint")
+
+    def checksums(self, loaded: LoadedRecipe) -> list[str]:
+        """Of each source of articles."""
+        return [checksum(source) for source in _sources(loaded)]
+
+    def texts(self, loaded: LoadedRecipe) -> Iterator[str]:
+        """Every paragraph."""
+        for source in _sources(loaded):
+            for paragraph in read_paragraphs(source, Report(loaded.recipe.data.on_bad)):
+                yield paragraph.text
+
+    def training_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PackedText:
+        """All articles, encoded, and packed anew in every epoch."""
+        return _packed(_sources(loaded), loaded.recipe, tokenizer, seed=loaded.recipe.seed)
+
+    def validation_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PackedText | None:
+        """As many validation pairs as are to be judged, the same for every recipe."""
+        validation = article_data(loaded.recipe).validation
+        if validation is None:
+            return None
+        source, limit = validation.article_source(loaded.data), loaded.recipe.evaluation.texts
+        return _packed([source], loaded.recipe, tokenizer, seed=HELD_OUT_SEED, limit=limit)
+
+    def evaluator(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Evaluator | None:
+        """How well held-out tokens are recovered."""
+        text = self.validation_text(loaded, tokenizer)
+        if text is None:
+            return None
+        rows = text.epoch(0).fetch(range(len(text)))
+        specials = KermitConfig(**special_token_settings(tokenizer)).specials
+        family = cast("PretrainingFamily", loaded.family)
+
+        def evaluate(model: PreTrainedModel) -> Mapping[str, float]:
+            return judge(family, model, specials, rows)
+
+        return evaluate
+
+    def describe(self, model: PreTrainedModel, recipe: Recipe) -> None:
+        """The model must have positions enough for a packed pair."""
+        config = getattr(model.config, "trunk_config", model.config)
+        positions = getattr(config, "max_position_embeddings", None)
+        if positions is not None and positions < recipe.data.max_tokens:
+            raise RecipeError(
+                f"data.max_tokens: {recipe.data.max_tokens} is more than the model's {positions} positions"
+            )
+
+
+def article_data(recipe: Recipe) -> ArticleData:
+    """The section `data` of a recipe for pretraining."""
+    assert isinstance(recipe.data, ArticleData)
+    return recipe.data
+
+
+def _sources(loaded: LoadedRecipe) -> list[ArticleSource]:
+    return [source.article_source(loaded.data) for source in article_data(loaded.recipe).train]
+
+
+def _packed(
+    sources: list[ArticleSource],
+    recipe: Recipe,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    seed: int,
+    limit: int | None = None,
+) -> PackedText:
+    data = article_data(recipe)
+    end_of_slot_id(tokenizer)  # all families have it, so text that was encoded for one serves the others
+    room = data.max_tokens - SPECIALS_PER_ROW
+    return PackedText(
+        encode_articles(sources, tokenizer, max_tokens=room // 2, on_bad=data.on_bad),
+        room=room,
+        short_rate=data.short_rate,
+        next_sentence=data.next_sentence,
+        seed=seed,
+        limit=limit,
+    )
+
+
+PRETRAINING = PretrainingTask()
