@@ -37,7 +37,7 @@ class KermitForSequenceClassification(KermitPreTrainedModel):
     `KermitForInsertion` as well; where the checkpoint has none, none is made up.
     """
 
-    _keys_to_ignore_on_load_unexpected = (r"^head\.",)
+    _keys_to_ignore_on_load_unexpected = (r"^(head|next_sentence)\.",)
     accepts_loss_kwargs = False
 
     def __init__(self, config: KermitConfig) -> None:

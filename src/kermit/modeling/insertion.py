@@ -72,7 +72,7 @@ class SlotHead(nn.Module):
 class KermitForInsertion(KermitPreTrainedModel):
     """An encoder that inserts missing tokens."""
 
-    _keys_to_ignore_on_load_unexpected = (r"^(pooler|classifier)\.",)
+    _keys_to_ignore_on_load_unexpected = (r"^(pooler|classifier|next_sentence)\.",)
 
     def __init__(self, config: KermitConfig) -> None:
         super().__init__(config)

@@ -46,7 +46,7 @@ class KermitPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
 class KermitModel(KermitPreTrainedModel):
     """The trunk: canvases to hidden states."""
 
-    _keys_to_ignore_on_load_unexpected = (r"^(head|pooler|classifier)\.",)
+    _keys_to_ignore_on_load_unexpected = (r"^(head|pooler|classifier|next_sentence)\.",)
 
     def __init__(self, config: KermitConfig) -> None:
         super().__init__(config)
