@@ -1,0 +1,180 @@
+"""`kermit finetune glue`, `kermit evaluate glue` and `kermit submit glue`: the tasks of understanding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from kermit.cli import logs
+from kermit.errors import ModelError
+
+finetune_app = typer.Typer(help="Finetune a model on a task.", no_args_is_help=True)
+submit_app = typer.Typer(help="Write what a task's test server takes.", no_args_is_help=True)
+
+Data = Annotated[
+    Path | None,
+    typer.Option(help="Folder with CoLA, SST-2 and so on; glue in KERMIT_DATA or else the Hub by default."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print a JSON object instead of a table.")]
+
+
+@finetune_app.callback()
+def _finetune() -> None:
+    """Finetune a model on a task."""
+
+
+@submit_app.callback()
+def _submit() -> None:
+    """Write what a task's test server takes."""
+
+
+@finetune_app.command("glue")
+def finetune(
+    model: Annotated[
+        str,
+        typer.Option(help="Folder or Hub name: a KERMIT model, masked or causal LM, encoder.", show_default=False),
+    ],
+    output: Annotated[Path, typer.Option(help="Folder for results and finetuned models.", show_default=False)],
+    task: Annotated[str, typer.Option(help="A task, several as CoLA,RTE, or all that have data.")] = "all",
+    data: Data = None,
+    seeds: Annotated[str, typer.Option(help="One finetuning each, as 0,1,2.")] = "0",
+    grid: Annotated[
+        bool, typer.Option("--grid", help="Try BERT's learning rates, epochs and batch sizes; the best on dev counts.")
+    ] = False,
+    learning_rate: Annotated[
+        str | None, typer.Option(help="3e-5 by default; several, as 5e-5,3e-5, are all tried.", show_default=False)
+    ] = None,
+    epochs: Annotated[str | None, typer.Option(help="3 by default; or several.", show_default=False)] = None,
+    batch_size: Annotated[str | None, typer.Option(help="32 by default; or several.", show_default=False)] = None,
+    max_length: Annotated[int, typer.Option(help="The most tokens of a text or a pair.")] = 128,
+    subsample: Annotated[int | None, typer.Option(help="Train on so many examples, drawn at random.")] = None,
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16"], typer.Option(help="Of the arithmetic.")
+    ] = "float32",
+    keep_insertion_head: Annotated[
+        bool,
+        typer.Option(
+            "--keep-insertion-head/--drop-insertion-head", help="Whether a finetuned KERMIT model can still generate."
+        ),
+    ] = True,
+    json_: Json = False,
+) -> None:
+    """Finetune on tasks of GLUE and score on dev; run again to go on after an interruption.
+
+    Example: kermit finetune glue --model my-model --task CoLA,RTE --data glue_data --seeds 0,1,2 --output runs/glue
+    """
+    logs.set_up()
+    import json
+    from dataclasses import replace
+
+    from rich.console import Console
+
+    from kermit.tasks.glue.data import GlueData
+    from kermit.tasks.glue.finetuning import BERT_GRID, Grid
+    from kermit.tasks.glue.report import summarise, table
+    from kermit.tasks.glue.runs import choose_tasks, find_runs, finetune_all
+    from kermit.training.settings import Precision
+
+    several = {
+        "learning_rates": _numbers(float, learning_rate, "--learning-rate"),
+        "epochs": _numbers(int, epochs, "--epochs"),
+        "batch_sizes": _numbers(int, batch_size, "--batch-size"),
+    }
+    chosen = replace(BERT_GRID if grid else Grid(), **{name: values for name, values in several.items() if values})
+    found = GlueData.find(data)
+    finetune_all(
+        choose_tasks(task, found),
+        model,
+        found,
+        output,
+        seeds=_numbers(int, seeds, "--seeds"),
+        settings=list(chosen.settings(max_length=max_length, subsample=subsample, precision=Precision(precision))),
+        keep_insertion_head=keep_insertion_head,
+        progress=not logs.spoken.quiet,
+    )
+    summary = summarise([run.result for run in find_runs(output)])
+    summary.write(output / "summary.json")
+    if json_:
+        typer.echo(json.dumps(summary.to_json(), indent=2))
+    else:
+        Console().print(table(summary))
+
+
+def evaluate(
+    model: Annotated[str, typer.Option(help="Folder of a finetuned model.", show_default=False)],
+    task: Annotated[str, typer.Option(help="The task; AX takes a model finetuned on MNLI.", show_default=False)],
+    data: Data = None,
+    split: Annotated[Literal["dev", "train"], typer.Option(help="The labels of test are GLUE's own.")] = "dev",
+    max_length: Annotated[
+        int | None, typer.Option(help="The most tokens of a text or a pair; as in finetuning by default.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Score a finetuned model on a task of GLUE.
+
+    Example: kermit evaluate glue --model runs/glue/CoLA/seed-0/SETTING --task CoLA --data glue_data
+    """
+    logs.set_up()
+    import json
+
+    from kermit.tasks.glue.data import GlueData
+    from kermit.tasks.glue.runs import evaluate as run
+    from kermit.tasks.glue.table import Split, task_named
+
+    result = run(
+        model,
+        task_named(task),
+        GlueData.find(data),
+        Split(split),
+        max_length=max_length,
+        progress=not logs.spoken.quiet,
+    )
+    if json_:
+        typer.echo(json.dumps(result.to_json(), indent=2))
+        return
+    metrics = ", ".join(f"{name} {value:.2f}" for name, value in result.metrics.items())
+    typer.echo(f"{result.task} {result.split}: {metrics}, score {result.score:.2f} ({result.examples:,} examples)")
+    typer.echo(result.signature)
+
+
+@submit_app.command("glue")
+def submit(
+    runs: Annotated[Path, typer.Option(help="The output folder of `kermit finetune glue`.", show_default=False)],
+    output: Annotated[Path, typer.Option(help="The zip to write.")] = Path("glue.zip"),
+    data: Data = None,
+    json_: Json = False,
+) -> None:
+    """Answer the test files of GLUE and write the zip that its server takes.
+
+    Example: kermit submit glue --runs runs/glue --data glue_data --output glue.zip
+    """
+    logs.set_up()
+    import json
+
+    from kermit.tasks.glue.data import GlueData
+    from kermit.tasks.glue.submission import submit as run
+
+    result = run(runs, GlueData.find(data), output, progress=not logs.spoken.quiet)
+    if result.placeholders:
+        typer.secho(
+            f"WARNING: {', '.join(result.placeholders)} have no finetuned model and hold placeholders, the same answer"
+            " in every row; their scores, and the average with them, mean nothing",
+            err=True,
+            fg=typer.colors.RED,
+        )
+    if json_:
+        typer.echo(json.dumps(result.to_json(), indent=2))
+    else:
+        answered = len(result.files) - len(result.placeholders)
+        typer.echo(f"{result.path}: {answered} files answered, {len(result.placeholders)} placeholders")
+
+
+def _numbers(kind: type[Any], text: str | None, option: str) -> tuple[Any, ...]:
+    """The numbers of an option, which are separated by commas; none where it is not given."""
+    try:
+        return tuple(kind(part) for part in text.split(",")) if text is not None else ()
+    except ValueError:
+        example = "5e-5,3e-5" if kind is float else "1,2,3"
+        raise ModelError(f"{option} {text}: write numbers with commas between, such as {example}") from None

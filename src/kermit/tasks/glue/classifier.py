@@ -1,0 +1,190 @@
+"""A model that classifies: a trunk with new layers for a task's labels, or one that was finetuned before.
+
+The trunk is a KERMIT checkpoint, a masked or causal language model or a bare encoder, from a folder or the Hub; all are
+loaded through transformers' AutoModelForSequenceClassification. This module does not train.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tqdm import tqdm
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    DataCollatorWithPadding,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
+from transformers.utils import logging as transformers_logging
+
+from kermit.data.tokenizer import load_tokenizer
+from kermit.errors import ModelError
+from kermit.modeling import KermitConfig
+from kermit.tasks.glue.data import Example, Part
+from kermit.tasks.glue.encoding import TextEncoder, give_padding
+from kermit.tasks.glue.metrics import answers_of
+from kermit.tasks.glue.table import GlueTask
+
+_NUMBER = "number"  # the one label of a task that asks for a number
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A model that classifies, with its tokenizer and how texts are put to it."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerFast
+    encoder: TextEncoder
+
+    @classmethod
+    def start(
+        cls, trunk: str, task: GlueTask, *, max_length: int, seed: int, keep_insertion_head: bool = True
+    ) -> Classifier:
+        """The classifier to finetune: a trunk with new layers for the labels.
+
+        Args:
+            trunk: a folder or a name on the Hub: a KERMIT model, a masked or causal language model, an encoder.
+            task: what it will be asked.
+            max_length: the most tokens of an input.
+            seed: of the new layers.
+            keep_insertion_head: whether a KERMIT model's insertion head is carried along.
+        """
+        labels = task.labels or (_NUMBER,)
+        config = _load_config(
+            trunk,
+            num_labels=len(labels),
+            id2label=dict(enumerate(labels)),
+            label2id={label: number for number, label in enumerate(labels)},
+            problem_type="regression" if task.is_regression else "single_label_classification",
+        )
+        if isinstance(config, KermitConfig) and not keep_insertion_head:
+            config.keep_insertion_head = False
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            return cls._load(trunk, config, max_length, is_new=True)
+
+    @classmethod
+    def load(cls, folder: str, task: GlueTask, *, max_length: int) -> Classifier:
+        """A finetuned classifier.
+
+        Raises:
+            ModelError: it was not finetuned, or for other labels than the task's.
+        """
+        config = _load_config(folder)
+        labels = tuple(str(config.id2label[number]) for number in range(config.num_labels))
+        if labels != (task.labels or (_NUMBER,)):
+            raise ModelError(
+                f"{folder} answers {', '.join(labels)}, but {task.name} asks for"
+                f" {', '.join(task.labels) or 'a number'}; name a model that was finetuned for it"
+            )
+        return cls._load(folder, config, max_length, is_new=False)
+
+    @classmethod
+    def _load(cls, place: str, config: Any, max_length: int, *, is_new: bool) -> Classifier:
+        try:
+            with _quiet_transformers():
+                model, info = AutoModelForSequenceClassification.from_pretrained(
+                    place, config=config, output_loading_info=True, ignore_mismatched_sizes=is_new
+                )
+        except (OSError, ValueError) as error:
+            raise ModelError(f"{place} cannot be loaded as a classifier: {error}") from error
+        missing = sorted(info["missing_keys"])
+        inside = [name for name in missing if name.startswith(f"{model.base_model_prefix}.") and "pooler" not in name]
+        if inside or (missing and not is_new):
+            what = "its trunk" if inside else "its classifier"
+            raise ModelError(f"{place} lacks weights of {what}: {', '.join((inside or missing)[:5])}")
+        tokenizer = load_tokenizer(place)
+        give_padding(model, tokenizer)
+        return cls(model, tokenizer, TextEncoder.of(model, tokenizer, max_length))
+
+    def logits(
+        self, examples: Sequence[Example], *, batch_size: int = 64, title: str | None = None
+    ) -> NDArray[np.floating]:
+        """What the model's last layer says.
+
+        Args:
+            examples: their labels are not looked at.
+            batch_size: how many go through the model together.
+            title: what a progress bar says; none is shown where this is None.
+
+        Returns:
+            (examples, labels).
+        """
+        features = self.encoder.encode([Example(example.x, example.y, None, "") for example in examples])
+        order = sorted(range(len(features)), key=lambda number: len(features[number]["input_ids"]))
+        collate = DataCollatorWithPadding(self.tokenizer)
+        self.model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
+        out = np.zeros((len(features), self.model.config.num_labels), dtype=np.float32)
+        hidden = True if title is None else None
+        with tqdm(total=len(features), desc=title, file=sys.stderr, disable=hidden, leave=False) as bar:
+            for start in range(0, len(features), batch_size):
+                rows = order[start : start + batch_size]
+                batch = collate([features[row] for row in rows]).to(self.model.device)
+                with torch.inference_mode():
+                    out[rows] = self.model(**batch).logits.float().cpu().numpy()
+                bar.update(len(rows))
+        return out
+
+    def answers(self, task: GlueTask, parts: Sequence[Part], *, title: str | None = None) -> list[NDArray[np.floating]]:
+        """What the model says of each example of each part; labels by number."""
+        return [answers_of(task, self.logits(part.examples, title=title)) for part in parts]
+
+    def save(self, folder: Path) -> None:
+        """Write model and tokenizer."""
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+
+def find_trunk(place: str) -> str:
+    """The folder with the weights, which may be the best model so far of a training's output; or the name as it is.
+
+    Raises:
+        ModelError: the folder holds no model.
+    """
+    folder = Path(place).expanduser()
+    if not folder.is_dir():
+        return place
+    for candidate in (folder, folder / "best"):
+        if (candidate / "config.json").is_file():
+            return str(candidate)
+    raise ModelError(f"{place} holds no model: config.json is looked for there and in {folder / 'best'}")
+
+
+def model_checksum(place: str) -> str:
+    """What a model's weights are known by: a short hash of the files, or the commit on the Hub."""
+    folder = Path(place)
+    if not folder.is_dir():
+        return str(getattr(_load_config(place), "_commit_hash", None) or "unknown")[:12]
+    digest = hashlib.sha256()
+    for path in sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):
+        with path.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()[:12]
+
+
+def _load_config(place: str, **settings: Any) -> Any:
+    try:
+        return AutoConfig.from_pretrained(place, **settings)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{place} holds no model that transformers can load: {error}") from error
+
+
+@contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """No word of layers that are new and weights that are not needed: that is what finetuning is; the rest we check."""
+    verbosity = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)

@@ -1,0 +1,195 @@
+"""One finetuning: a classifier trained on a task's examples.
+
+The schedule is BERT's: AdamW with weight decay 0.01, a warm-up over the first tenth of the steps, a linear decay to
+zero, gradients clipped to norm 1. Nothing is chosen on the way: the last weights count. The loop is transformers'
+Trainer; texts of like length go into a batch together.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from itertools import product
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+from transformers import DataCollatorWithPadding, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
+from kermit.errors import ModelError
+from kermit.tasks.glue.classifier import Classifier
+from kermit.tasks.glue.data import Example
+from kermit.tasks.glue.encoding import Features
+from kermit.training.dropout import FastDropout
+from kermit.training.settings import Precision
+
+WARMUP, WEIGHT_DECAY, CLIP_NORM, EPSILON = 0.1, 0.01, 1.0, 1e-6
+SUBSAMPLE_SEED = 0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a finetuning is done with.
+
+    Attributes:
+        learning_rate: at its highest.
+        epochs: how often the training text is gone through.
+        batch_size: texts a step.
+        max_length: the most tokens of a text or a pair, special tokens included.
+        subsample: how many training examples to draw; all where None. The draw does not depend on the run's seed.
+        precision: of the arithmetic.
+    """
+
+    learning_rate: float = 3e-5
+    epochs: int = 3
+    batch_size: int = 32
+    max_length: int = 128
+    subsample: int | None = None
+    precision: Precision = Precision.FLOAT32
+
+    def __post_init__(self) -> None:
+        least = {"epochs": 1, "batch_size": 1, "max_length": 4, "subsample": 1}
+        for name, value in least.items():
+            given = getattr(self, name)
+            if given is not None and given < value:
+                raise ModelError(f"{name.replace('_', '-')} {given} is too small; the least is {value}")
+        if not 0 < self.learning_rate < math.inf:
+            raise ModelError(f"a learning-rate of {self.learning_rate} cannot be; give a positive one, such as 3e-5")
+
+    @property
+    def name(self) -> str:
+        """A folder's name; what is rarely changed is in it only where it was."""
+        parts = [f"lr{self.learning_rate:g}", f"epochs{self.epochs}", f"batch{self.batch_size}"]
+        parts.append(f"length{self.max_length}")
+        if self.subsample is not None:
+            parts.append(f"subsample{self.subsample}")
+        if self.precision is not Precision.FLOAT32:
+            parts.append(str(self.precision))
+        return "-".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> Setting:
+        """Read what `to_json` gave."""
+        return cls(**{**record, "precision": Precision(record["precision"])})
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The settings to try: every combination."""
+
+    learning_rates: tuple[float, ...] = (Setting.learning_rate,)
+    epochs: tuple[int, ...] = (Setting.epochs,)
+    batch_sizes: tuple[int, ...] = (Setting.batch_size,)
+
+    def settings(self, **others: Any) -> Iterator[Setting]:
+        """One setting for each combination; `others` are alike in all."""
+        for learning_rate, epochs, batch_size in product(self.learning_rates, self.epochs, self.batch_sizes):
+            yield Setting(learning_rate, epochs, batch_size, **others)
+
+
+BERT_GRID = Grid(learning_rates=(5e-5, 4e-5, 3e-5, 2e-5), epochs=(2, 3, 4), batch_sizes=(16, 32))
+
+
+def finetune(
+    classifier: Classifier, examples: Sequence[Example], setting: Setting, *, seed: int, title: str | None = None
+) -> int:
+    """Train a classifier in place.
+
+    Args:
+        classifier: what to train.
+        examples: with labels.
+        setting: how; its subsample has been drawn already.
+        seed: of the order of texts and of dropout.
+        title: what a progress bar says; none is shown where this is None.
+
+    Returns:
+        The number of steps.
+    """
+    with TemporaryDirectory() as scratch, torch.random.fork_rng():
+        trainer = _GlueTrainer(
+            model=classifier.model,
+            args=_arguments(setting, seed, scratch),
+            train_dataset=classifier.encoder.encode(examples),
+            data_collator=DataCollatorWithPadding(classifier.tokenizer),
+            callbacks=[_Bar(title)],
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    return int(trainer.state.global_step)
+
+
+def subsample(examples: Sequence[Example], count: int | None) -> list[Example]:
+    """So many examples at random, in their order; all of them where there are no more."""
+    if count is None or count >= len(examples):
+        return list(examples)
+    drawn = np.random.default_rng(SUBSAMPLE_SEED).choice(len(examples), count, replace=False)
+    return [examples[number] for number in sorted(drawn)]
+
+
+class _GlueTrainer(Trainer):  # type: ignore[misc]
+    """transformers' Trainer with quick dropout on a processor, as the project's other trainings have."""
+
+    def training_step(self, model: torch.nn.Module, inputs: Features, num_items_in_batch: Any = None) -> Any:
+        entropy = [self.args.seed, self.state.global_step]
+        with FastDropout(entropy) if self.args.device.type == "cpu" else nullcontext():
+            return super().training_step(model, inputs, num_items_in_batch)
+
+
+class _Bar(TrainerCallback):  # type: ignore[misc]
+    """Progress on stderr, hidden where no one looks; stdout is for results."""
+
+    def __init__(self, title: str | None) -> None:
+        self._title = title
+        self._bar: tqdm[Any] | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Show the bar."""
+        hidden = True if self._title is None else None
+        self._bar = tqdm(total=state.max_steps, desc=self._title, file=sys.stderr, disable=hidden, leave=False)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Advance it."""
+        assert self._bar is not None
+        self._bar.update(1)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Take it away."""
+        assert self._bar is not None
+        self._bar.close()
+
+
+def _arguments(setting: Setting, seed: int, scratch: str) -> TrainingArguments:
+    arguments = TrainingArguments(
+        output_dir=scratch,
+        per_device_train_batch_size=setting.batch_size,
+        num_train_epochs=setting.epochs,
+        learning_rate=setting.learning_rate,
+        lr_scheduler_type="linear",
+        warmup_steps=WARMUP,
+        weight_decay=WEIGHT_DECAY,
+        adam_epsilon=EPSILON,
+        max_grad_norm=CLIP_NORM,
+        train_sampling_strategy="group_by_length",
+        seed=seed,
+        data_seed=seed,
+        bf16=setting.precision is Precision.BFLOAT16,
+        fp16=setting.precision is Precision.FLOAT16,
+        use_cpu=not torch.cuda.is_available(),
+        dataloader_pin_memory=torch.cuda.is_available(),
+        save_strategy="no",
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+    if arguments.n_gpu > 1:
+        arguments._n_gpu = 1  # never torch's DataParallel, which would change the batch size
+    return arguments

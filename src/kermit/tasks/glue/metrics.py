@@ -1,0 +1,84 @@
+"""GLUE's scores, in percent: those of a task, and the mean of the benchmark.
+
+A task's score is the mean of its metrics (over both parts of MNLI), and GLUE's average is the mean of the scores of its
+nine tasks; the diagnostic set AX does not count. Correlations of answers that are all the same are 0. This module knows
+no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+
+from kermit.errors import DataError
+from kermit.tasks.glue.data import Part
+from kermit.tasks.glue.table import GlueTask, Metric, task_named
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How well a task went, in percent: each metric, and their mean."""
+
+    metrics: dict[str, float]
+    score: float
+
+
+def answers_of(task: GlueTask, logits: NDArray[np.floating]) -> NDArray[np.floating]:
+    """What logits say: the number of the best label, or the number itself, kept within the task's limits.
+
+    Args:
+        task: the task.
+        logits: (examples, labels), or (examples, 1) for a task that asks for a number.
+
+    Returns:
+        (examples,).
+    """
+    if task.limits is None:
+        return np.asarray(logits.argmax(1), dtype=np.float64)
+    low, high = task.limits
+    numbers: NDArray[np.floating] = np.clip(np.nan_to_num(logits[:, 0].astype(np.float64)), low, high)
+    return numbers
+
+
+def score_task(task: GlueTask, parts: Sequence[Part], answers: Sequence[NDArray[np.floating]]) -> Scores:
+    """Score the answers to every part of a split.
+
+    Raises:
+        DataError: the examples have no labels.
+    """
+    metrics: dict[str, float] = {}
+    for part, given in zip(parts, answers, strict=True):
+        labels = [example.label for example in part.examples]
+        if any(label is None for label in labels):
+            raise DataError(f"{task.name}: these examples have no labels; GLUE's server alone can score the test split")
+        tail = f"_{part.name}" if part.name else ""
+        for metric in task.metrics:
+            metrics[f"{metric}{tail}"] = round(100 * _value(metric, np.asarray(labels, dtype=np.float64), given), 2)
+    return Scores(metrics, round(fmean(metrics.values()), 2))
+
+
+def _value(metric: Metric, labels: NDArray[np.floating], answers: NDArray[np.floating]) -> float:
+    match metric:
+        case Metric.MATTHEWS:
+            return float(matthews_corrcoef(labels, answers))
+        case Metric.ACCURACY:
+            return float(accuracy_score(labels, answers))
+        case Metric.F1:
+            return float(f1_score(labels, answers, zero_division=0))
+        case Metric.PEARSON | Metric.SPEARMAN:
+            if np.ptp(labels) == 0 or np.ptp(answers) == 0:
+                return 0.0
+            correlation = pearsonr if metric is Metric.PEARSON else spearmanr
+            return float(correlation(labels, answers).statistic)
+
+
+def glue_average(scores: Mapping[str, float]) -> float | None:
+    """The mean of the scores of the tasks that are there, AX not counted; None where there is none."""
+    counted = [score for name, score in scores.items() if task_named(name).trained_on is None]
+    return round(fmean(counted), 2) if counted else None

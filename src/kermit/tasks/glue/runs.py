@@ -1,0 +1,308 @@
+"""Many finetunings: tasks by seeds by settings, each kept in a folder of its own as soon as it is done.
+
+`OUTPUT/TASK/seed-N/SETTING` holds `result.json`, the score with all that led to it, and the finetuned model. Of several
+settings of a seed only the best one on the dev split keeps its weights. What is there is not computed again; what was
+interrupted starts anew. Results of another model or other data are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import kermit
+from kermit.errors import DataError, ModelError
+from kermit.tasks.glue.classifier import Classifier, find_trunk, model_checksum
+from kermit.tasks.glue.data import GlueData, Part, checksum
+from kermit.tasks.glue.finetuning import Setting, finetune, subsample
+from kermit.tasks.glue.metrics import score_task
+from kermit.tasks.glue.table import TASKS, GlueTask, Split, task_named
+from kermit.training.checkpoints import restore_interrupted_swap, written_whole
+
+logger = logging.getLogger(__name__)
+
+RESULT = "result.json"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finetuned model's score on the dev split, with all that led to it.
+
+    Attributes:
+        task: its name.
+        seed: of the new layers, the order of texts and dropout.
+        setting: what it was finetuned with.
+        metrics: in percent.
+        score: their mean.
+        train_examples: how many it was trained on.
+        dev_examples: how many it was scored on.
+        steps: of the optimiser.
+        seconds: that finetuning took.
+        model: the trunk, as it was named.
+        model_checksum: what its weights are known by.
+        data_checksum: of the training and dev examples.
+        version: of this package.
+    """
+
+    task: str
+    seed: int
+    setting: Setting
+    metrics: dict[str, float]
+    score: float
+    train_examples: int
+    dev_examples: int
+    steps: int
+    seconds: float
+    model: str
+    model_checksum: str
+    data_checksum: str
+    version: str
+
+    @property
+    def signature(self) -> str:
+        """All that decides the score, in a line."""
+        parts = {
+            "task": self.task,
+            "split": Split.DEV,
+            "data": self.data_checksum,
+            "model": self.model_checksum,
+            "setting": self.setting.name,
+            "seed": self.seed,
+        }
+        return signature(parts, self.version)
+
+    def to_json(self) -> dict[str, Any]:
+        """As `result.json` has it."""
+        return asdict(self) | {"signature": self.signature}
+
+    @classmethod
+    def read(cls, path: Path) -> Result:
+        """Read a `result.json`.
+
+        Raises:
+            DataError: it is none.
+        """
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            record.pop("signature")
+            return cls(**{**record, "setting": Setting.from_json(record["setting"])})
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path}: this is no result of a finetuning ({error}); remove its folder") from error
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished finetuning: its folder, and the result in it."""
+
+    folder: Path
+    result: Result
+
+    @property
+    def has_model(self) -> bool:
+        """Whether the weights were kept."""
+        return (self.folder / "config.json").is_file()
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A finetuned model's score on a split, as `kermit evaluate glue --json` prints it."""
+
+    task: str
+    split: str
+    metrics: dict[str, float]
+    score: float
+    examples: int
+    signature: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+def choose_tasks(names: str, data: GlueData) -> list[GlueTask]:
+    """The tasks to finetune: one or several by name, separated by commas, or `all` that have training and dev text.
+
+    Raises:
+        DataError: a task cannot be finetuned.
+    """
+    if names.strip().lower() != "all":
+        chosen = [task_named(name) for name in names.split(",")]
+        for task in chosen:
+            if task.trained_on is not None:
+                raise DataError(f"{task.name} has no training text; finetune {task.trained_on}, whose model answers it")
+        return chosen
+    own = [task for task in TASKS if task.trained_on is None]
+    there = [task for task in own if data.has(task, Split.TRAIN) and data.has(task, Split.DEV)]
+    if absent := [task.name for task in own if task not in there]:
+        logger.warning("%s left out: train or dev is not in %s", ", ".join(absent), data.folder)
+    if not there:
+        raise DataError(f"{data.folder} holds the train and dev split of no task, such as CoLA/train.tsv")
+    return there
+
+
+def finetune_all(
+    tasks: Sequence[GlueTask],
+    trunk: str,
+    data: GlueData,
+    output: Path,
+    *,
+    seeds: Sequence[int] = (0,),
+    settings: Sequence[Setting] = (Setting(),),
+    keep_insertion_head: bool = True,
+    progress: bool = False,
+) -> list[Run]:
+    """Finetune and score every task with every seed and setting, except where that was done before.
+
+    Args:
+        tasks: which.
+        trunk: a folder or a name on the Hub.
+        data: where the tasks are.
+        output: where results and models go.
+        seeds: one finetuning each.
+        settings: one finetuning each.
+        keep_insertion_head: whether a KERMIT model's insertion head is carried along.
+        progress: whether to show bars on a terminal.
+
+    Raises:
+        DataError: the output holds results of another model or other data, or the data is broken.
+        ModelError: the trunk cannot be loaded.
+    """
+    if negative := [seed for seed in seeds if seed < 0]:
+        raise ModelError(f"a seed of {negative[0]} cannot be; give 0 or more")
+    place = find_trunk(trunk)
+    weights = model_checksum(place)
+    _refuse_others(find_runs(output), "model", weights)
+    runs = []
+    for task in tasks:
+        train, dev = data.read(task, Split.TRAIN), data.read(task, Split.DEV)
+        text = checksum([*train, *dev])
+        _refuse_others(find_runs(output, task), "data", text)
+        for seed, setting in product(seeds, settings):
+            folder = output / task.name / f"seed-{seed}" / setting.name
+            restore_interrupted_swap(folder)
+            if not (folder / RESULT).is_file():
+                title = f"{task.name} seed {seed} {setting.name}"
+                start = time.perf_counter()
+                with written_whole(folder) as scratch:
+                    classifier = Classifier.start(
+                        place, task, max_length=setting.max_length, seed=seed, keep_insertion_head=keep_insertion_head
+                    )
+                    examples = subsample(train[0].examples, setting.subsample)
+                    steps = finetune(classifier, examples, setting, seed=seed, title=title if progress else None)
+                    answers = classifier.answers(task, dev, title=f"{task.name} dev" if progress else None)
+                    scores = score_task(task, dev, answers)
+                    result = Result(
+                        task=task.name,
+                        seed=seed,
+                        setting=setting,
+                        metrics=scores.metrics,
+                        score=scores.score,
+                        train_examples=len(examples),
+                        dev_examples=_count(dev),
+                        steps=steps,
+                        seconds=round(time.perf_counter() - start, 1),
+                        model=trunk,
+                        model_checksum=weights,
+                        data_checksum=text,
+                        version=kermit.__version__,
+                    )
+                    classifier.save(scratch)
+                    (scratch / RESULT).write_text(json.dumps(result.to_json(), indent=2) + "\n", encoding="utf-8")
+                told = ", ".join(f"{name} {value:.2f}" for name, value in scores.metrics.items())
+                logger.info("%s: %s", title, told)
+                _keep_best(folder.parent)
+            runs.append(Run(folder, Result.read(folder / RESULT)))
+    return runs
+
+
+def find_runs(output: Path, task: GlueTask | None = None) -> list[Run]:
+    """Every finished finetuning in an output folder, or those of a task."""
+    found = sorted(output.glob(f"{task.name if task else '*'}/seed-*/*/{RESULT}"))
+    return [Run(path.parent, Result.read(path)) for path in found if not path.parent.name.startswith(".")]
+
+
+def evaluate(
+    model: str,
+    task: GlueTask,
+    data: GlueData,
+    split: Split = Split.DEV,
+    *,
+    max_length: int | None = None,
+    progress: bool = False,
+) -> Evaluation:
+    """Score a finetuned model.
+
+    Args:
+        model: its folder or name on the Hub.
+        task: which; AX takes a model that was finetuned on MNLI.
+        data: where the task is.
+        split: train or dev, as GLUE keeps the labels of test to itself.
+        max_length: the most tokens of an input; what the model was finetuned with by default.
+        progress: whether to show a bar on a terminal.
+
+    Raises:
+        DataError: the split has no labels, is not there or is broken.
+        ModelError: the model was finetuned for other labels, or not at all.
+    """
+    if split is Split.TEST:
+        raise DataError(f"{task.name}: GLUE keeps the labels of test; score dev, or make a zip with `kermit submit`")
+    place = find_trunk(model)
+    length = max_length or trained_length(place)
+    parts = data.read(task, split)
+    classifier = Classifier.load(place, task, max_length=length)
+    answers = classifier.answers(task, parts, title=f"{task.name} {split}" if progress else None)
+    scores = score_task(task, parts, answers)
+    decided = {
+        "task": task.name,
+        "split": split,
+        "data": checksum(parts),
+        "model": model_checksum(place),
+        "length": length,
+    }
+    return Evaluation(
+        task.name, split, scores.metrics, scores.score, _count(parts), signature(decided, kermit.__version__)
+    )
+
+
+def trained_length(folder: str) -> int:
+    """The most tokens that a model was finetuned with; the usual where nothing says so."""
+    path = Path(folder) / RESULT
+    return Result.read(path).setting.max_length if path.is_file() else Setting.max_length
+
+
+def signature(parts: dict[str, Any], version: str) -> str:
+    """What decided a score, in a line."""
+    return "kermit.glue|" + "|".join(f"{key}:{value}" for key, value in {**parts, "version": version}.items())
+
+
+def _refuse_others(runs: Sequence[Run], what: str, ours: str) -> None:
+    """Raise where a result was reached with another model or other data."""
+    for run in runs:
+        if getattr(run.result, f"{what}_checksum") != ours:
+            raise DataError(
+                f"{run.folder} holds a result with another {what} (see its {RESULT}); choose another --output, or"
+                " remove it"
+            )
+
+
+def _keep_best(seed_folder: Path) -> None:
+    """Of a seed's settings, let only the best on dev keep its weights; the first of equals."""
+    kept = [run for run in find_runs(seed_folder.parents[1]) if run.folder.parent == seed_folder and run.has_model]
+    for run in sorted(kept, key=lambda run: run.result.score, reverse=True)[1:]:
+        (run.folder / "config.json").unlink()  # first, so that half of a model is never taken for one
+        for path in run.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != RESULT:
+                path.unlink()
+
+
+def _count(parts: Sequence[Part]) -> int:
+    return sum(len(part.examples) for part in parts)

@@ -1,0 +1,124 @@
+"""The zip that GLUE's test server takes: a TSV of answers for every file of the test split.
+
+A task is answered by its model with the best score on dev, and AX by MNLI's. The server refuses a zip that lacks a
+file, so a task that was not finetuned gets a placeholder, the same answer in every row; what those score means nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kermit.errors import DataError
+from kermit.tasks.glue.classifier import Classifier
+from kermit.tasks.glue.data import GlueData
+from kermit.tasks.glue.runs import Run, find_runs
+from kermit.tasks.glue.table import TASKS, GlueTask, Split
+
+logger = logging.getLogger(__name__)
+
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same answers make the same zip
+
+
+@dataclass(frozen=True)
+class SubmittedFile:
+    """A file of the zip: its name, its rows, and the model that answered; a placeholder has none."""
+
+    name: str
+    rows: int
+    model: str | None
+    score: float | None
+
+
+@dataclass(frozen=True)
+class Submission:
+    """The zip and what is in it."""
+
+    path: Path
+    files: list[SubmittedFile]
+
+    @property
+    def placeholders(self) -> list[str]:
+        """The files that no model answered."""
+        return [file.name for file in self.files if file.model is None]
+
+    def to_json(self) -> dict[str, Any]:
+        """As `kermit submit glue --json` prints it."""
+        return {"path": str(self.path), "files": [asdict(file) for file in self.files]}
+
+
+def submit(runs: Path, data: GlueData, output: Path, *, progress: bool = False) -> Submission:
+    """Answer the test split of every task that was finetuned, and write the zip.
+
+    Args:
+        runs: the output folder of the finetunings.
+        data: where the test files are; those of tasks without a model need not be there.
+        output: the zip, written whole or not at all.
+        progress: whether to show bars on a terminal.
+
+    Raises:
+        DataError: there is no finetuned model, or a test file of a finetuned task is missing or broken.
+    """
+    best = _best_runs(runs)
+    if not best:
+        raise DataError(
+            f"{runs} holds no finetuned model, as TASK/seed-N/SETTING; make some with `kermit finetune glue`"
+        )
+    output.parent.mkdir(parents=True, exist_ok=True)
+    scratch = output.with_name(f".{output.name}.partial")
+    files = []
+    with zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
+        for task in TASKS:
+            run = best.get(task.trained_on or task.name)
+            answered = _answers(task, run, data, progress) if run is not None else _placeholders(task)
+            for name, indices, answers in answered:
+                lines = ["index\tprediction", *(f"{i}\t{answer}" for i, answer in zip(indices, answers, strict=True))]
+                info = zipfile.ZipInfo(f"{name}.tsv", _LONG_AGO)
+                info.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(info, "\n".join(lines) + "\n")
+                model, score = (None, None) if run is None else (str(run.folder), run.result.score)
+                files.append(SubmittedFile(name, len(answers), model, score))
+    scratch.rename(output)
+    return Submission(output, files)
+
+
+def written(task: GlueTask, answers: NDArray[np.floating]) -> list[str]:
+    """Answers as the server wants them: the labels' own words, numbers with three places."""
+    if task.is_regression:
+        return [f"{answer:.3f}" for answer in answers]
+    return [task.labels[int(answer)] for answer in answers]
+
+
+def _best_runs(runs: Path) -> dict[str, Run]:
+    """For each task the run with the best score on dev, of those that kept their model."""
+    best: dict[str, Run] = {}
+    for run in find_runs(runs):
+        before = best.get(run.result.task)
+        if run.has_model and (before is None or run.result.score > before.result.score):
+            best[run.result.task] = run
+    return best
+
+
+def _answers(
+    task: GlueTask, run: Run, data: GlueData, progress: bool
+) -> Iterator[tuple[str, Sequence[str], list[str]]]:
+    parts = data.read(task, Split.TEST)
+    classifier = Classifier.load(str(run.folder), task, max_length=run.result.setting.max_length)
+    logger.info("%s: answered by %s, dev score %.2f", task.name, run.folder, run.result.score)
+    answers = classifier.answers(task, parts, title=f"{task.name} test" if progress else None)
+    for (name, size), part, given in zip(task.submission.items(), parts, answers, strict=True):
+        if len(part.examples) != size:
+            logger.warning("%s: %d test rows, but the server expects %d", name, len(part.examples), size)
+        yield name, [example.index for example in part.examples], written(task, given)
+
+
+def _placeholders(task: GlueTask) -> Iterator[tuple[str, Sequence[str], list[str]]]:
+    for name, size in task.submission.items():
+        yield name, [str(row) for row in range(size)], written(task, np.zeros(size))

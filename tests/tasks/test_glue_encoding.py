@@ -1,0 +1,200 @@
+"""What each kind of trunk is shown."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from glue_files import save_trunk, tiny_tokenizer
+from hypothesis import given
+from hypothesis import strategies as st
+from insertion_models import trunk_config
+from tokenizers.processors import TemplateProcessing
+from transformers import BertForSequenceClassification, GPT2Config, GPT2ForSequenceClassification, RobertaModel
+
+from kermit.data.tokenizer import encode_texts
+from kermit.errors import ModelError
+from kermit.modeling import KermitConfig, KermitForSequenceClassification, special_token_settings
+from kermit.modeling.trunk import first_position
+from kermit.tasks.glue.classifier import Classifier
+from kermit.tasks.glue.data import Example
+from kermit.tasks.glue.encoding import Frame, TextEncoder, give_padding, longest_first
+from kermit.tasks.glue.table import task_named
+
+PAIR = Example("the dog", "a green girl sleeps", 1, "")
+SINGLE = Example("the dog", None, 0, "")
+
+
+def kermit_model(**settings: object) -> KermitForSequenceClassification:
+    tokenizer = tiny_tokenizer()
+    trunk = trunk_config(vocab_size=len(tokenizer), max_positions=12)
+    config = KermitConfig(trunk_config=trunk, **special_token_settings(tokenizer), **settings)
+    return KermitForSequenceClassification(config)
+
+
+def gpt(vocab_size: int) -> GPT2ForSequenceClassification:
+    ids = {"bos_token_id": 0, "eos_token_id": 0}
+    return GPT2ForSequenceClassification(
+        GPT2Config(vocab_size=vocab_size, n_embd=8, n_layer=1, n_head=1, n_positions=32, **ids)
+    )
+
+
+def ids(text: str) -> list[int]:
+    return encode_texts(tiny_tokenizer(), [text])[0]
+
+
+def test_kermit_sees_a_canvas_with_its_segments() -> None:
+    tokenizer, model = tiny_tokenizer(), kermit_model()
+    encoder = TextEncoder.of(model, tokenizer, 128)
+    cls, sep, x, y = tokenizer.cls_token_id, tokenizer.sep_token_id, ids("the dog"), ids("a green girl sleeps")
+    [pair] = encoder.encode([PAIR])
+    assert pair == {
+        "input_ids": [cls, *x, sep, *y, sep],
+        "attention_mask": [1] * (len(x) + len(y) + 3),
+        "token_type_ids": [0] * (len(x) + 2) + [1] * (len(y) + 1),
+        "label": 1,
+    }
+    [single] = encoder.encode([SINGLE])
+    assert single["input_ids"] == [cls, *x, sep]
+    assert single["token_type_ids"] == [0] * (len(x) + 2)
+
+
+def test_what_looks_like_a_special_token_in_a_text_is_text() -> None:
+    tokenizer = tiny_tokenizer()
+    [row] = TextEncoder.of(kermit_model(), tokenizer, 128).encode([Example("[SEP]", None, 1, "")])
+    assert row["input_ids"].count(tokenizer.sep_token_id) == 1
+
+
+def test_restarting_positions_limit_each_text_and_continuing_ones_the_whole() -> None:
+    long = Example("the " * 30, "a " * 30, 1, "")
+    tokenizer = tiny_tokenizer()
+    [restarts] = TextEncoder.of(kermit_model(), tokenizer, 128).encode([long])
+    assert len(restarts["input_ids"]) == 1 + 10 + 1 + 10 + 1  # 12 positions: [CLS], 10 tokens, [SEP]
+    [continues] = TextEncoder.of(kermit_model(positions="continue"), tokenizer, 128).encode([long])
+    assert len(continues["input_ids"]) == 12
+    [short] = TextEncoder.of(kermit_model(), tokenizer, 8).encode([long])
+    assert len(short["input_ids"]) == 8
+
+
+def test_another_encoder_gets_the_same_frame_where_its_tokenizer_has_none_and_else_its_own() -> None:
+    tokenizer = tiny_tokenizer()
+    model = BertForSequenceClassification(trunk_config(vocab_size=len(tokenizer)))
+    [kermit_row] = TextEncoder.of(kermit_model(), tokenizer, 128).encode([PAIR])
+    [row] = TextEncoder.of(model, tokenizer, 128).encode([PAIR])
+    assert row == kermit_row
+
+    template = TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", tokenizer.cls_token_id), ("[SEP]", tokenizer.sep_token_id)],
+    )
+    tokenizer.backend_tokenizer.post_processor = template
+    encoder = TextEncoder.of(model, tokenizer, 128)
+    assert encoder.frame is None
+    sep, x, y = tokenizer.sep_token_id, ids("the dog"), ids("a green girl sleeps")
+    own, single = encoder.encode([PAIR])[0], encoder.encode([SINGLE])[0]
+    assert own["input_ids"] == [tokenizer.cls_token_id, *x, sep, sep, *y, sep]
+    assert own["label"] == 1
+    assert single["input_ids"] == [tokenizer.cls_token_id, *x, sep]
+    assert "token_type_ids" in own
+    [cut] = TextEncoder.of(model, tokenizer, 7).encode([PAIR])
+    assert len(cut["input_ids"]) == 7
+
+
+def test_a_causal_model_ends_with_a_separator_that_is_no_padding() -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.cls_token = tokenizer.sep_token = tokenizer.pad_token = None
+    tokenizer.add_special_tokens({"eos_token": "[EOSLOT]", "bos_token": "[EOSLOT]"})  # as GPT-2: one token for both
+    model = gpt(len(tokenizer))
+    give_padding(model, tokenizer)
+    end = tokenizer.eos_token_id
+    assert tokenizer.pad_token_id not in (None, end)
+    assert model.config.pad_token_id == tokenizer.pad_token_id
+    assert model.get_input_embeddings().num_embeddings >= len(tokenizer)
+    [row] = TextEncoder.of(model, tokenizer, 128).encode([PAIR])
+    assert row["input_ids"] == [*ids("the dog"), end, *ids("a green girl sleeps"), end]
+    assert "token_type_ids" not in row
+
+
+def test_padding_that_is_also_the_separator_is_replaced() -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.pad_token = tokenizer.sep_token
+    model = gpt(len(tokenizer))
+    give_padding(model, tokenizer)
+    assert tokenizer.pad_token_id != tokenizer.sep_token_id
+
+
+def test_a_tokenizer_with_nothing_to_separate_texts_is_an_error() -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.sep_token = None
+    with pytest.raises(ModelError, match=r"neither a \[SEP\] nor an end token"):
+        Frame.of(gpt(len(tokenizer)), tokenizer)
+
+
+def test_positions_that_are_numbered_from_the_padding_are_not_counted() -> None:
+    assert first_position(RobertaModel(trunk_config("roberta"))) == 1
+
+
+def cut_one_by_one(first: int, second: int, budget: int) -> tuple[int, int]:
+    while first + second > budget:
+        if first > second:
+            first -= 1
+        elif second > first:
+            second -= 1
+        else:
+            first, second = first - 1, second  # both alike: which one does not matter, the next cut evens it out
+    return first, second
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 60))
+def test_the_longer_text_is_cut_until_both_fit(first: int, second: int, budget: int) -> None:
+    [[kept_first], [kept_second]] = longest_first(np.array([[first], [second]]), budget).tolist()
+    assert sorted((kept_first, kept_second)) == sorted(cut_one_by_one(first, second, budget))
+    assert kept_first <= first
+    assert kept_second <= second
+    assert longest_first(np.array([[first]]), budget).tolist() == [[min(first, budget)]]
+
+
+@pytest.mark.parametrize("kind", ["kermit", "masked", "encoder", "causal"])
+def test_the_answer_does_not_depend_on_the_batch(kind: str, tmp_path: Path) -> None:
+    classifier = Classifier.start(str(save_trunk(kind, tmp_path)), task_named("RTE"), max_length=40, seed=3)
+    torch.manual_seed(0)
+    for parameter in classifier.model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    examples = [PAIR, Example("a", "dog", 0, ""), Example("quietly " * 9, "the dog", 0, "")]
+    together = classifier.logits(examples)
+    alone = classifier.logits(examples, batch_size=1)
+    np.testing.assert_allclose(together, alone, atol=1e-4)
+    assert np.ptp(together[:, 0]) > 0.1
+
+
+@pytest.mark.parametrize("kind", ["kermit", "causal"])
+def test_new_layers_depend_on_the_seed_alone(kind: str, tmp_path: Path) -> None:
+    folder = str(save_trunk(kind, tmp_path))
+    first, again, other = (
+        Classifier.start(folder, task_named("RTE"), max_length=40, seed=seed).logits([PAIR]) for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first, other)
+
+
+def test_a_checkpoint_without_its_trunk_is_refused(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = save_trunk("masked", tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: weight for name, weight in weights.items() if "attention" not in name}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"lacks weights of its trunk: bert\.encoder"):
+        Classifier.start(str(folder), task_named("RTE"), max_length=40, seed=0)
+
+
+def test_an_unfinetuned_model_and_one_for_other_labels_cannot_answer(tmp_path: Path) -> None:
+    folder = str(save_trunk("masked", tmp_path / "trunk"))
+    with pytest.raises(ModelError, match="but MNLI asks for entailment, neutral, contradiction"):
+        Classifier.load(folder, task_named("MNLI"), max_length=40)
+    Classifier.start(folder, task_named("STS-B"), max_length=40, seed=0).save(tmp_path / "finetuned")
+    with pytest.raises(ModelError, match="answers number, but CoLA asks for 0, 1"):
+        Classifier.load(str(tmp_path / "finetuned"), task_named("CoLA"), max_length=40)
+    with pytest.raises(ModelError, match="holds no model"):
+        Classifier.start(str(tmp_path / "nowhere"), task_named("CoLA"), max_length=40, seed=0)

@@ -1,0 +1,294 @@
+"""Finetunings that learn, are kept, and are not done twice; and the zip for GLUE's server."""
+
+import csv
+import io
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from glue_files import SIZES, save_trunk, write_glue
+
+import kermit
+from kermit import Kermit
+from kermit.errors import DataError, ModelError
+from kermit.tasks.glue import runs as runs_module
+from kermit.tasks.glue.data import Example, GlueData
+from kermit.tasks.glue.finetuning import BERT_GRID, Grid, Setting, subsample
+from kermit.tasks.glue.report import Spread, summarise, table
+from kermit.tasks.glue.runs import Result, Run, choose_tasks, evaluate, find_runs, finetune_all
+from kermit.tasks.glue.submission import submit, written
+from kermit.tasks.glue.table import TASKS, Split, task_named
+
+QUICK = Setting(learning_rate=5e-3, epochs=8, batch_size=8, max_length=40)
+ONE_STEP = Setting(learning_rate=1e-4, epochs=1, batch_size=64, max_length=40)
+
+
+@pytest.fixture(scope="module")
+def glue(tmp_path_factory: pytest.TempPathFactory) -> GlueData:
+    return GlueData(write_glue(tmp_path_factory.mktemp("glue")))
+
+
+@pytest.fixture(scope="module")
+def trunk(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_trunk("kermit", tmp_path_factory.mktemp("trunk")))
+
+
+@pytest.fixture(scope="module")
+def learned(glue: GlueData, trunk: str, tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """CoLA and STS-B, finetuned until they are learned."""
+    output = tmp_path_factory.mktemp("learned")
+    return finetune_all([task_named("CoLA"), task_named("STS-B")], trunk, glue, output, settings=[QUICK])
+
+
+def result(task: str = "CoLA", seed: int = 0, score: float = 50.0, setting: Setting = ONE_STEP) -> Result:
+    metrics = {"matthews": score}
+    return Result(task, seed, setting, metrics, score, 48, 16, 1, 0.1, "trunk", "weights", "text", "0.1.0")
+
+
+def test_labels_and_numbers_that_a_word_gives_away_are_learned(learned: list[Run]) -> None:
+    cola, stsb = (run.result for run in learned)
+    assert cola.metrics["matthews"] > 75
+    assert stsb.metrics["pearson"] > 75
+    assert cola.steps == 8 * SIZES["train"] / 8
+
+
+@pytest.mark.parametrize("kind", ["masked", "encoder", "causal"])
+def test_other_trunks_learn_by_the_same_call(kind: str, glue: GlueData, tmp_path: Path) -> None:
+    trunk = save_trunk(kind, tmp_path / "trunk")
+    [run] = finetune_all([task_named("CoLA")], str(trunk), glue, tmp_path / "runs", settings=[QUICK])
+    assert run.result.score > 75
+    again = evaluate(str(run.folder), task_named("CoLA"), glue)
+    assert again.score == run.result.score
+
+
+def test_a_finetuned_kermit_model_still_generates(learned: list[Run]) -> None:
+    model = Kermit.from_pretrained(learned[0].folder)
+    [generation] = model.infill(["the ____ runs"])
+    assert generation.x.startswith("the")
+    assert generation.x.endswith("runs")
+
+
+def test_a_result_says_what_led_to_it_and_is_what_evaluating_gives(learned: list[Run], glue: GlueData) -> None:
+    run = learned[0]
+    record = json.loads((run.folder / "result.json").read_text(encoding="utf-8"))
+    assert record["setting"] == {
+        "learning_rate": 0.005,
+        "epochs": 8,
+        "batch_size": 8,
+        "max_length": 40,
+        "subsample": None,
+        "precision": "float32",
+    }
+    assert record["seed"] == 0
+    assert record["version"] == kermit.__version__
+    for value in (record["data_checksum"], record["model_checksum"], "seed:0", "lr0.005-epochs8-batch8-length40"):
+        assert value in record["signature"]
+    assert Result.read(run.folder / "result.json") == run.result
+
+    found = evaluate(str(run.folder), task_named("CoLA"), glue)
+    assert found.metrics == run.result.metrics
+    assert found.examples == SIZES["dev"]
+    assert "length:40" in found.signature
+    assert evaluate(str(run.folder), task_named("CoLA"), glue, Split.TRAIN).examples == SIZES["train"]
+    with pytest.raises(DataError, match="GLUE keeps the labels of test"):
+        evaluate(str(run.folder), task_named("CoLA"), glue, Split.TEST)
+
+
+def test_the_same_seed_gives_the_same_model_and_another_one_another(glue: GlueData, trunk: str, tmp_path: Path) -> None:
+    setting = replace(ONE_STEP, batch_size=16)
+    for output in ("one", "two"):
+        finetune_all([task_named("CoLA")], trunk, glue, tmp_path / output, seeds=[0, 1], settings=[setting])
+    weights = {
+        (output, seed): (tmp_path / output / "CoLA" / f"seed-{seed}" / setting.name / "model.safetensors").read_bytes()
+        for output in ("one", "two")
+        for seed in (0, 1)
+    }
+    assert weights["one", 0] == weights["two", 0]
+    assert weights["one", 0] != weights["one", 1]
+
+
+def test_what_is_finished_is_not_done_again_and_what_was_interrupted_is(
+    glue: GlueData, trunk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, titles = runs_module.finetune, []
+
+    def counted(*arguments: object, **settings: object) -> int:
+        titles.append(arguments[2].name)
+        if len(titles) == 2:
+            raise KeyboardInterrupt
+        return original(*arguments, **settings)
+
+    monkeypatch.setattr(runs_module, "finetune", counted)
+    slow = replace(ONE_STEP, epochs=2)
+    work = {"settings": [ONE_STEP, slow]}
+    with pytest.raises(KeyboardInterrupt):
+        finetune_all([task_named("CoLA")], trunk, glue, tmp_path, **work)
+    assert len(find_runs(tmp_path)) == 1
+    first = finetune_all([task_named("CoLA")], trunk, glue, tmp_path, **work)
+    assert titles == [ONE_STEP.name, slow.name, slow.name]
+    assert finetune_all([task_named("CoLA")], trunk, glue, tmp_path, **work) == first
+    assert len(titles) == 3
+
+
+def test_of_a_seeds_settings_the_best_keeps_its_weights(glue: GlueData, trunk: str, tmp_path: Path) -> None:
+    work = {"settings": [ONE_STEP, QUICK, replace(ONE_STEP, epochs=2)]}
+    runs = finetune_all([task_named("CoLA")], trunk, glue, tmp_path, **work)
+    best = max(runs, key=lambda run: run.result.score)
+    assert [run.has_model for run in runs] == [run is best for run in runs]
+    assert all(sorted(path.name for path in run.folder.iterdir()) == ["result.json"] for run in runs if run is not best)
+
+
+def test_results_of_another_model_or_other_data_are_refused(glue: GlueData, trunk: str, tmp_path: Path) -> None:
+    finetune_all([task_named("CoLA")], trunk, glue, tmp_path / "runs", settings=[ONE_STEP])
+    other = str(save_trunk("encoder", tmp_path / "other"))
+    with pytest.raises(DataError, match=r"CoLA/seed-0/.* holds a result with another model .*another --output"):
+        finetune_all([task_named("RTE")], other, glue, tmp_path / "runs", settings=[ONE_STEP])
+    data = GlueData(write_glue(tmp_path / "glue"))
+    train = tmp_path / "glue" / "CoLA" / "train.tsv"
+    train.write_text(train.read_text(encoding="utf-8") + "gj04\t1\t\tOne more.\n", encoding="utf-8")
+    with pytest.raises(DataError, match="holds a result with another data"):
+        finetune_all([task_named("CoLA")], trunk, data, tmp_path / "runs", settings=[QUICK])
+
+
+def test_a_result_that_is_none_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "CoLA" / "seed-0" / "some" / "result.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{}", encoding="utf-8")
+    with pytest.raises(DataError, match=r"result.json: this is no result of a finetuning"):
+        find_runs(tmp_path)
+
+
+def test_all_means_what_can_be_finetuned_and_says_what_is_left_out(
+    glue: GlueData, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert [task.name for task in choose_tasks("all", glue)] == [task.name for task in TASKS if task.name != "AX"]
+    assert [task.name for task in choose_tasks("rte,cola", glue)] == ["RTE", "CoLA"]
+    with pytest.raises(DataError, match="AX has no training text; finetune MNLI"):
+        choose_tasks("AX", glue)
+    with pytest.raises(DataError, match="the train and dev split of no task"):
+        choose_tasks("all", GlueData(tmp_path))
+    write_glue(tmp_path)
+    (tmp_path / "QNLI" / "train.tsv").unlink()
+    assert "QNLI" not in [task.name for task in choose_tasks("all", GlueData(tmp_path))]
+    assert "QNLI left out" in caplog.text
+
+
+def test_a_subsample_is_drawn_once_for_all_seeds_and_keeps_the_order() -> None:
+    examples = [Example(str(number), None, 0, "") for number in range(100)]
+    drawn = subsample(examples, 10)
+    assert drawn == subsample(examples, 10)
+    numbers = [int(example.x) for example in drawn]
+    assert len(set(numbers)) == 10
+    assert numbers == sorted(numbers) != list(range(10))
+    assert subsample(examples, None) == subsample(examples, 100) == subsample(examples, 1000) == examples
+
+
+def test_the_grid_is_berts() -> None:
+    settings = list(BERT_GRID.settings(max_length=64))
+    assert len(settings) == 4 * 3 * 2
+    assert {setting.learning_rate for setting in settings} == {5e-5, 4e-5, 3e-5, 2e-5}
+    assert {setting.epochs for setting in settings} == {2, 3, 4}
+    assert {setting.batch_size for setting in settings} == {16, 32}
+    assert len({setting.name for setting in settings}) == 24
+    assert list(Grid().settings()) == [Setting()]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"epochs": 0}, "epochs 0 is too small"),
+        ({"batch_size": 0}, "batch-size 0 is too small"),
+        ({"subsample": 0}, "subsample 0 is too small"),
+        ({"learning_rate": -1.0}, "learning-rate of -1.0 cannot be"),
+        ({"learning_rate": float("nan")}, "learning-rate of nan cannot be"),
+    ],
+)
+def test_settings_that_cannot_be_are_errors(wrong: dict[str, float], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        Setting(**wrong)
+
+
+def test_the_spread_is_the_sample_standard_deviation() -> None:
+    assert Spread.of([1.0, 2.0, 6.0]) == Spread(3.0, 2.65)  # sqrt((4 + 1 + 9) / 2)
+    assert Spread.of([1.0]) == Spread(1.0, None)
+
+
+def test_the_summary_reports_the_setting_with_the_best_mean_over_seeds() -> None:
+    steady, lucky = ONE_STEP, QUICK
+    scores = {steady: [60.0, 62.0, 64.0], lucky: [70.0, 50.0, 50.0]}
+    results = [result("CoLA", seed, score, s) for s, given in scores.items() for seed, score in enumerate(given)]
+    summary = summarise([*results, result("RTE", 0, 80.0)])
+    cola, rte = summary.tasks
+    assert (cola.task, cola.setting, cola.settings_tried, cola.seeds) == ("CoLA", steady, 2, [0, 1, 2])
+    assert cola.score == Spread(62.0, 2.0)
+    assert cola.metrics == {"matthews": Spread(62.0, 2.0)}
+    assert rte.score == Spread(80.0, None)
+    assert summary.average == 71.0
+    assert json.loads(json.dumps(summary.to_json()))["tasks"][0]["score"] == {"mean": 62.0, "deviation": 2.0}
+    assert table(summary).row_count == 3
+
+
+def tsv(archive: zipfile.ZipFile, name: str) -> list[list[str]]:
+    text = archive.read(name).decode()
+    return list(csv.reader(io.StringIO(text), delimiter="\t"))
+
+
+def test_every_task_goes_from_its_files_to_the_zip_of_the_server(glue: GlueData, trunk: str, tmp_path: Path) -> None:
+    finetune_all(choose_tasks("all", glue), trunk, glue, tmp_path / "runs", settings=[ONE_STEP])
+    [mnli] = [run for run in find_runs(tmp_path / "runs") if run.result.task == "MNLI"]
+    assert set(mnli.result.metrics) == {"accuracy_matched", "accuracy_mismatched"}
+    assert mnli.result.dev_examples == 2 * SIZES["dev"]
+    diagnostic = evaluate(str(mnli.folder), task_named("AX"), glue)
+    assert set(diagnostic.metrics) == {"matthews"}
+
+    submission = submit(tmp_path / "runs", glue, tmp_path / "out" / "glue.zip")
+    assert submission.placeholders == []
+    names = ["CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI", "AX"]
+    inference = {"entailment", "neutral", "contradiction"}
+    entailment = {"entailment", "not_entailment"}
+    words = {"MNLI-m": inference, "MNLI-mm": inference, "AX": inference, "QNLI": entailment, "RTE": entailment}
+    with zipfile.ZipFile(submission.path) as archive:
+        assert archive.namelist() == [f"{name}.tsv" for name in names]
+        for name in names:
+            header, *rows = tsv(archive, f"{name}.tsv")
+            assert header == ["index", "prediction"]
+            assert [index for index, _ in rows] == list("01234")
+            if name == "STS-B":
+                assert all(0 <= float(answer) <= 5 for _, answer in rows)
+            else:
+                assert {answer for _, answer in rows} <= words.get(name, {"0", "1"})
+    assert [file.model for file in submission.files if file.name == "AX"] == [str(mnli.folder)]
+
+
+def test_tasks_without_a_model_get_placeholders_of_the_servers_size(
+    learned: list[Run], glue: GlueData, tmp_path: Path
+) -> None:
+    submission = submit(learned[0].folder.parents[2], glue, tmp_path / "glue.zip")
+    assert submission.placeholders == ["SST-2", "MRPC", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI", "AX"]
+    with zipfile.ZipFile(submission.path) as archive:
+        assert len(tsv(archive, "MNLI-mm.tsv")) == 9847 + 1
+        assert tsv(archive, "RTE.tsv")[-1] == ["2999", "entailment"]
+        cola = tsv(archive, "CoLA.tsv")
+    sentences = [example.x for example in glue.read(task_named("CoLA"), Split.TEST)[0].examples]
+    right = [answer == str(int("always" in text)) for (_, answer), text in zip(cola[1:], sentences, strict=True)]
+    assert sum(right) >= 4
+    again = submit(learned[0].folder.parents[2], glue, tmp_path / "again.zip")
+    assert again.path.read_bytes() == submission.path.read_bytes()
+
+
+def test_numbers_have_three_places_and_labels_their_words() -> None:
+    assert written(task_named("STS-B"), np.array([0.0, 4.99951])) == ["0.000", "5.000"]
+    assert written(task_named("QNLI"), np.array([1.0, 0.0])) == ["not_entailment", "entailment"]
+
+
+def test_nothing_to_submit_and_a_missing_test_file_are_errors(
+    learned: list[Run], glue: GlueData, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="holds no finetuned model"):
+        submit(tmp_path, glue, tmp_path / "glue.zip")
+    with pytest.raises(DataError, match=r"CoLA/test.tsv: there is no such file"):
+        submit(learned[0].folder.parents[2], GlueData(tmp_path), tmp_path / "glue.zip")
+    assert not (tmp_path / "glue.zip").exists()
