@@ -12,14 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-)
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.data.tokenizer import end_of_slot_id
 from kermit.modeling.slot_loss import slot_loss
@@ -94,23 +87,14 @@ def build_language_model(
     """
     assert isinstance(settings, TrunkSettings)
     end_of_slot_id(tokenizer)
-    if (place := settings.trunk_from) is not None:
-        config = made("trunk_from", lambda: AutoConfig.from_pretrained(place))
-        model = made("trunk_from", lambda: kind.from_pretrained(place, config=_with_role(config, role)))
+    if settings.trunk_from is not None:
+        model = settings.load(kind, **role)
     else:
-        assert settings.trunk is not None
-        config = _with_role(new_trunk_config(settings.trunk, tokenizer), role)
-        model = made("trunk", lambda: kind.from_config(config))
+        config = new_trunk_config(settings, tokenizer, **role)
+        model = made("model.trunk", lambda: kind.from_config(config))
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     return model
-
-
-def _with_role(config: PreTrainedConfig, role: dict[str, Any]) -> PreTrainedConfig:
-    for name, value in role.items():
-        if hasattr(config, name):
-            setattr(config, name, value)
-    return config
 
 
 def segment_inputs(model: nn.Module, segment_ids: Tensor) -> dict[str, Tensor]:

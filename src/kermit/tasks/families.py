@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Factorization, SpecialTokens
 from kermit.canvas_batch import CanvasBatch
@@ -213,13 +213,13 @@ class KermitFamily:
             "positions": settings.positions,
             "label_smoothing": _objective(recipe).label_smoothing,
         }
-        if (place := settings.trunk_from) is not None:
-            model = made("trunk_from", lambda: KermitForInsertion.from_encoder(place, tokenizer, **choices))
+        if settings.trunk_from is not None:
+            encoder = settings.load(AutoModel)
+            model = made("model", lambda: KermitForInsertion.from_encoder(encoder, tokenizer, **choices))
         else:
-            assert settings.trunk is not None
-            trunk = new_trunk_config(settings.trunk, tokenizer)
-            choices |= {"trunk_config": trunk, **special_token_settings(tokenizer)}
-            model = KermitForInsertion(made("trunk", lambda: KermitConfig(**choices)))
+            choices |= special_token_settings(tokenizer)
+            choices["trunk_config"] = new_trunk_config(settings, tokenizer)
+            model = KermitForInsertion(made("model", lambda: KermitConfig(**choices)))
         return add_next_sentence_head(model) if _asks_next_sentence(recipe) else model
 
     def load(self, path: Path) -> PreTrainedModel:

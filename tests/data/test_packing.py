@@ -1,0 +1,203 @@
+"""Packed pairs beside BERT's way of making them, sentence by sentence, with the same chance."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerFast
+
+from kermit.data.articles import ArticleSource
+from kermit.data.packing import NOT_ASKED, PackedText, Pairs, pack
+from kermit.data.sentences import EncodedSentences, encode_articles
+from kermit.data.tokenizer import decode_ids, train_tokenizer
+from kermit.errors import DataError
+
+
+class Stream:
+    """Tokens that are their own places in the stream."""
+
+    def __getitem__(self, places: slice) -> dict[str, list[int]]:
+        return {"token": list(range(places.start, places.stop))}
+
+
+def sentences_of(articles: list[list[int]]) -> EncodedSentences:
+    """Articles given by the lengths of their sentences."""
+    lengths = [length for article in articles for length in article]
+    opens = [number == 0 for article in articles for number in range(len(article))]
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return EncodedSentences(Stream(), starts, np.array(opens), np.zeros(len(lengths), dtype=np.int64))
+
+
+def chance(seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def bert_pairs(
+    articles: list[list[int]], seed: int, room: int, short_rate: float, next_sentence: bool
+) -> list[tuple[list[int], list[int], int]]:
+    """Tokens of x, tokens of y and the label, made by walking over the sentences."""
+    place, documents = 0, []
+    for article in articles:
+        document = []
+        for length in article:
+            document.append(list(range(place, place + length)))
+            place += length
+        documents.append(document)
+    random = chance(seed)
+    drawn = random.random((4, sum(map(len, articles))))
+    first_sentence = np.cumsum([0, *map(len, articles)])
+    made = []
+    for number, document in enumerate(documents):
+        i = 0
+        while i < len(document):
+            short, size, where, other = drawn[:, first_sentence[number] + i]
+            target = 2 + int(size * (room - 1)) if short < short_rate else room
+            chunk, total, j = [], 0, i
+            while j < len(document) and total < target:
+                chunk.append(document[j])
+                total += len(document[j])
+                j += 1
+            if len(chunk) == 1:
+                made.append((number, chunk[0], [], NOT_ASKED, target))
+                i = j
+                continue
+            end = 1 + int(where * (len(chunk) - 1))
+            x = [token for sentence in chunk[:end] for token in sentence]
+            y = [token for sentence in chunk[end:] for token in sentence]
+            if next_sentence and other < 0.5:
+                made.append((number, x, None, 0, target))
+                i += end  # the sentences that are displaced begin the next pair
+            else:
+                made.append((number, x, y, 1 if next_sentence else NOT_ASKED, target))
+                i = j
+    elsewhere = random.random((2, len(made)))
+    pairs = []
+    for (number, x, y, label, target), which, start in zip(made, *elsewhere, strict=True):
+        if y is None:
+            others = [*range(number + 1, len(documents)), *range(number)]
+            document = documents[others[int(which * len(others))]]
+            y = []
+            for sentence in document[int(start * len(document)) :]:
+                y = y + sentence
+                if len(y) >= target - len(x):
+                    break
+        pairs.append((x, y, label))
+    return pairs
+
+
+def cut(x: int, y: int, room: int) -> tuple[int, int]:
+    """Take a token from the longer side until there is room, as BERT does."""
+    while x + y > room:
+        x, y = (x - 1, y) if x > y else (x, y - 1)
+    return x, y
+
+
+articles = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=8), min_size=2, max_size=8)
+
+
+@given(articles, st.integers(0, 50), st.integers(4, 40), st.sampled_from([0.0, 0.1, 0.8]), st.booleans())
+def test_pairs_are_those_that_bert_makes_sentence_by_sentence(
+    articles: list[list[int]], seed: int, room: int, short_rate: float, next_sentence: bool
+) -> None:
+    found = pack(sentences_of(articles), chance(seed), room=room, short_rate=short_rate, next_sentence=next_sentence)
+    expected = bert_pairs(articles, seed, room, short_rate, next_sentence)
+    assert len(found) == len(expected)
+    for row, label, (x, y, wanted) in zip(found.fetch(range(len(found))), found.follows, expected, strict=True):
+        assert label == wanted
+        assert row.get("follows") == (None if wanted == NOT_ASKED else bool(wanted))
+        assert (len(row["x"]), len(row["y"])) == cut(len(x), len(y), room)
+        for kept, whole in ((row["x"], x), (row["y"], y)):  # what is left is in one piece
+            assert not kept or whole[whole.index(kept[0]) :][: len(kept)] == kept
+
+
+LONG = [[5] * 400] * 5
+
+
+def test_half_of_the_pairs_that_are_asked_have_their_y_from_another_article() -> None:
+    found = pack(sentences_of(LONG), chance(1), room=20, next_sentence=True)
+    labels = Counter(found.follows.tolist())
+    asked = labels[0] + labels[1]
+    assert asked > 500
+    assert labels[1] / asked == pytest.approx(0.5, abs=5 * 0.5 / asked**0.5)
+    ends = np.cumsum([2000] * 5)
+    article = [np.searchsorted(ends, starts, side="right") for starts in (found.x_starts, found.y_starts)]
+    same = article[0] == article[1]
+    assert same[found.follows == 1].all()
+    assert not same[found.follows == 0].any()
+
+
+def test_what_is_too_much_goes_from_the_front_as_often_as_from_the_back() -> None:
+    found = pack(sentences_of([[30, 30]] * 3000), chance(0), room=40, short_rate=0.0)
+    front = found.x_starts - np.arange(3000) * 60
+    assert set(found.x_lengths.tolist()) == {20}
+    assert front.mean() == pytest.approx(5.0, abs=5 * (10 / 4 / 3000) ** 0.5)  # binomial, 10 tokens
+    assert (front.min(), front.max()) >= (0, 8)
+
+
+def test_one_pair_in_ten_is_meant_to_be_shorter() -> None:
+    found = pack(sentences_of([[1] * 20_000]), chance(3), room=50)
+    total = found.x_lengths + found.y_lengths
+    assert (total < 50).mean() == pytest.approx(0.1, abs=0.05)
+    assert total.min() >= 2
+
+
+def packed(seed: int = 1, limit: int | None = None) -> PackedText:
+    return PackedText(sentences_of(LONG), room=20, short_rate=0.1, next_sentence=False, seed=seed, limit=limit)
+
+
+def test_an_epoch_depends_on_seed_and_number_alone() -> None:
+    def lengths(pairs: Pairs) -> list[int]:
+        return pairs.x_lengths.tolist()
+
+    text = packed()
+    third = lengths(text.epoch(3))
+    assert lengths(text.epoch(4)) != third
+    text.epoch(5)
+    assert lengths(text.epoch(3)) == third == lengths(packed().epoch(3)), "also after others were asked for"
+    assert lengths(packed(seed=2).epoch(3)) != third
+
+
+def test_fewer_pairs_are_spread_evenly() -> None:
+    whole, few = packed().epoch(0), packed(limit=10).epoch(0)
+    assert len(few) == 10
+    places = np.searchsorted(whole.x_starts, few.x_starts).tolist()
+    assert places == [number * len(whole) // 10 for number in range(10)]
+    assert len(packed(limit=10**6).epoch(0)) == len(whole)
+
+
+def test_the_next_sentence_task_needs_two_articles() -> None:
+    with pytest.raises(DataError, match="two articles or more"):
+        pack(sentences_of([[3, 3, 3]]), chance(0), room=10, next_sentence=True)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return train_tokenizer(["One two three. Four five six seven."] * 3, 290)
+
+
+def test_encoded_text_is_all_there_with_its_articles_and_sources(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_text("One two. Three.\nFour five.\n\nSix.\n")
+    (tmp_path / "b").write_text("Seven " * 30 + "\n")
+    sources = [ArticleSource(tmp_path / name) for name in "ab"]
+    text = encode_articles(sources, tokenizer, max_tokens=12, cache=tmp_path / "cache")
+    pieces = [
+        decode_ids(tokenizer, text.slice(int(start), int(end - start)))
+        for start, end in zip(text.starts[:-1], text.starts[1:], strict=True)
+    ]
+    assert pieces[:4] == ["One two.", " Three.", " Four five.", "Six."]
+    assert "".join(pieces[4:]) == ("Seven " * 30).strip()
+    assert np.diff(text.starts).max() <= 12
+    assert text.opens.tolist() == [True, False, False, True, True, *[False] * (len(pieces) - 5)]
+    assert text.sources.tolist() == [0] * 4 + [1] * (len(pieces) - 4)
+    assert text.slice(0, 0) == []
+
+
+def test_text_without_a_sentence_is_an_error(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("\n\n")
+    with pytest.raises(DataError, match="not one text is left"):
+        encode_articles([ArticleSource(tmp_path / "a")], tokenizer, max_tokens=12, cache=tmp_path / "cache")
