@@ -130,9 +130,7 @@ def encode_source(
     return arrow_rows(encoded_once(key, name, write, on_bad=on_bad, cache=cache) / "rows.arrow", name)
 
 
-def encoded_once(
-    key: str, name: str, write: Callable[[Path, Report], None], *, on_bad: OnBad, cache: Path
-) -> Path:
+def encoded_once(key: str, name: str, write: Callable[[Path, Report], None], *, on_bad: OnBad, cache: Path) -> Path:
     """The cache's folder for a source: what `write` leaves there the first time, with the report of its reading.
 
     Args:
