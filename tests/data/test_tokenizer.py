@@ -106,3 +106,16 @@ def test_too_small_a_vocabulary_and_no_text_are_errors() -> None:
 def test_a_folder_without_a_tokenizer_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="holds no tokenizer"):
         load_tokenizer(tmp_path)
+
+
+def test_a_tokenizer_that_was_saved_with_padding_and_cutting_encodes_whole_texts(tmp_path: Path) -> None:
+    tokenizer = train_tokenizer(["one two three"], 280)
+    tokenizer.backend_tokenizer.enable_padding(length=8)
+    tokenizer.backend_tokenizer.enable_truncation(4)
+    tokenizer.save_pretrained(tmp_path)
+    for cut in (tokenizer, load_tokenizer(tmp_path)):
+        assert [decode_ids(cut, ids) for ids in encode_texts(cut, ["one two three one two", "one"])] == [
+            "one two three one two",
+            "one",
+        ]
+        assert len(encode_texts(cut, ["q"])[0]) == 1

@@ -79,6 +79,13 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerFast:
         raise ModelError(f"{path} holds no tokenizer that transformers can load: {error}") from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ModelError(f"{path}: the tokenizer {type(tokenizer).__name__} has no fast version, which is needed here")
+    return _whole_texts(tokenizer)
+
+
+def _whole_texts(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+    """The tokenizer without the padding and the cutting that some are saved with."""
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.backend_tokenizer.no_truncation()
     return tokenizer
 
 
@@ -91,7 +98,7 @@ def end_of_slot_id(tokenizer: PreTrainedTokenizerFast) -> int:
 
 def encode_texts(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[list[int]]:
     """Ids of each text without special tokens; what looks like a special token in the text is spelled out as text."""
-    backend = tokenizer.backend_tokenizer
+    backend = _whole_texts(tokenizer).backend_tokenizer
     special_as_text = backend.encode_special_tokens
     backend.encode_special_tokens = True
     try:
