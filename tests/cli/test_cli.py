@@ -1,25 +1,23 @@
-"""The commands as a user runs them; what they print, and how they fail."""
+"""The commands as a user runs them: from a recipe to scores, where texts come from and go to, and how they fail."""
 
+import gzip
+import io
 import json
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from kermit import cli
+import kermit as package
+from kermit.cli import app
 
-
-def kermit(*arguments: object, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Run the command in this process; return its exit code."""
-    monkeypatch.setattr(sys, "argv", ["kermit", *map(str, arguments)])
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
+Run = Callable[..., Any]
 
 
 @pytest.fixture
@@ -29,61 +27,134 @@ def recipe_file(tiny_recipe: dict[str, Any], tmp_path: Path) -> Path:
     return path
 
 
-def test_help_answers_without_importing_torch_or_transformers() -> None:
-    script = (
-        "import sys, kermit.cli\n"
-        "sys.argv = ['kermit', '--help']\n"
-        "try:\n    kermit.cli.main()\n"
-        "except SystemExit:\n    pass\n"
-        "heavy = {'torch', 'transformers', 'datasets', 'numpy', 'sacrebleu'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    for verb in ("train", "translate", "distill", "evaluate"):
-        assert verb in done.stdout
-
-
-def test_from_recipe_to_translation_and_score(
-    recipe_file: Path,
-    corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_from_recipe_to_translation_and_score(kermit: Run, recipe_file: Path, corpus: Path, tmp_path: Path) -> None:
     model, data = tmp_path / "model", ("--data", corpus)
-    code = kermit(
-        "train", recipe_file, *data, "--output", model, "--set", "schedule.max_steps=6", monkeypatch=monkeypatch
-    )
-    assert code == 0
-    assert f"{model}: 6 steps, best validation BLEU" in capsys.readouterr().out
+    done = kermit("train", recipe_file, *data, "--output", model, "--set", "schedule.max_steps=6")
+    assert done.code == 0
+    assert f"{model}: 6 steps, best validation BLEU" in done.out
 
     beams = ("--set", "beams=2", "--set", "max_tokens=8")
     say = ("translate", "--model", model, "--to", "de", *beams)
-    assert kermit(*say, "one two.", "three", "--json", monkeypatch=monkeypatch) == 0
-    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    records = [json.loads(line) for line in kermit(*say, "one two.", "three", "--json").out.splitlines()]
     assert [record["source"] for record in records] == ["one two.", "three"]
     assert set(records[0]) == {"source", "text", "rounds", "tokens", "log_prob", "finish"}
 
-    target = tmp_path / "test.out"
-    assert kermit(*say, "--input", corpus / "test.en", "--output", target, monkeypatch=monkeypatch) == 0
-    assert len(target.read_text(encoding="utf-8").splitlines()) == 12
-
     score = ("evaluate", "translation", "--model", model, *data, "--split", "test", *beams)
-    capsys.readouterr()
     plot = tmp_path / "rounds.png"
-    assert kermit(*score, "--directions", "en-de", "--json", "--plot", plot, monkeypatch=monkeypatch) == 0
-    (result,) = json.loads(capsys.readouterr().out)
-    assert result["direction"] == "en-de"
-    assert "family:transformer" in result["signature"]
+    (line,) = kermit(*score, "--directions", "en-de", "--json", "--plot", plot).out.splitlines()
+    assert json.loads(line)["direction"] == "en-de"
+    assert "family:transformer" in json.loads(line)["signature"]
     assert plot.is_file()
-    assert kermit(*score, monkeypatch=monkeypatch) == 0
-    assert "BLEU" in capsys.readouterr().out
+    assert "BLEU" in kermit(*score).out
 
     distill = ("distill", "--teacher", model, "--to", "de", "--input", corpus / "test.en", *beams)
-    assert kermit(*distill, "--output", tmp_path / "distilled", monkeypatch=monkeypatch) == 0
-    assert "pairs" in capsys.readouterr().out
+    assert "pairs" in kermit(*distill, "--output", tmp_path / "distilled").out
     assert (tmp_path / "distilled" / "test.de").is_file()
+
+    refused = kermit("infill", "one ____", "--model", model)
+    assert refused.code == 2
+    assert "a model of the type marian, not kermit" in refused.err
+
+
+LIMIT = ("--set", "max_tokens=4")
+
+
+def test_texts_are_the_same_from_arguments_a_file_a_gzipped_file_and_stdin(ask: Run, tmp_path: Path) -> None:
+    texts = ["A man.", "", "a red bike"]
+    plain, packed = tmp_path / "texts.txt", tmp_path / "texts.gz"
+    plain.write_bytes("\ufeff".encode() + "\r\n".join(texts).encode())
+    packed.write_bytes(gzip.compress("\n".join(texts).encode()))
+    whole = ask("translate", "--to", "de", *LIMIT, *texts).out
+    assert whole.count("\n") == 3
+    for source in (("--input", plain), ("-i", packed)):
+        assert ask("translate", "--to", "de", *LIMIT, *source).out == whole
+    for arguments in ((), ("--input", "-")):
+        assert ask("translate", "--to", "de", *LIMIT, *arguments, stdin=plain.read_bytes()).out == whole
+
+
+def test_no_lines_on_stdin_are_no_results(ask: Run) -> None:
+    for verb in ("infill", "complete", "score", "embed"):
+        assert ask(verb).out == ""
+
+
+def test_results_go_to_a_file_that_has_its_name_once_it_is_complete(
+    ask: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "out.txt"
+    texts = ["A man.", "a red bike", "red"]
+    printed = ask("translate", "--to", "de", *LIMIT, *texts).out
+    assert ask("translate", "--to", "de", *LIMIT, *texts, "--output", target).out == ""
+    assert target.read_text(encoding="utf-8") == printed
+
+    target.unlink()
+    monkeypatch.setattr("kermit.cli.texts.CHUNK", 2)
+    from kermit.tasks.translator import Translator
+
+    whole, calls = Translator.translate, []
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return whole(*arguments, **options)
+
+    monkeypatch.setattr(Translator, "translate", interrupted)
+    with pytest.raises(AssertionError):
+        ask("translate", "--to", "de", *LIMIT, *texts, "--output", target)
+    assert not target.exists()
+    assert printed.startswith((tmp_path / "out.txt.part").read_text(encoding="utf-8"))
+    assert (tmp_path / "out.txt.part").stat().st_size > 0
+
+
+def test_the_rounds_go_to_the_file_too(ask: Run, tmp_path: Path) -> None:
+    target = tmp_path / "out.txt"
+    ask("infill", "A ____", "--max-tokens-per-blank", 2, "--trace", "-o", target)
+    assert target.read_text(encoding="utf-8").startswith("en\n  1  A[")
+
+
+def test_a_second_of_work_has_a_bar_where_someone_looks(ask: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    say = ("translate", "--to", "de", *LIMIT, "A man.")
+    monkeypatch.setattr("kermit.cli.choices.BAR_DELAY", 1000.0)
+    assert "to de" not in ask(*say, terminal=True).err  # done before a bar is worth it
+    monkeypatch.setattr("kermit.cli.choices.BAR_DELAY", 0.0)
+    assert "to de" in ask(*say, terminal=True).err
+    assert ask(*say, "-q", terminal=True).err == ""
+    assert ask(*say).err == ""
+
+
+def test_quiet_may_stand_before_the_verb(kermit: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kermit.cli.choices.BAR_DELAY", 0.0)
+    done = kermit("--quiet", "sample", *LIMIT, "--model", folder, terminal=True)
+    assert (done.code, done.err) == (0, "")
+
+
+def test_a_reader_that_leaves_ends_the_command_without_a_word(
+    ask: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    errors = io.StringIO()
+    monkeypatch.setattr(sys, "argv", ["kermit", "sample", *LIMIT, "--model", str(folder)])
+    with os.fdopen(write, "w") as nobody, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", nobody)
+        patch.setattr(sys, "stderr", errors)
+        with pytest.raises(SystemExit) as stop:
+            package.cli.main()
+        patch.undo()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), nobody.fileno())  # so that closing it does not fail
+    assert stop.value.code == 1
+    assert errors.getvalue() == ""
+
+
+def test_an_interruption_exits_with_130_and_no_traceback(
+    kermit: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*arguments: object, **options: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("kermit.pipeline.Kermit.sample", interrupt)
+    done = kermit("sample", "--model", folder)
+    assert (done.code, done.out, done.err) == (130, "", "")
 
 
 @pytest.mark.parametrize(
@@ -92,31 +163,59 @@ def test_from_recipe_to_translation_and_score(
         (("train", "nowhere.yaml"), "nowhere.yaml: there is no such recipe"),
         (("train", "{recipe}", "--set", "optimizer.learnig_rate=1"), "did you mean 'learning_rate'?"),
         (("train", "{recipe}", "--data", "/nowhere"), "train.en: there is no such file"),
-        (("translate", "--to", "de"), "give the texts to translate, or --input FILE"),
+        (("translate", "--to", "de", "text", "--input", "{recipe}"), "give texts as arguments or with --input FILE"),
+        (("translate", "--to", "de", "--input", "/nowhere"), "--input /nowhere: there is no such file"),
+        (("translate", "--to", "de", "--input", "{bad}"), "{bad}:2: invalid UTF-8"),
+        (("translate", "--to", "de", "a \udcff"), "argument 1: invalid UTF-8"),
         (("translate", "--to", "de", "--model", "/nowhere", "text"), "/nowhere holds no model"),
+        (("translate", "--to", "de", "text", "--output", "/nowhere/out.txt"), "--output /nowhere/out.txt: No such"),
+        (("infill", "--input", "{tabs}"), "{tabs}:1: more than one tab"),
+        (("embed", "text", "--output", "/nowhere/out.npy"), "there is no folder /nowhere"),
+        (("embed", "text", "--output", "out.npy", "--json"), "an array is no JSON"),
+        (("evaluate", "nothing"), "No such command"),
     ],
 )
 def test_what_a_user_can_mend_is_told_without_a_traceback_and_exits_with_2(
     arguments: tuple[str, ...],
     message: str,
+    kermit: Run,
+    folder: Path,
     recipe_file: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    bad, tabs = tmp_path / "bad.txt", tmp_path / "tabs.txt"
+    bad.write_bytes(b"fine\n\xff\n")
+    tabs.write_text("a\tb\tc\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    filled = [argument.format(recipe=recipe_file) for argument in arguments]
-    assert kermit(*filled, monkeypatch=monkeypatch) == 2
-    shown = capsys.readouterr().err
-    assert message in shown
-    assert "Traceback" not in shown
+    places = {"recipe": recipe_file, "bad": bad, "tabs": tabs}
+    filled = [argument.format(**places) for argument in arguments]
+    if arguments[0] in ("translate", "infill") and "--model" not in arguments:
+        filled += ["--model", str(folder)]
+    done = kermit(*filled)
+    assert done.code == 2
+    assert message.format(**places) in " ".join(done.err.split())
+    assert "Traceback" not in done.err
+    assert done.out == ""
+
+
+def test_where_someone_types_no_text_is_an_error(kermit: Run, folder: Path) -> None:
+    done = kermit("translate", "--to", "de", "--model", folder, typing=True)
+    assert done.code == 2
+    assert "give texts as arguments, with --input FILE, or on stdin" in done.err
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 4])
-def test_debug_shows_the_traceback_wherever_it_stands(
-    place: int, recipe_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_debug_shows_the_traceback_wherever_it_stands(place: int, kermit: Run, recipe_file: Path) -> None:
     arguments: list[object] = ["train", recipe_file, "--set", "nothing=1"]
     arguments.insert(place, "--debug")
-    assert kermit(*arguments, monkeypatch=monkeypatch) == 2
-    assert "Traceback" in capsys.readouterr().err
+    done = kermit(*arguments)
+    assert done.code == 2
+    assert "Traceback" in done.err
+    assert "Traceback" not in kermit("train", recipe_file, "--set", "nothing=1").err
+
+
+def test_the_version_is_told_by_the_module_too() -> None:
+    done = subprocess.run([sys.executable, "-m", "kermit", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"kermit {package.__version__}\n"
+    assert app.info.name == "kermit"

@@ -1,118 +1,119 @@
-"""`infill`, `complete`, `sample` and `translate --trace` through the entry point, with a small untrained model."""
+"""`infill`, `complete`, `sample` and `translate` through the entry point, with a small untrained model."""
 
 import json
 import re
 
 import pytest
-import torch
-from transformers import BertConfig
-from typer.testing import CliRunner
-
-from kermit import KermitConfig, KermitForInsertion
-from kermit.cli import app
-from kermit.data.tokenizer import train_tokenizer
-from kermit.errors import KermitError
-from kermit.modeling import special_token_settings
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("model")
-    tokenizer = train_tokenizer(["A man rides a red bike.", "Ein Mann fährt ein rotes Rad."] * 3, 300)
-    trunk = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-    )
-    torch.manual_seed(0)
-    config = KermitConfig(
-        trunk_config=trunk,
-        languages={"x": "en", "y": "de"},
-        factorizations=["joint"],
-        **special_token_settings(tokenizer),
-    )
-    KermitForInsertion(config).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
+def records(outcome):
+    return [json.loads(line) for line in outcome.out.splitlines()]
 
 
-@pytest.fixture
-def run(folder):
-    def call(*arguments):
-        result = CliRunner().invoke(app, [*arguments, "--model", str(folder)])
-        if isinstance(result.exception, KermitError):
-            raise result.exception
-        assert result.exit_code == 0, result.output
-        return result.stdout
-
-    return call
+def test_infill_keeps_what_is_given(ask):
+    limits = ("--max-tokens-per-blank", 3, "--min-tokens-per-blank", 1)
+    assert re.fullmatch(r"A man.+ a red.+\.\n", ask("infill", "A man ____ a red ____.", *limits).out)
 
 
-def test_infill_keeps_what_is_given(run):
-    output = run("infill", "A man ____ a red ____.", "--max-tokens-per-blank", "3", "--min-tokens-per-blank", "1")
-    assert re.fullmatch(r"A man.+ a red.+\.\n", output)
-
-
-def test_infill_draws_so_many_and_the_same_for_the_same_seed(run):
-    arguments = ["infill", "A ____ bike.", "--samples", "3", "--seed", "5", "--max-tokens-per-blank", "4", "--json"]
-    lines = [json.loads(line) for line in run(*arguments).splitlines()]
-    assert len(lines) == 3
+def test_infill_draws_so_many_and_the_same_for_the_same_seed(ask):
+    arguments = ["infill", "A ____ bike.", "--samples", 3, "--seed", 5, "--max-tokens-per-blank", 4, "--json"]
+    lines = records(ask(*arguments))
+    assert [line["seed"] for line in lines] == [5, 6, 7]
     assert len({line["x"] for line in lines}) > 1
-    assert [json.loads(line) for line in run(*arguments).splitlines()] == lines
-    assert {"x", "y", "rounds", "tokens", "log_prob", "finish"} == set(lines[0])
+    assert records(ask(*arguments)) == lines
+    assert {"x", "rounds", "tokens", "log_prob", "finish", "seed"} == set(lines[0])
 
 
-def test_infill_of_the_second_language_alone(run):
-    output = run("infill", "Ein ____ Rad.", "--side", "de", "--max-tokens-per-blank", "2")
-    assert re.fullmatch(r"Ein.* Rad\.\n", output)
+def test_infill_of_the_second_language_alone(ask):
+    limits = ("--max-tokens-per-blank", 2)
+    assert re.fullmatch(r"Ein.* Rad\.\n", ask("infill", "Ein ____ Rad.", "--side", "de", *limits).out)
+    (found,) = records(ask("infill", "Ein ____ Rad.", "--side", "de", *limits, "--json"))
+    assert "x" not in found
 
 
-def test_infill_of_both_sides_at_once(run):
-    limits = ["--max-tokens-per-blank", "2", "--json"]
-    (line,) = run("infill", "--x", "A ____ bike.", "--y", "Ein rotes ____", *limits).splitlines()
-    found = json.loads(line)
+def test_infill_of_both_sides_at_once(ask):
+    limits = ["--max-tokens-per-blank", 2, "--json"]
+    (found,) = records(ask("infill", "--x", "A ____ bike.", "--y", "Ein rotes ____", *limits))
     assert re.fullmatch(r"A.* bike\.", found["x"])
     assert found["y"].startswith("Ein rotes")
 
 
-def test_complete_keeps_the_fragments(run):
-    output = run("complete", "--x", "red", "--y", "rotes", "--set", "max_tokens=5")
-    x, y = output.rstrip("\n").split("\t")
+def test_a_line_with_a_tab_is_a_pair(ask):
+    lines = b"A ____ bike.\tEin Rad.\nA man ____\n"
+    pair, text = ask("infill", "--max-tokens-per-blank", 2, stdin=lines).out.removesuffix("\n").split("\n")
+    assert re.fullmatch(r"A.* bike\.\tEin Rad\.", pair)
+    assert re.fullmatch(r"A man[^\t]*", text)
+
+
+def test_complete_keeps_the_fragments(ask):
+    x, y = ask("complete", "--x", "red", "--y", "rotes", "--set", "max_tokens=5").out.rstrip("\n").split("\t")
     assert re.search(r"\bred\b", x)
     assert re.search(r"\brotes\b", y)
 
 
-def test_sample_draws_one_side_or_both(run):
-    both = json.loads(run("sample", "--json", "--set", "max_tokens=6"))
+def test_complete_takes_fragments_from_a_file_and_draws_of_each(ask, tmp_path):
+    fragments = tmp_path / "fragments.txt"
+    fragments.write_text("red\trotes\nbike\n", encoding="utf-8")
+    out = ask("complete", "--input", fragments, "--samples", 2, "--set", "max_tokens=5").out
+    lines = [line.split("\t") for line in out.removesuffix("\n").split("\n")]
+    assert [len(line) for line in lines] == [2, 2, 2, 2]
+    assert ["red" in x for x, _ in lines[:2]] == ["bike" in x for x, _ in lines[2:]] == [True, True]
+
+
+def test_sample_draws_one_side_or_both(ask):
+    (both,) = records(ask("sample", "--json", "--set", "max_tokens=6"))
     assert {"x", "y"} <= set(both)
-    german = [json.loads(line) for line in run("sample", "--segment", "de", "-n", "2", "--json").splitlines()]
+    german = records(ask("sample", "--segment", "de", "-n", 2, "--json"))
     assert len(german) == 2
     assert all("x" not in line and "y" in line for line in german)
 
 
-def test_translate_shows_the_rounds(run):
-    output = run("translate", "--to", "de", "A man.", "--trace", "--set", "max_tokens=4")
-    lines = output.splitlines()
+def test_what_sample_prints_can_be_scored_and_embedded(ask):
+    pairs = ask("sample", "-n", 3, "--set", "max_tokens=4").out
+    assert pairs.count("\n") == pairs.count("\t") == 3
+    assert len(ask("score", "--orders", 2, stdin=pairs.encode()).out.splitlines()) == 3
+    assert len(ask("embed", stdin=pairs.encode()).out.splitlines()) == 3
+
+
+def test_translate_shows_the_rounds(ask):
+    lines = ask("translate", "--to", "de", "A man.", "--trace", "--set", "max_tokens=4").out.splitlines()
     assert lines[0] == "de"
     assert "[" in lines[1]
-    record = json.loads(run("translate", "--to", "de", "A man.", "--trace", "--json", "--set", "max_tokens=4"))
+    (record,) = records(ask("translate", "--to", "de", "A man.", "--trace", "--json", "--set", "max_tokens=4"))
     assert len(record["trace"]["rounds"]) == record["rounds"]
     assert sum(map(len, record["trace"]["rounds"])) == record["tokens"]
+
+
+def test_a_text_is_drawn_alike_however_many_come_before_it(ask, monkeypatch):
+    """Texts are worked on in chunks; the seeds go on from one chunk to the next."""
+    arguments = ("translate", "--to", "de", "A man.", "red", "bike", "A", "--set", "top_k=50", "--set", "max_tokens=6")
+    whole = ask(*arguments).out
+    monkeypatch.setattr("kermit.cli.texts.CHUNK", 2)
+    assert ask(*arguments).out == whole
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["infill"], "give texts with blanks"),
+        (["infill", "A ____", "--x", "A ____"], "one of them"),
         (["infill", "A ____", "--side", "fr"], "en and de"),
         (["infill", "A ____", "--max-tokens-per-blank", "0"], "max_tokens_per_blank"),
-        (["sample", "--set", "temprature=2"], "temprature"),
-        (["sample", "--decoding", "diagonal"], "strategy"),
+        (["sample", "--set", "temprature=2"], "temprature: there is no such decoding setting"),
+        (["sample", "--set", "temperature=cold"], "temperature"),
+        (["sample", "--set", "temperature=[1"], "is no YAML value"),
+        (["sample", "--set", "temperature"], "write it as key=value"),
+        (["sample", "--set", "seed=3"], "seed: there is no such decoding setting"),
+        (["sample", "--decoding", "diagonal"], "'serial', 'parallel'"),
+        (["translate", "--to", "fr", "A man."], "en and de"),
+        (["translate", "--to", "de", "short", "word " * 90], "argument 2: the text takes"),
+        (
+            ["score", "A man rides a red bike. A man rides a red bike. A man rides a bike.", "--method", "exact"],
+            "argument 1: the text has",
+        ),
     ],
 )
-def test_wrong_input_is_an_error_that_names_the_place(run, arguments, message):
-    with pytest.raises(KermitError, match=message):
-        run(*arguments)
+def test_wrong_input_is_an_error_that_names_the_place(kermit, folder, arguments, message):
+    outcome = kermit(*arguments, "--model", folder)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert outcome.out == ""

@@ -15,8 +15,8 @@ from typing import Annotated
 
 import typer
 
-from kermit.cli import distill, evaluate, generate, logs, train, translate
-from kermit.cli.verbs import EVALUATE, TRAIN, USE, Verbs
+from kermit.cli import distill, embed, evaluate, generate, glue, info, logs, score, serve, train, translate
+from kermit.cli.verbs import EVALUATE, SERVE, TRAIN, USE, Verbs
 from kermit.errors import KermitError
 
 app = typer.Typer(
@@ -31,9 +31,16 @@ app.command("translate", rich_help_panel=USE)(translate.translate)
 app.command("infill", rich_help_panel=USE)(generate.infill)
 app.command("complete", rich_help_panel=USE)(generate.complete)
 app.command("sample", rich_help_panel=USE)(generate.sample)
+app.command("score", rich_help_panel=USE)(score.score)
+app.command("embed", rich_help_panel=USE)(embed.embed)
+app.command("info", rich_help_panel=USE)(info.info)
 app.command("train", rich_help_panel=TRAIN)(train.train)
 app.command("distill", rich_help_panel=TRAIN)(distill.distill)
+app.add_typer(glue.finetune_app, name="finetune", rich_help_panel=TRAIN)
+evaluate.app.command("glue")(glue.evaluate)
 app.add_typer(evaluate.app, name="evaluate", rich_help_panel=EVALUATE)
+app.command("serve", rich_help_panel=SERVE)(serve.serve)
+app.add_typer(glue.submit_app, name="submit", rich_help_panel=EVALUATE)
 
 
 def _version(value: bool) -> None:

@@ -1,15 +1,57 @@
-"""What several verbs share: decoding settings from the command line, and a progress bar."""
+"""What several verbs share: options by their meaning, decoding settings, a model at hand, and progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from kermit.errors import DecodingError
+import typer
+
+from kermit.cli import logs
+from kermit.errors import DecodingError, ModelError
 
 if TYPE_CHECKING:
-    from kermit.rendering import ReadableTrace
+    from kermit.decoding import DecodingSettings
+    from kermit.pipeline import Kermit
+
+Model = Annotated[
+    Path | None, typer.Option(help="Folder of the model; the bundled one by default.", show_default=False)
+]
+Input = Annotated[
+    Path | None,
+    typer.Option("--input", "-i", help="A file with a text a line, or .gz; - for stdin.", show_default=False),
+]
+PairInput = Annotated[
+    Path | None,
+    typer.Option(
+        "--input",
+        "-i",
+        help="A file with a text a line, or a pair with a tab between; - for stdin.",
+        show_default=False,
+    ),
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write there instead of to stdout.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="A JSON object a line.")]
+Decoding = Annotated[
+    Literal["serial", "parallel"] | None,
+    typer.Option(help="A token a round, or one at every open slot.", show_default=False),
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A decoding setting, such as top_p=0.9.")
+]
+Samples = Annotated[int, typer.Option(min=0, help="Draw so many instead of taking the best; 0 takes the best.")]
+Seed = Annotated[int, typer.Option(help="The first draw's seed; the others follow.")]
+Trace = Annotated[bool, typer.Option("--trace", help="Show the rounds.")]
+X = Annotated[str | None, typer.Option("--x", help="The first side of a pair.", show_default=False)]
+Y = Annotated[str | None, typer.Option("--y", help="The second side of a pair.", show_default=False)]
+Side = Annotated[str, typer.Option(help="The language of texts that are no pairs; x and y always work.")]
+
+BAR_DELAY = 1.0
+"""Seconds before a progress bar appears: what is done by then needs none."""
 
 
 def decoding_choices(decoding: str | None, settings: list[str] | None) -> dict[str, Any]:
@@ -21,27 +63,103 @@ def decoding_choices(decoding: str | None, settings: list[str] | None) -> dict[s
         key, equals, value = setting.partition("=")
         if not equals or not key:
             raise DecodingError(f"--set {setting}: write it as key=value")
-        choices[key] = yaml.safe_load(value)
+        try:
+            choices[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise DecodingError(f"--set {setting}: {value!r} is no YAML value") from error
     return choices
 
 
-def print_trace(trace: ReadableTrace) -> None:
-    """Print the rounds of a decode on stdout, in colour where there is any."""
+def settings_of(
+    decoding: str | None,
+    chosen: list[str] | None,
+    samples: int = 0,
+    min_tokens_per_blank: int = 0,
+    max_tokens_per_blank: int | None = None,
+) -> DecodingSettings:
+    """The decoder's settings from the command line; samples are drawn at temperature 1 unless something is said."""
+    from dataclasses import replace
+
+    from pydantic import ValidationError
+
+    from kermit.decoding import Constraints
+    from kermit.tasks.families import InsertionDecoding
+
+    choices = decoding_choices(decoding, chosen)
+    if samples and not {"temperature", "top_k", "top_p"} & set(choices):
+        choices["temperature"] = 1.0
+    known = sorted(set(InsertionDecoding.model_fields) - {"batch_size", "seed"})  # those two are options or no matter
+    for key in choices:
+        if key not in known:
+            raise DecodingError(f"--set {key}: there is no such decoding setting; known: {', '.join(known)}")
+    try:
+        settings = InsertionDecoding(**choices).build()
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(str(part) for part in problem["loc"])
+        raise DecodingError(f"decoding setting {key!r}: {problem['msg']}; known: {', '.join(known)}") from error
+    constraints = Constraints(min_tokens_per_blank=min_tokens_per_blank, max_tokens_per_blank=max_tokens_per_blank)
+    return replace(settings, constraints=constraints)
+
+
+def folder_of(model: Path | None) -> Path:
+    """The folder of a model that was named, or of the bundled one."""
+    from kermit.tasks.translator import bundled_model, model_folder
+
+    folder = bundled_model() if model is None else model_folder(model)
+    if folder is None:
+        raise ModelError("no model is bundled with this installation; name one with --model")
+    return folder
+
+
+def load_kermit(model: Path | None) -> Kermit:
+    """The pipeline of a model folder, or of the bundled model.
+
+    Raises:
+        ModelError: there is no model, or one of another family.
+    """
+    import json
+
+    with loading():
+        from kermit.pipeline import Kermit
+
+        folder = folder_of(model)
+        kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
+        if kind != "kermit":
+            raise ModelError(f"{folder} holds a model of the type {kind}, not kermit; it can translate at most")
+        return Kermit.from_pretrained(folder)
+
+
+def loading() -> AbstractContextManager[object]:
+    """A word on stderr while libraries and weights are read, which may take seconds; hidden where no one looks."""
+    import sys
+
+    if logs.spoken.quiet or not sys.stderr.isatty():
+        return nullcontext()
     from rich.console import Console
 
-    console = Console(highlight=False, soft_wrap=True)
-    for line in trace.terminal_lines(colour=console.is_terminal):
-        console.print(line)
+    return Console(stderr=True).status("reading the model")
 
 
 @contextmanager
 def progress_bar(total: int, title: str) -> Iterator[Callable[[int], None]]:
     """A bar on stderr while the block runs; yields what to tell how many more are done. Hidden where no one looks."""
     import sys
+    from time import monotonic
 
     from tqdm import tqdm
 
-    with tqdm(total=total, desc=title, file=sys.stderr, disable=None) as bar:
+    due = monotonic() + BAR_DELAY
+
+    class Patient(tqdm):  # type: ignore[type-arg]
+        """A bar that also waits when it is asked to make room for a line of results."""
+
+        def display(self, msg: str | None = None, pos: int | None = None) -> None:
+            if monotonic() >= due:
+                super().display(msg, pos)
+
+    hidden = True if logs.spoken.quiet else None
+    with Patient(total=total, desc=title, file=sys.stderr, disable=hidden, delay=BAR_DELAY, leave=False) as bar:
 
         def advance(count: int) -> None:
             bar.update(count)

@@ -2,173 +2,174 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kermit.cli import logs
-from kermit.errors import DataError, ModelError
+from kermit.cli.choices import (
+    Decoding,
+    Json,
+    Model,
+    Output,
+    PairInput,
+    Samples,
+    Seed,
+    Set,
+    Side,
+    Trace,
+    X,
+    Y,
+    load_kermit,
+    progress_bar,
+    settings_of,
+)
+from kermit.cli.results import Results
+from kermit.cli.texts import Given, chunks, drawn, placed, read_pairs, sides
 
 if TYPE_CHECKING:
-    from kermit.decoding import DecodingSettings
     from kermit.pipeline import Kermit
     from kermit.results import Generation
 
-Model = Annotated[Path | None, typer.Option(help="Folder of the model; the bundled one by default.")]
-Decoding = Annotated[str | None, typer.Option(help="serial or parallel.")]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A decoding setting, such as top_p=0.9.")
-]
-Samples = Annotated[int, typer.Option(help="Draw so many instead of taking the best; 0 takes the best.")]
-Seed = Annotated[int, typer.Option(help="The first draw's seed; the others follow.")]
-Trace = Annotated[bool, typer.Option("--trace", help="Show the rounds.")]
-Json = Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")]
-Text = Annotated[str | None, typer.Option(show_default=False)]
+Ask = Callable[[Sequence[Given], Callable[[int], None]], "list[Generation]"]
+"""Asks the pipeline about some of what was given, and tells how many are done."""
 
 
 def infill(
     texts: Annotated[list[str] | None, typer.Argument(help="Texts with blanks of four underscores.")] = None,
-    x: Text = None,
-    y: Text = None,
-    side: Annotated[str, typer.Option(help="The language of the texts; the model's first by default.")] = "x",
+    x: X = None,
+    y: Y = None,
+    input_: PairInput = None,
+    side: Side = "x",
     min_tokens_per_blank: Annotated[int, typer.Option(help="Insert at least so many tokens.")] = 0,
-    max_tokens_per_blank: Annotated[int | None, typer.Option(help="Insert at most so many tokens.")] = None,
+    max_tokens_per_blank: Annotated[
+        int | None, typer.Option(help="Insert at most so many tokens.", show_default=False)
+    ] = None,
     samples: Samples = 0,
     seed: Seed = 0,
-    model: Model = None,
     decoding: Decoding = None,
-    set_: SetOption = None,
+    set_: Set = None,
+    model: Model = None,
     trace: Trace = False,
+    output: Output = None,
     json_: Json = False,
 ) -> None:
-    """Fill the blanks of texts, or of both sides of a pair (--x, --y); what is given stays as it is."""
+    """Fill the blanks of texts, or of both sides of a pair; what is given stays as it is.
+
+    Example: kermit infill "A man ____ a red ____." --samples 3
+    """
     logs.set_up()
-    if bool(texts) == (x is not None or y is not None):
-        raise DataError("give texts with blanks, or a pair with --x and --y; one of the two")
-    kermit = load(model)
-    if texts:
-        of_x = kermit.segment(side) == kermit.segment("x")
-        pairs = [(text, None) if of_x else ("", text) for text in texts]
-    else:
-        pairs = [(x or "", y or "")]
+    given = drawn(read_pairs(texts, x, y, input_), samples, seed)
     settings = settings_of(decoding, set_, samples, min_tokens_per_blank, max_tokens_per_blank)
-    pairs = [pair for pair in pairs for _ in range(max(1, samples))]
-    seeds = [seed + number % max(1, samples) for number in range(len(pairs))]
-    two_sided = pairs[0][1] is not None
-    found = kermit.infill(
-        [first for first, _ in pairs],
-        [second or "" for _, second in pairs] if two_sided else None,
-        settings=settings,
-        seeds=seeds,
-        trace=trace,
-    )
-    show(kermit, found, json_)
+    kermit = load_kermit(model)
+    on_y = kermit.segment(side) == kermit.segment("y")
+
+    def ask(chunk: Sequence[Given], advance: Callable[[int], None]) -> list[Generation]:
+        seeds = [one.seed for one in chunk]
+        return kermit.infill(*sides(chunk, on_y=on_y), settings=settings, seeds=seeds, trace=trace, on_progress=advance)
+
+    produce(kermit, given, ask, output, json_, one_side="y" if on_y else "x", seeded=samples > 0)
 
 
 def complete(
-    x: Annotated[str, typer.Option(help="A fragment of the first side.")] = "",
-    y: Annotated[str, typer.Option(help="A fragment of the second side.")] = "",
+    x: X = None,
+    y: Y = None,
+    input_: PairInput = None,
     samples: Samples = 1,
     seed: Seed = 0,
-    model: Model = None,
     decoding: Decoding = None,
-    set_: SetOption = None,
+    set_: Set = None,
+    model: Model = None,
     trace: Trace = False,
+    output: Output = None,
     json_: Json = False,
 ) -> None:
-    """Complete a pair from fragments on both sides, inserting anywhere."""
+    """Complete pairs from fragments on both sides, inserting anywhere.
+
+    Example: kermit complete --x "A man" --y "Fahrrad." --samples 3
+    """
     logs.set_up()
-    kermit = load(model)
-    count = max(1, samples)
+    given = drawn(read_pairs(None, x, y, input_, alone=False), samples, seed)
     settings = settings_of(decoding, set_, samples)
-    found = kermit.complete([x] * count, [y] * count, settings=settings, seeds=range(seed, seed + count), trace=trace)
-    show(kermit, found, json_)
+    kermit = load_kermit(model)
+
+    def ask(chunk: Sequence[Given], advance: Callable[[int], None]) -> list[Generation]:
+        firsts, seconds = [one.x for one in chunk], [one.y or "" for one in chunk]
+        seeds = [one.seed for one in chunk]
+        return kermit.complete(firsts, seconds, settings=settings, seeds=seeds, trace=trace, on_progress=advance)
+
+    produce(kermit, given, ask, output, json_, seeded=samples > 0)
 
 
 def sample(
     segment: Annotated[str, typer.Option(help="both, or a language (x and y always work).")] = "both",
-    count: Annotated[int, typer.Option("-n", "--count", help="How many.")] = 1,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
     seed: Seed = 0,
-    model: Model = None,
     decoding: Decoding = None,
-    set_: SetOption = None,
+    set_: Set = None,
+    model: Model = None,
     trace: Trace = False,
+    output: Output = None,
     json_: Json = False,
 ) -> None:
-    """Draw texts from nothing: pairs, or one side alone."""
+    """Draw texts from nothing: pairs, or one side alone.
+
+    Example: kermit sample -n 5 --set temperature=0.8
+    """
     logs.set_up()
-    kermit = load(model)
-    settings = settings_of(decoding, set_, 1)
-    found = kermit.sample(count, segment=segment, seed=seed, settings=settings, trace=trace)
-    show(kermit, found, json_, segment)
+    settings = settings_of(decoding, set_, count)
+    kermit = load_kermit(model)
+    one_side = None if segment == "both" else "xy"[kermit.segment(segment)]
+    given = drawn([Given("", "" if one_side is None else None, "the sample")], count, seed)
+
+    def ask(chunk: Sequence[Given], advance: Callable[[int], None]) -> list[Generation]:
+        return kermit.sample(
+            len(chunk), segment=segment, seed=chunk[0].seed, settings=settings, trace=trace, on_progress=advance
+        )
+
+    produce(kermit, given, ask, output, json_, one_side=one_side, seeded=True)
 
 
-def load(model: Path | None) -> Kermit:
-    """The pipeline of a model folder, or of the bundled model."""
-    from kermit.pipeline import Kermit
-    from kermit.tasks.translator import bundled_model, model_folder
+def produce(
+    kermit: Kermit,
+    given: Sequence[Given],
+    ask: Ask,
+    output: Any,
+    as_json: bool,
+    *,
+    one_side: str | None = None,
+    seeded: bool,
+) -> None:
+    """Ask about everything that was given and write what comes, a line or a JSON object each, as it comes.
 
-    folder = bundled_model() if model is None else model_folder(model)
-    if folder is None:
-        raise ModelError("no model is bundled with this installation; name one with --model")
-    return Kermit.from_pretrained(folder, progress=True)
-
-
-def settings_of(
-    decoding: str | None,
-    chosen: list[str] | None,
-    samples: int,
-    min_tokens_per_blank: int = 0,
-    max_tokens_per_blank: int | None = None,
-) -> DecodingSettings:
-    """The decoder's settings from the command line; with samples, tokens are drawn at temperature 1 unless said."""
-    from dataclasses import replace
-
-    from pydantic import ValidationError
-
-    from kermit.cli.choices import decoding_choices
-    from kermit.decoding import Constraints
-    from kermit.errors import DecodingError
-    from kermit.tasks.families import InsertionDecoding
-
-    choices: dict[str, Any] = decoding_choices(decoding, chosen)
-    if samples and not {"temperature", "top_k", "top_p"} & set(choices):
-        choices["temperature"] = 1.0
-    try:
-        settings = InsertionDecoding(**choices).build()
-    except ValidationError as error:
-        problem = error.errors()[0]
-        known = ", ".join(InsertionDecoding.model_fields)
-        key = ".".join(str(part) for part in problem["loc"])
-        raise DecodingError(f"decoding setting {key!r}: {problem['msg']}; known: {known}") from error
-    constraints = Constraints(min_tokens_per_blank=min_tokens_per_blank, max_tokens_per_blank=max_tokens_per_blank)
-    return replace(settings, constraints=constraints)
+    Args:
+        kermit: the pipeline.
+        given: what to ask about.
+        ask: how.
+        output: the file for the results.
+        as_json: whether to write JSON.
+        one_side: the side to show, x or y, of what is no pair.
+        seeded: whether something is drawn, so that the seed is worth knowing.
+    """
+    with Results(output) as results, progress_bar(len(given), "generating") as advance:
+        for chunk in chunks(given):
+            with placed(chunk):
+                found = ask(chunk, advance)
+            for one, result in zip(chunk, found, strict=True):
+                names = ("x", "y") if one.y is not None or one_side is None else (one_side,)
+                if as_json:
+                    results.json(record(kermit, result, names) | ({"seed": one.seed} if seeded else {}))
+                    continue
+                if (trace := kermit.readable(result.trace)) is not None:
+                    results.trace(trace)
+                texts = [getattr(result, name) or "" for name in names]
+                results.pair(*texts) if len(texts) == 2 else results.line(*texts)
 
 
-def show(kermit: Kermit, found: list[Generation], as_json: bool, segment: str = "both") -> None:
-    """Print what came, a line each or a JSON object a line; a trace above the text it led to."""
-    import json
-
-    from kermit.cli.choices import print_trace
-
-    one_side = None if segment == "both" else kermit.segment(segment)
-    for result in found:
-        if as_json:
-            typer.echo(json.dumps(record(kermit, result, one_side), ensure_ascii=False))
-            continue
-        if (trace := kermit.readable(result.trace)) is not None:
-            print_trace(trace)
-        sides = [text for number, text in enumerate((result.x, result.y)) if one_side in (None, number) and text]
-        typer.echo("\t".join(text.replace("\n", " ") for text in sides))
-
-
-def record(kermit: Kermit, result: Generation, one_side: int | None) -> dict[str, Any]:
-    """A result as plain data; a side that was not asked for is left out."""
-    out: dict[str, Any] = {}
-    for number, name in enumerate(("x", "y")):
-        if one_side in (None, number) and getattr(result, name) is not None:
-            out[name] = getattr(result, name)
+def record(kermit: Kermit, result: Generation, names: Sequence[str]) -> dict[str, Any]:
+    """A result as plain data, with the sides that were asked for."""
+    out: dict[str, Any] = {name: getattr(result, name) for name in names}
     out |= {"rounds": result.rounds, "tokens": result.tokens, "log_prob": result.log_prob, "finish": str(result.finish)}
     if (trace := kermit.readable(result.trace)) is not None:
         out["trace"] = trace.to_json()

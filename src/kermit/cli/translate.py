@@ -2,72 +2,71 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kermit.cli import logs
-from kermit.errors import DataError, ModelError
+from kermit.cli.choices import (
+    Decoding,
+    Input,
+    Json,
+    Model,
+    Output,
+    Set,
+    Trace,
+    decoding_choices,
+    folder_of,
+    loading,
+    progress_bar,
+)
+from kermit.cli.results import Results
+from kermit.cli.texts import chunks, placed, read_texts
+
+if TYPE_CHECKING:
+    from kermit.training.settings import Settings
 
 
 def translate(
     texts: Annotated[list[str] | None, typer.Argument(help="What to translate.", show_default=False)] = None,
     to: Annotated[str, typer.Option("--to", help="The language to translate into.", show_default=False)] = ...,  # type: ignore[assignment]
-    model: Annotated[Path | None, typer.Option(help="Folder of the model; the bundled one by default.")] = None,
-    input_: Annotated[
-        Path | None, typer.Option("--input", help="A file with a text a line, or .gz; - for stdin.")
-    ] = None,
-    output: Annotated[Path | None, typer.Option(help="Write there instead of printing.")] = None,
-    decoding: Annotated[str | None, typer.Option(help="serial or parallel, for insertion models.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A decoding setting of the model's family.")
-    ] = None,
-    trace: Annotated[bool, typer.Option("--trace", help="Show the rounds, for insertion models.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+    input_: Input = None,
+    decoding: Decoding = None,
+    set_: Set = None,
+    model: Model = None,
+    trace: Trace = False,
+    output: Output = None,
+    json_: Json = False,
 ) -> None:
-    """Translate texts."""
+    """Translate texts.
+
+    Example: kermit translate --to de "A dog sleeps in the sun."
+    """
     logs.set_up()
-    import json
+    given = read_texts(texts, input_)
+    with loading():
+        from kermit.tasks.translator import Translator
 
-    from kermit.cli.choices import decoding_choices, print_trace, progress_bar
-    from kermit.tasks.translator import Translator, bundled_model
-
-    if bool(texts) == (input_ is not None):
-        raise DataError("give the texts to translate, or --input FILE; one of the two")
-    found = texts or _read(input_)
-    folder = model or bundled_model()
-    if folder is None:
-        raise ModelError("no model is bundled with this installation; name one with --model")
-    translator = Translator.load(folder)
+        translator = Translator.load(folder_of(model))
     settings = translator.decoding(**decoding_choices(decoding, set_))
-    with progress_bar(len(found), f"to {to}") as progress:
-        results = translator.translate(found, translator.direction_to(to), settings, trace=trace, progress=progress)
-    lines = [
-        json.dumps(result.to_json(), ensure_ascii=False) if json_ else result.text.replace("\n", " ")
-        for result in results
-    ]
-    if output is None:
-        for result, line in zip(results, lines, strict=True):
-            if result.trace is not None and not json_:
-                print_trace(result.trace)
-            typer.echo(line)
-    else:
-        output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    direction = translator.direction_to(to)
+    done = 0
+    with Results(output) as results, progress_bar(len(given), f"to {to}") as progress:
+        for chunk in chunks(given):
+            sources = [one.x for one in chunk]
+            with placed(chunk):
+                found = translator.translate(sources, direction, seeded(settings, done), trace=trace, progress=progress)
+            done += len(chunk)
+            for result in found:
+                if json_:
+                    results.json(result.to_json())
+                    continue
+                if result.trace is not None:
+                    results.trace(result.trace)
+                results.line(result.text)
 
 
-def _read(path: Path | None) -> list[str]:
-    """The lines of a file, blank ones too: line n of the output is for line n of the input."""
-    import sys
-
-    from kermit.data.plain import read_lines
-
-    assert path is not None
-    if str(path) == "-":
-        return [line.rstrip("\n") for line in sys.stdin]
-    lines = []
-    for line in read_lines(path):
-        if line.text is None:
-            raise DataError(f"{line.place}: invalid UTF-8")
-        lines.append(line.text)
-    return lines
+def seeded(settings: Settings, done: int) -> Settings:
+    """The settings for the texts after the first so many: where tokens are drawn, no two texts share a seed."""
+    seed = getattr(settings, "seed", None)
+    return settings if seed is None else settings.model_copy(update={"seed": seed + done})

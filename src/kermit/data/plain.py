@@ -90,18 +90,23 @@ def open_bytes(path: Path) -> IO[bytes]:
 def read_lines(path: Path) -> Iterator[Line]:
     """Every line of a file, blank ones too."""
     with open_bytes(path) as stream:
-        number = 0
-        try:
-            for number, raw in enumerate(stream, start=1):
-                if number == 1:
-                    raw = raw.removeprefix(_BYTE_ORDER_MARK)
-                place = f"{path}:{number}"
-                try:
-                    yield Line(raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8"), place)
-                except UnicodeDecodeError:
-                    yield Line(None, place)
-        except (EOFError, gzip.BadGzipFile) as error:
-            raise DataError(f"{path}:{number + 1}: the gzip stream is broken: {error}") from error
+        yield from lines_of(stream, str(path))
+
+
+def lines_of(stream: IO[bytes], name: str) -> Iterator[Line]:
+    """Every line of a stream, blank ones too; its name is for their places."""
+    number = 0
+    try:
+        for number, raw in enumerate(stream, start=1):
+            if number == 1:
+                raw = raw.removeprefix(_BYTE_ORDER_MARK)
+            place = f"{name}:{number}"
+            try:
+                yield Line(raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8"), place)
+            except UnicodeDecodeError:
+                yield Line(None, place)
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise DataError(f"{name}:{number + 1}: the gzip stream is broken: {error}") from error
 
 
 def read_texts(path: Path, report: Report) -> Iterator[tuple[str, str]]:

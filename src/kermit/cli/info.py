@@ -1,0 +1,96 @@
+"""`kermit info`: what is installed, what it runs on, and what a model is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kermit.cli import logs
+from kermit.cli.choices import Json, Model
+from kermit.cli.results import Results
+
+
+def info(model: Model = None, json_: Json = False) -> None:
+    """Show the versions, the device, and what a model can do.
+
+    Example: kermit info --model runs/multi30k/kermit --json
+    """
+    logs.set_up()
+    from kermit.tasks.translator import bundled_model, model_folder
+
+    folder = bundled_model() if model is None else model_folder(model)
+    facts = installation() | {"model": None if folder is None else model_facts(folder)}
+    with Results(None) as results:
+        if json_:
+            results.json(facts)
+            return
+        shown = facts.pop("model") or {"model": "none bundled; name one with --model"}
+        rows = facts | shown
+        width = max(map(len, rows)) + 2
+        for name, value in rows.items():
+            results.line(f"{name:<{width}}{_plain(value)}")
+
+
+def installation() -> dict[str, Any]:
+    """Versions, device and threads."""
+    import platform
+    from importlib.metadata import version
+
+    import torch
+
+    from kermit import __version__
+
+    gpu = torch.cuda.is_available()
+    return {
+        "kermit": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": version("transformers"),
+        "device": torch.cuda.get_device_name() if gpu else "cpu",
+        "threads": torch.get_num_threads(),
+    }
+
+
+def model_facts(folder: Path) -> dict[str, Any]:
+    """What the files of a model say of it; the weights are not loaded."""
+    import json
+    from math import prod
+
+    from safetensors import safe_open
+
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    with safe_open(folder / "model.safetensors", framework="numpy") as weights:
+        parameters = sum(prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+    languages = config.get("languages") or {}
+    return {
+        "model": folder.parent.name if folder.name == "best" else folder.name,
+        "folder": str(folder),
+        "family": config.get("model_type"),
+        "parameters": parameters,
+        "languages": [languages[side] for side in ("x", "y") if side in languages],
+        "factorizations": config.get("factorizations"),
+        "licence": licence(folder),
+    }
+
+
+def licence(folder: Path) -> str | None:
+    """The licence that a model's card names, if it has a card."""
+    card = folder / "README.md"
+    if not card.is_file():
+        return None
+    from huggingface_hub import ModelCard
+
+    found = ModelCard.load(card).data.get("license")
+    return None if found is None else str(found)
+
+
+def _plain(value: Any) -> str:
+    match value:
+        case None:
+            return "not known"
+        case list():
+            return ", ".join(map(str, value))
+        case int():
+            return f"{value:,}"
+        case _:
+            return str(value)

@@ -1,0 +1,88 @@
+"""Where results go: to stdout, or to a file that is there under its name only once it is complete."""
+
+from __future__ import annotations
+
+import json
+import sys
+from math import isfinite
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any
+
+import typer
+
+from kermit.errors import DataError
+
+if TYPE_CHECKING:
+    from kermit.rendering import ReadableTrace
+
+
+class Results:
+    """Lines of results, written as they come; use it with `with`.
+
+    A file is written as ``NAME.part`` and takes its name at the end, so a run that was interrupted leaves what it had
+    done and no file that looks complete. That a folder is missing shows before the work begins.
+
+    Args:
+        output: the file; stdout where there is none.
+    """
+
+    def __init__(self, output: Path | None) -> None:
+        self.output = output
+        in_place = output is None or (output.exists() and not output.is_file())  # such as /dev/null
+        self._part = None if in_place or output is None else output.with_name(f"{output.name}.part")
+        self._stream: IO[str] | None = None
+
+    def __enter__(self) -> Results:
+        path = self._part or self.output
+        if path is not None:
+            try:
+                self._stream = path.open("w", encoding="utf-8")
+            except OSError as error:
+                raise DataError(f"--output {self.output}: {error.strerror}") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._stream is None:
+            return
+        self._stream.close()
+        if self._part is not None and self.output is not None:
+            if kind is None:
+                self._part.replace(self.output)
+            elif self._part.stat().st_size == 0:
+                self._part.unlink()
+
+    def line(self, text: str) -> None:
+        """One line; a text's own line breaks are spaces."""
+        self.write(text.replace("\n", " ").replace("\r", " ") + "\n")
+
+    def pair(self, x: str, y: str) -> None:
+        """Two texts on a line with a tab between, as `kermit.cli.texts` reads them."""
+        self.line("\t".join(text.replace("\t", " ") for text in (x, y)))
+
+    def json(self, record: dict[str, Any]) -> None:
+        """One JSON object, on a line; a number that is not finite is null, for JSON has no word for it."""
+        strange = {key: None for key, value in record.items() if isinstance(value, float) and not isfinite(value)}
+        self.write(json.dumps(record | strange, ensure_ascii=False, allow_nan=False) + "\n")
+
+    def write(self, text: str) -> None:
+        """Text as it is; a progress bar on the same terminal makes room."""
+        from tqdm import tqdm
+
+        if self._stream is not None:
+            self._stream.write(text)
+            self._stream.flush()
+            return
+        with tqdm.external_write_mode(file=sys.stdout):
+            typer.echo(text, nl=False)
+
+    def trace(self, trace: ReadableTrace, layout: str = "rounds") -> None:
+        """The rounds of a decode, in colour where there is any."""
+        from rich.console import Console
+
+        stream = self._stream or sys.stdout
+        console = Console(file=stream, highlight=False, soft_wrap=True)
+        for line in trace.terminal_lines(colour=console.is_terminal):
+            console.print(line)

@@ -1,0 +1,76 @@
+"""`kermit score`: how likely texts and pairs are, in nats."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from kermit.cli import logs
+from kermit.cli.choices import Json, Model, Output, PairInput, Side, X, Y, load_kermit, progress_bar
+from kermit.cli.results import Results
+from kermit.cli.texts import placed, read_pairs, sides
+
+
+def score(
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts to score.", show_default=False)] = None,
+    x: X = None,
+    y: Y = None,
+    input_: PairInput = None,
+    side: Side = "x",
+    factorization: Annotated[
+        Literal["joint", "y_given_x", "x_given_y", "x", "y"] | None,
+        typer.Option(help="What is scored given what; all that is given by default.", show_default=False),
+    ] = None,
+    method: Annotated[
+        Literal["exact", "importance", "bound", "paper_bound"],
+        typer.Option(help="The sum over all orders (short texts), an estimate from some, or a lower bound."),
+    ] = "importance",
+    orders: Annotated[int, typer.Option(min=1, help="How many orders to draw; not for exact.")] = 16,
+    prior: Annotated[
+        Literal["uniform", "balanced_tree", "left_to_right"],
+        typer.Option(help="Where the orders are drawn from; best as the model was trained."),
+    ] = "uniform",
+    temperature: Annotated[float, typer.Option(min=0.001, help="Of the balanced tree.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of the drawing.")] = 0,
+    model: Model = None,
+    output: Output = None,
+    json_: Json = False,
+) -> None:
+    """Say how likely texts or pairs are: their log-likelihood in nats, and its standard error where it has one.
+
+    Example: kermit score --x "A dog sleeps." --y "Ein Hund schläft." --factorization y_given_x
+    """
+    logs.set_up()
+    given = read_pairs(texts, x, y, input_)
+    kermit = load_kermit(model)
+    from kermit.canvas import Factorization
+    from kermit.tasks.families import ObjectiveSettings, PriorName
+
+    order_prior = ObjectiveSettings(prior=PriorName(prior), temperature=temperature).order_prior()
+    on_y = kermit.segment(side) == kermit.segment("y")
+    with Results(output) as results, progress_bar(len(given), "scoring") as advance:
+        for one in given:  # on its own, so that a text's score does not depend on the others
+            way = Factorization(factorization) if factorization else None
+            if way is None and one.y is None and on_y:
+                way = Factorization.Y
+            with placed([one]):
+                (found,) = kermit.score(
+                    *sides([one], on_y=on_y),
+                    factorization=way,
+                    method=method,
+                    prior=order_prior,
+                    orders=orders,
+                    seed=seed,
+                )
+            advance(1)
+            if json_:
+                texts_of: dict[str, Any] = {"x": one.x, "y": one.y} if one.y is not None else {"xy"[on_y]: one.x}
+                results.json(
+                    texts_of
+                    | {"log_prob": found.log_prob, "method": method}
+                    | ({} if found.standard_error is None else {"standard_error": found.standard_error})
+                )
+            else:
+                error = "" if found.standard_error is None else f"\t{found.standard_error:.4f}"
+                results.line(f"{found.log_prob:.4f}{error}")

@@ -1,0 +1,136 @@
+"""What a verb works on: texts from the command line, from a file or from stdin, each with its place for errors.
+
+A text is a line; a line with a tab is a pair, as `kermit sample` and `kermit complete` print them. Blank lines are
+texts too: line n of the output is for line n of the input.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kermit.errors import DataError, KermitError
+
+if TYPE_CHECKING:
+    from kermit.data.plain import Line
+
+CHUNK = 512
+"""How many texts are worked on before their results are written: nothing much is lost when a long run is stopped."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A text or a pair, and where it was given.
+
+    Args:
+        x: the first side, or the text.
+        y: the second side; None for a text that is no pair.
+        place: ``FILE:LINE`` or ``argument N``.
+        seed: of what is drawn from it.
+    """
+
+    x: str
+    y: str | None
+    place: str
+    seed: int = 0
+
+
+def read_texts(texts: Sequence[str] | None, input_: Path | None) -> list[Given]:
+    """Texts from arguments, from a file, or from stdin where neither is given and no one types there.
+
+    Raises:
+        DataError: arguments and a file, or nothing at all; a file that is not there; a line that is no UTF-8.
+    """
+    if texts and input_ is not None:
+        raise DataError("give texts as arguments or with --input FILE; one of the two")
+    if texts:
+        return [Given(_checked(text, f"argument {n}"), None, f"argument {n}") for n, text in enumerate(texts, 1)]
+    return [Given(_checked(line.text, line.place), None, line.place) for line in _lines(input_)]
+
+
+def read_pairs(
+    texts: Sequence[str] | None, x: str | None, y: str | None, input_: Path | None, *, alone: bool = True
+) -> list[Given]:
+    """Texts or pairs: from arguments, from --x and --y, or lines of a file or of stdin.
+
+    Args:
+        texts: texts that are no pairs.
+        x: the first side of a single pair.
+        y: the second side.
+        input_: the file; - for stdin.
+        alone: whether a line without a tab is a text; otherwise it is a pair with an empty second side.
+    """
+    if x is not None or y is not None:
+        if texts or input_ is not None:
+            raise DataError("give a pair with --x and --y, or texts as arguments or with --input FILE; one of them")
+        return [Given(_checked(x or "", "--x"), _checked(y or "", "--y"), "the pair")]
+    found = read_texts(texts, input_)
+    return found if texts else [_split(given, alone) for given in found]
+
+
+def drawn(given: Sequence[Given], samples: int, seed: int) -> list[Given]:
+    """Each of them as often as draws are wanted, with the seeds from `seed` on; once where nothing is drawn."""
+    return [replace(one, seed=seed + draw) for one in given for draw in range(max(1, samples))]
+
+
+def sides(given: Sequence[Given], *, on_y: bool) -> tuple[list[str], list[str] | None]:
+    """First and second sides, for the pipeline; None for the second where none of them is a pair.
+
+    Args:
+        given: texts and pairs.
+        on_y: whether texts that are no pairs are of the second side.
+    """
+    if not on_y and all(one.y is None for one in given):
+        return [one.x for one in given], None
+    pairs = [("", one.x) if one.y is None and on_y else (one.x, one.y or "") for one in given]
+    return [x for x, _ in pairs], [y for _, y in pairs]
+
+
+def chunks(given: Sequence[Given]) -> Iterator[Sequence[Given]]:
+    """The texts, so many at a time."""
+    for start in range(0, len(given), CHUNK):
+        yield given[start : start + CHUNK]
+
+
+@contextmanager
+def placed(given: Sequence[Given]) -> Iterator[None]:
+    """Let an error that speaks of `text N` of these name its place instead."""
+    try:
+        yield
+    except KermitError as error:
+        found = re.match(r"text (\d+)(?= )", str(error))
+        if found is None or int(found[1]) >= len(given):
+            raise
+        raise type(error)(f"{given[int(found[1])].place}: the text{str(error)[found.end() :]}") from error
+
+
+def _split(given: Given, alone: bool) -> Given:
+    x, tab, y = given.x.partition("\t")
+    if "\t" in y:
+        raise DataError(f"{given.place}: more than one tab; write a text, or a pair with one tab between")
+    return replace(given, x=x, y=y if tab or not alone else None)
+
+
+def _lines(input_: Path | None) -> Iterator[Line]:
+    from kermit.data.plain import lines_of, read_lines
+
+    if input_ is None and sys.stdin.isatty():
+        raise DataError("give texts as arguments, with --input FILE, or on stdin")
+    if input_ is None or str(input_) == "-":
+        yield from lines_of(sys.stdin.buffer, "stdin")
+    elif input_.is_file():
+        yield from read_lines(input_)
+    else:
+        raise DataError(f"--input {input_}: there is no such file")
+
+
+def _checked(text: str | None, place: str) -> str:
+    """The text, if it is whole: an argument that is no UTF-8 reaches Python as surrogates."""
+    if text is None or any("\ud800" <= symbol <= "\udfff" for symbol in text):
+        raise DataError(f"{place}: invalid UTF-8")
+    return text

@@ -1,0 +1,113 @@
+"""A trace with the text of its tokens: the one record that every picture of a decode is drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from rich.text import Text
+
+from kermit.canvas import Canvas, Segment, SpecialTokens
+from kermit.decoding.trace import Trace, TracedInsertion
+from kermit.errors import DataError
+from kermit.rendering.html import page
+from kermit.rendering.rounds import Layout, is_framing
+from kermit.rendering.svg import rounds_svg, tree_svg
+from kermit.rendering.terminal import terminal_lines, terminal_tree
+from kermit.rendering.tree import parents
+
+_NO_SPECIALS = SpecialTokens(-1, -2, -3, -4)  # no content token has such an id
+
+
+@dataclass(frozen=True)
+class ReadableTrace:
+    """A trace with the text of its tokens.
+
+    Args:
+        trace: the decode.
+        text: the text of a token.
+        names: what the sides are called.
+    """
+
+    trace: Trace
+    text: Callable[[int], str]
+    names: tuple[str, str]
+
+    def to_json(self, layout: Layout = Layout.ROUNDS) -> dict[str, object]:
+        """The record as plain JSON values, each token with its text, from which `from_json` makes the record again.
+
+        Args:
+            layout: with `Layout.TREE`, the tokens of the final text follow as ``tree``, each with its parent.
+        """
+        record = self.trace.to_json(self.text)
+        record |= {"names": list(self.names), "open_slots": sorted(self.trace.start.open_slots)}
+        return record if layout is Layout.ROUNDS else record | {"tree": self._tree()}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> ReadableTrace:
+        """A trace that was written by `to_json`.
+
+        Raises:
+            DataError: a key is missing or its value is not what `to_json` writes.
+        """
+        try:
+            start = tuple(tuple(map(int, segment)) for segment in record["start"])
+            texts = dict(zip(chain(*start), chain(*record["start_text"]), strict=True))
+            rounds = []
+            for insertions in record["rounds"]:
+                rounds.append(tuple(TracedInsertion(i["slot"], i["token_id"], i["log_prob"]) for i in insertions))
+                texts |= {insertion["token_id"]: insertion["text"] for insertion in insertions}
+            canvas = Canvas(_NO_SPECIALS, start, frozenset(record["open_slots"]))
+            x, y = record["names"]
+            trace = Trace(canvas, tuple(rounds))
+            trace.canvases()  # refuses slots that do not exist
+        except (KeyError, TypeError, ValueError) as error:
+            what = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise DataError(f"not a trace as --json --trace writes it: {what}") from error
+        return cls(trace, texts.__getitem__, (x, y))
+
+    def sides(self) -> list[str]:
+        """The final texts."""
+        tokens = [token for token in self.trace.tokens() if not is_framing(self.trace, token)]
+        segments = range(len(self.trace.start.segments))
+        return ["".join(self.text(t.token_id) for t in tokens if t.segment == s).strip() for s in segments]
+
+    def terminal_lines(self, *, colour: bool, layout: Layout = Layout.ROUNDS) -> list[Text]:
+        """The sides into which something was inserted: their name, then a line a round or a line a token."""
+        draw = terminal_lines if layout is Layout.ROUNDS else terminal_tree
+        lines: list[Text] = []
+        for segment in sorted({token.segment for token in self.trace.tokens() if token.round > 0}):
+            lines.append(Text(self.names[segment], style="bold" if colour else ""))
+            lines += draw(self.trace, Segment(segment), self.text, colour=colour)
+        return lines
+
+    def svg(self, layout: Layout = Layout.ROUNDS) -> str:
+        """A picture of the decode, on its own in a file or in a page."""
+        return rounds_svg(self) if layout is Layout.ROUNDS else tree_svg(self)
+
+    def html(self, layout: Layout = Layout.ROUNDS) -> str:
+        """A page with the picture; `kermit.rendering.page` makes one of several."""
+        return page([self], layout)
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows."""
+        return self.svg()
+
+    def _tree(self) -> list[dict[str, object]]:
+        """The tokens of the final text, each with the place of its parent in this list."""
+        tokens = self.trace.tokens()
+        shown = [index for index, token in enumerate(tokens) if not is_framing(self.trace, token)]
+        place = {index: number for number, index in enumerate(shown)}
+        above = parents(tokens)
+        return [
+            {
+                "segment": tokens[index].segment,
+                "token_id": tokens[index].token_id,
+                "text": self.text(tokens[index].token_id),
+                "round": tokens[index].round,
+                "parent": None if (parent := above[index]) is None else place[parent],
+            }
+            for index in shown
+        ]

@@ -1,0 +1,46 @@
+"""The insertion tree of a decode: which token each token was inserted beside.
+
+A token is inserted between two neighbours. Its parent is the one that was inserted more recently. Two neighbours never
+come in the same round, for a round inserts at most one token a slot and the token between two slots is older than
+either; so the parent is unique, unless both neighbours were given (or are [CLS] and [SEP]). Then the token is a root.
+
+In the order of the final text this is the tree whose heights are the rounds, so the neighbours of a token at the time
+of its insertion are the nearest tokens of earlier rounds on either side, and a stack finds them all in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kermit.decoding.trace import TracedToken
+
+
+def parents(tokens: Sequence[TracedToken]) -> list[int | None]:
+    """The index of each token's parent among the tokens of the final canvas; None for roots and for what was given.
+
+    Args:
+        tokens: as `kermit.decoding.trace.Trace.tokens` gives them, [CLS] and [SEP] included.
+    """
+    numbers = [token.round for token in tokens]
+    left, right = _nearest_older(numbers), _nearest_older(numbers[::-1])[::-1]
+    found: list[int | None] = []
+    for number, before, after in zip(numbers, left, right, strict=True):
+        if number == 0 or before is None or after is None:
+            found.append(None)
+            continue
+        after = len(numbers) - 1 - after
+        newer = before if numbers[before] > numbers[after] else after
+        found.append(newer if numbers[newer] > 0 else None)
+    return found
+
+
+def _nearest_older(numbers: Sequence[int]) -> list[int | None]:
+    """For each round number the index of the nearest smaller one on its left."""
+    found: list[int | None] = []
+    stack: list[int] = []
+    for index, number in enumerate(numbers):
+        while stack and numbers[stack[-1]] >= number:
+            stack.pop()
+        found.append(stack[-1] if stack else None)
+        stack.append(index)
+    return found

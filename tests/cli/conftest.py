@@ -1,0 +1,92 @@
+"""The command as a user runs it, and a small untrained model to run it with."""
+
+import io
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import BertConfig
+
+from kermit import KermitConfig, KermitForInsertion, cli
+from kermit.data.tokenizer import train_tokenizer
+from kermit.modeling import special_token_settings
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Terminal(io.StringIO):
+    """A stream that someone looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def kermit(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs `kermit ARGUMENTS` through its entry point, in this process."""
+
+    def run(*arguments: object, stdin: bytes = b"", typing: bool = False, terminal: bool = False) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["kermit", *map(str, arguments)])
+        source = Terminal() if typing else io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
+        monkeypatch.setattr(sys, "stdin", source)
+        out, err, code = io.StringIO(), Terminal() if terminal else io.StringIO(), 0
+        with redirect_stdout(out), redirect_stderr(err):
+            try:
+                cli.main()
+            except SystemExit as stop:
+                code = int(stop.code or 0)
+        return Outcome(code, out.getvalue(), err.getvalue())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny KERMIT model of English and German, untrained, and its card."""
+    path = tmp_path_factory.mktemp("models") / "tiny"
+    tokenizer = train_tokenizer(["A man rides a red bike.", "Ein Mann fährt ein rotes Rad."] * 3, 300)
+    trunk = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+    )
+    torch.manual_seed(0)
+    config = KermitConfig(
+        trunk_config=trunk,
+        languages={"x": "en", "y": "de"},
+        factorizations=["joint"],
+        **special_token_settings(tokenizer),
+    )
+    KermitForInsertion(config).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    (path / "README.md").write_text("---\nlicense: apache-2.0\n---\n# A tiny model\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def ask(kermit: Run, folder: Path) -> Run:
+    """Runs a verb with the tiny model; it must succeed."""
+
+    def run(verb: str, *arguments: object, **how: object) -> Outcome:
+        outcome = kermit(verb, *arguments, "--model", folder, **how)
+        assert outcome.code == 0, outcome.err
+        return outcome
+
+    return run
