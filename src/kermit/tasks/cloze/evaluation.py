@@ -1,0 +1,209 @@
+"""Scoring a system on cloze questions: exact match and F1, what the answers cost, and how the scores came about.
+
+An instance that a model has no room for, even without its passage, counts as answered with nothing, so that all systems
+are scored on the same instances. Batches are of instances of about the same length, the longest first; which instances
+share one changes no answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from kermit import __version__
+from kermit.data.plain import file_checksum
+from kermit.data.tokenizer import fingerprint
+from kermit.tasks.cloze.instances import ClozeInstance, ClozeSet
+from kermit.tasks.cloze.metrics import exact_match, f1
+from kermit.tasks.cloze.predictions import Prediction, PredictionLog
+from kermit.tasks.cloze.system import ClozeAnswer, ClozeSystem
+
+_NOTHING = ClozeAnswer(text="", tokens=0, forward_passes=0, sequences=0, score=0.0)
+
+
+@dataclass(frozen=True)
+class ClozeScores:
+    """How a system did, as `kermit evaluate cloze --json` prints it.
+
+    Args:
+        system: its name.
+        exact_match: percent of the answers.
+        f1: mean F1 in percent.
+        instances: how many were scored.
+        skipped: rows of QA2D that made no instance, by reason.
+        cut: instances whose passage was cut.
+        too_long: instances without room for an answer.
+        empty: answers without a word.
+        mean_forward_passes: calls of the model an answer.
+        mean_sequences: sequences that went through the model an answer.
+        mean_tokens: tokens an answer has.
+        mean_gap_tokens: tokens that the gaps held.
+        answers_per_second: over all answers, those of earlier runs included.
+        signature: all that decided the scores.
+    """
+
+    system: str
+    exact_match: float
+    f1: float
+    instances: int
+    skipped: Mapping[str, int]
+    cut: int
+    too_long: int
+    empty: int
+    mean_forward_passes: float
+    mean_sequences: float
+    mean_tokens: float
+    mean_gap_tokens: float
+    answers_per_second: float
+    signature: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        skipped = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in self.skipped.items())
+        lines = {
+            "exact match": f"{self.exact_match:.2f}",
+            "F1": f"{self.f1:.2f}",
+            "instances": f"{self.instances:,} ({self.cut:,} with the passage cut, {self.too_long:,} too long)",
+            "rows left out": skipped or "none",
+            "tokens an answer": f"{self.mean_tokens:.2f} (gaps held {self.mean_gap_tokens:.2f}); {self.empty:,} empty",
+            "forward passes": f"{self.mean_forward_passes:.2f} an answer, of {self.mean_sequences:.2f} sequences",
+            "answers a second": f"{self.answers_per_second:.2f}",
+        }
+        width = max(map(len, lines))
+        return "\n".join([*(f"{name:{width}}  {value}" for name, value in lines.items()), self.signature])
+
+
+def predict(
+    system: ClozeSystem,
+    instances: Sequence[ClozeInstance],
+    log: PredictionLog,
+    *,
+    batch_size: int = 32,
+    progress: Callable[[int], None] | None = None,
+) -> list[Prediction]:
+    """Answer every instance that the log has no prediction of.
+
+    Args:
+        system: what answers.
+        instances: the questions.
+        log: where the predictions are and go.
+        batch_size: how many instances to answer together.
+        progress: told how many more are done.
+
+    Returns:
+        A prediction an instance, in order.
+    """
+    left = [instance for instance in instances if instance.id not in log.predictions]
+    if progress is not None and len(left) < len(instances):
+        progress(len(instances) - len(left))
+    left.sort(key=len, reverse=True)
+    for start in range(0, len(left), batch_size):
+        batch = left[start : start + batch_size]
+        log.add(_predict_batch(system, batch))
+        if progress is not None:
+            progress(len(batch))
+    return [log.predictions[instance.id] for instance in instances]
+
+
+def _predict_batch(system: ClozeSystem, batch: Sequence[ClozeInstance]) -> list[Prediction]:
+    begin = time.perf_counter()
+    layouts = [system.lay_out(instance) for instance in batch]
+    laid = [layout for layout in layouts if layout is not None]
+    answers = iter(system.answer(laid) if laid else ())
+    found = [_NOTHING if layout is None else next(answers) for layout in layouts]
+    seconds = (time.perf_counter() - begin) / len(batch)
+    return [
+        Prediction(
+            id=instance.id,
+            answer=answer.text,
+            answers=instance.answers,
+            exact_match=int(exact_match(answer.text, instance.answers)),
+            f1=f1(answer.text, instance.answers),
+            tokens=answer.tokens,
+            gap_tokens=0 if layout is None else layout.gap_length,
+            forward_passes=answer.forward_passes,
+            sequences=answer.sequences,
+            score=None if layout is None else answer.score,
+            cut=layout is not None and layout.cut,
+            too_long=layout is None,
+            seconds=seconds,
+        )
+        for instance, layout, answer in zip(batch, layouts, found, strict=True)
+    ]
+
+
+def summarise(system: str, predictions: Sequence[Prediction], data: ClozeSet, signature: str) -> ClozeScores:
+    """The scores of predictions."""
+    answered = [prediction for prediction in predictions if not prediction.too_long] or predictions
+    return ClozeScores(
+        system=system,
+        exact_match=round(100 * fmean(prediction.exact_match for prediction in predictions), 2),
+        f1=round(100 * fmean(prediction.f1 for prediction in predictions), 2),
+        instances=len(predictions),
+        skipped={reason.value: count for reason, count in data.skipped.items()},
+        cut=sum(prediction.cut for prediction in predictions),
+        too_long=sum(prediction.too_long for prediction in predictions),
+        empty=sum(not prediction.answer for prediction in predictions),
+        mean_forward_passes=round(fmean(prediction.forward_passes for prediction in answered), 3),
+        mean_sequences=round(fmean(prediction.sequences for prediction in answered), 3),
+        mean_tokens=round(fmean(prediction.tokens for prediction in answered), 3),
+        mean_gap_tokens=round(fmean(prediction.gap_tokens for prediction in answered), 3),
+        answers_per_second=round(len(predictions) / max(sum(p.seconds for p in predictions), 1e-9), 3),
+        signature=signature,
+    )
+
+
+def signature_of(model: str, settings: Mapping[str, Any], limit: int | None) -> str:
+    """All that decided a score, on one line; checksums are cut short.
+
+    Args:
+        model: the model as it was named.
+        settings: as `settings_of` has them.
+        limit: how many instances were taken, or None for all.
+    """
+    chosen = ",".join(f"{key}={value}" for key, value in settings["decoding"].items())
+    parts = {
+        "task": "cloze",
+        "system": settings["system"],
+        "model": f"{model}@{settings['weights'][:12]}",
+        "tokenizer": settings["tokenizer"],
+        "decoding": chosen,
+        "qa2d": settings["qa2d"][:12],
+        "squad": settings["squad"][:12],
+        "limit": limit,
+        "version": settings["version"],
+    }
+    return "kermit|" + "|".join(f"{key}:{value}" for key, value in parts.items())
+
+
+def settings_of(system: ClozeSystem, qa2d: Path, squad: Path) -> dict[str, Any]:
+    """All that decides predictions, as plain data: the system, and checksums of what it is made of and asked."""
+    return {
+        "system": system.name,
+        "weights": weights_checksum(system.model),
+        "tokenizer": fingerprint(system.tokenizer),
+        "decoding": dict(system.settings),
+        "qa2d": file_checksum(qa2d),
+        "squad": file_checksum(squad),
+        "version": __version__,
+    }
+
+
+def weights_checksum(model: PreTrainedModel) -> str:
+    """SHA-256 of a model's weights, whatever file they came from."""
+    digest = hashlib.sha256()
+    for name, weight in sorted(model.state_dict().items()):
+        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
+        digest.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()

@@ -1,0 +1,115 @@
+"""KERMIT's way: the gap is an open slot, and the decoder that decodes everything else fills it.
+
+The canvas is ``[CLS] passage(1/2) [SEP] passage(2/2) question cloze(left) cloze(right) [SEP]`` with one slot open, the
+gap's. With the oracle length exactly so many tokens are inserted, end-of-slot being out of the question before and room
+for more after; the paper asks this of its baselines alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from transformers import PreTrainedTokenizerFast
+
+from kermit.canvas import Canvas, Segment
+from kermit.data.tokenizer import decode_ids, encode_texts
+from kermit.decoding import Constraints, Decoded, DecodingSettings, decode
+from kermit.modeling import KermitForInsertion
+from kermit.tasks.cloze.instances import ClozeInstance
+from kermit.tasks.cloze.layout import Layout, lay_out
+from kermit.tasks.cloze.system import ClozeAnswer, continuing_tokens, instance_seed
+
+FRAME = 3
+"""[CLS], [SEP] and [SEP]."""
+
+
+class InsertionSystem:
+    """A KERMIT model that fills gaps.
+
+    Args:
+        model: the model; it is put in evaluation mode.
+        tokenizer: its tokenizer.
+        decoding: how to decode; its `max_tokens` is the longest answer.
+        oracle_length: whether to insert as many tokens as the gap held.
+        seed: of the draws, where tokens are drawn.
+    """
+
+    name = "kermit"
+
+    def __init__(
+        self,
+        model: KermitForInsertion,
+        tokenizer: PreTrainedTokenizerFast,
+        decoding: DecodingSettings,
+        *,
+        oracle_length: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.model: KermitForInsertion = model.eval()
+        self.tokenizer, self.oracle_length, self.seed = tokenizer, oracle_length, seed
+        continues = continuing_tokens(tokenizer, model.config.vocab_size)
+        self.decoding = replace(decoding, constraints=replace(decoding.constraints, continues_word=continues))
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """What decides its answers beside the weights."""
+        chosen: dict[str, object] = {
+            "strategy": str(self.decoding.strategy),
+            "termination_penalty": self.decoding.termination_penalty,
+            "max_rounds": self.decoding.max_rounds,
+            "max_tokens": self.decoding.max_tokens,
+            "min_tokens": self.decoding.constraints.min_tokens_per_blank,
+            "oracle_length": self.oracle_length,
+        }
+        if (sampling := self.decoding.sampling) is not None:
+            drawn = {"temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p}
+            chosen |= {**drawn, "seed": self.seed}
+        return chosen
+
+    def lay_out(self, instance: ClozeInstance) -> Layout | None:
+        """An instance whose canvas, with the longest answer, the model has positions for."""
+
+        def fits(layout: Layout) -> bool:
+            room = max(self.decoding.max_tokens, layout.gap_length if self.oracle_length else 0)
+            longest = max(len(layout.first), len(layout.before) + room + len(layout.after))
+            whole, segment = self.model.max_length, self.model.max_segment_length
+            return (whole is None or len(layout) + room + FRAME <= whole) and (segment is None or longest <= segment)
+
+        return lay_out(instance, lambda text: encode_texts(self.tokenizer, [text])[0], fits, split=True)
+
+    def canvas(self, layout: Layout) -> Canvas:
+        """The canvas at the start."""
+        joined = [(Segment.Y, 0)] if layout.joined else []
+        return Canvas.from_fragments(self.model.specials, [layout.first], [layout.before, layout.after], joined=joined)
+
+    def answer(self, layouts: Sequence[Layout]) -> list[ClozeAnswer]:
+        """Decode the gaps, all of one length at once where the length is given."""
+        groups: dict[int | None, list[int]] = defaultdict(list)
+        for number, layout in enumerate(layouts):
+            groups[layout.gap_length if self.oracle_length else None].append(number)
+        answers: dict[int, ClozeAnswer] = {}
+        for length, numbers in groups.items():
+            part = [layouts[number] for number in numbers]
+            found = decode(
+                self.model,
+                [self.canvas(layout) for layout in part],
+                self.decoding if length is None else self._of_length(length),
+                seeds=[instance_seed(self.seed, layout.id) for layout in part],
+                batch_size=len(part),
+            )
+            answers |= {number: self._answer(result) for number, result in zip(numbers, found, strict=True)}
+        return [answers[number] for number in range(len(layouts))]
+
+    def _of_length(self, length: int) -> DecodingSettings:
+        constraints: Constraints = replace(
+            self.decoding.constraints, min_tokens_per_blank=length, max_tokens_per_blank=length
+        )
+        return replace(self.decoding, constraints=constraints, max_tokens=length)
+
+    def _answer(self, result: Decoded) -> ClozeAnswer:
+        pairs = zip(result.canvas.segments[Segment.Y], result.inserted[Segment.Y], strict=True)
+        tokens = [token_id for token_id, inserted in pairs if inserted]
+        text = decode_ids(self.tokenizer, tokens).strip()
+        return ClozeAnswer(text, len(tokens), result.rounds, result.rounds, result.log_prob)

@@ -1,0 +1,222 @@
+"""Cloze instances from QA2D and SQuAD: the answer taken out of the declarative sentence (the paper's section 4.3).
+
+QA2D (Demszky et al., 2018) has a sentence that states the answer for each of some of SQuAD's questions; passage,
+question and gold answers are SQuAD's own. A row of which no instance can be made is counted by reason. This module
+knows no tokenizer and no model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from kermit.blanks import BlankedText
+from kermit.data.plain import open_bytes, read_lines
+from kermit.errors import DataError
+from kermit.tasks.cloze.spacing import (
+    find_words,
+    has_letters,
+    join_words,
+    letters,
+    space_between,
+    split_words,
+    without_outer_punctuation,
+)
+
+_COLUMNS = ("dataset", "example_uid", "question", "answer", "turker_answer")
+
+
+class Skip(StrEnum):
+    """Why a row of QA2D makes no instance."""
+
+    OTHER_DATASET = "other_dataset"
+    UNKNOWN_ID = "unknown_id"
+    REPEATED_ID = "repeated_id"
+    EMPTY = "empty_side"
+    WRONG_OFFSET = "answer_start_elsewhere"
+    OTHER_ANSWER = "answer_not_squads"
+    ABSENT = "answer_absent_from_sentence"
+    REPEATED = "answer_more_than_once"
+    ALONE = "sentence_is_the_answer"
+
+
+@dataclass(frozen=True)
+class ClozeInstance:
+    """A passage, a question, and a sentence with a gap.
+
+    Args:
+        id: SQuAD's.
+        passage: what to read.
+        question: what is asked.
+        left: the sentence before the gap, without the white space between.
+        right: the sentence after it, with the white space between, if any.
+        joined: whether the gap touches what is left of it, as after an opening bracket.
+        gap: what was taken out, as the sentence had it.
+        answers: what counts as right.
+    """
+
+    id: str
+    passage: str
+    question: str
+    left: str
+    right: str
+    joined: bool
+    gap: str
+    answers: tuple[str, ...]
+
+    @classmethod
+    def from_text(
+        cls, passage: str, question: str, sentence: str, answers: Sequence[str], id: str = ""
+    ) -> ClozeInstance:
+        """An instance from a sentence with a blank of four underscores.
+
+        Raises:
+            DataError: the sentence has not one blank, or there is no answer.
+        """
+        parts = BlankedText.parse(sentence)
+        if len(parts.fragments) != 2:
+            raise DataError(f"{sentence!r} has {len(parts.spaces)} blanks; write one gap, as ____")
+        if not answers:
+            raise DataError(f"the cloze {sentence!r} has no answer; give at least one")
+        left, right = parts.fragments
+        return cls(id, passage, question, left, right, parts.joined[0], answers[0], tuple(answers))
+
+    def __len__(self) -> int:
+        return sum(map(len, (self.passage, self.question, self.left, self.right)))
+
+
+@dataclass(frozen=True)
+class ClozeSet:
+    """What was read.
+
+    Args:
+        instances: in QA2D's order.
+        rows: how many rows QA2D has.
+        skipped: how many of them made no instance, by reason.
+    """
+
+    instances: tuple[ClozeInstance, ...]
+    rows: int
+    skipped: Mapping[Skip, int]
+
+
+@dataclass(frozen=True)
+class _Question:
+    passage: str
+    question: str
+    answers: tuple[tuple[str, int], ...]
+
+    @property
+    def offsets_hold(self) -> bool:
+        return all(self.passage.startswith(text, start) for text, start in self.answers)
+
+
+def read_cloze(qa2d: Path, squad: Path) -> ClozeSet:
+    """Make cloze instances of QA2D's rows, with passages and answers from SQuAD.
+
+    Args:
+        qa2d: QA2D's TSV, plain or gzipped.
+        squad: SQuAD's JSON, plain or gzipped, that QA2D's ids refer to.
+
+    Raises:
+        DataError: a file that is not what it should be, with the place.
+    """
+    questions = _read_squad(squad)
+    instances: dict[str, ClozeInstance] = {}
+    skipped: Counter[Skip] = Counter()
+    rows = 0
+    for row in _read_qa2d(qa2d):
+        rows += 1
+        made = _instance(row, questions, instances)
+        if isinstance(made, Skip):
+            skipped[made] += 1
+        else:
+            instances[made.id] = made
+    if not instances:
+        reasons = ", ".join(f"{count:,} {reason.value}" for reason, count in skipped.items()) or "no rows"
+        raise DataError(f"{qa2d}: no row makes a cloze instance with {squad} ({reasons}); do the two belong together?")
+    return ClozeSet(tuple(instances.values()), rows, {reason: skipped[reason] for reason in Skip if skipped[reason]})
+
+
+def _instance(
+    row: Mapping[str, str], questions: Mapping[str, _Question], seen: Mapping[str, ClozeInstance]
+) -> ClozeInstance | Skip:
+    if row["dataset"] != "SQuAD":
+        return Skip.OTHER_DATASET
+    identity = row["example_uid"]
+    found = questions.get(identity)
+    if found is None:
+        return Skip.UNKNOWN_ID
+    if identity in seen:
+        return Skip.REPEATED_ID
+    answer, sentence = split_words(row["answer"]), split_words(row["turker_answer"])
+    gold = tuple(dict.fromkeys(text for text, _ in found.answers))
+    if not (answer and sentence and found.passage.strip() and found.question.strip() and all(map(str.strip, gold))):
+        return Skip.EMPTY
+    if not found.offsets_hold:
+        return Skip.WRONG_OFFSET
+    if letters(answer) not in {letters(text.split()) for text in gold}:
+        return Skip.OTHER_ANSWER
+    places = find_words(answer, sentence)
+    if not places and (bare := without_outer_punctuation(answer)):
+        places = find_words(bare, sentence)
+    if len(places) != 1:
+        return Skip.REPEATED if places else Skip.ABSENT
+    [(start, end)] = places
+    left, gap, right = sentence[:start], sentence[start:end], sentence[end:]
+    if not any(map(has_letters, left + right)):
+        return Skip.ALONE
+    return ClozeInstance(
+        id=identity,
+        passage=found.passage,
+        question=found.question.strip(),
+        left=join_words(left),
+        right=space_between(gap[-1], right[0]) + join_words(right) if right else "",
+        joined=bool(left) and not space_between(left[-1], gap[0]),
+        gap=join_words(gap),
+        answers=gold,
+    )
+
+
+def _read_qa2d(path: Path) -> Iterator[dict[str, str]]:
+    lines = read_lines(path)
+    head = next(lines, None)
+    names = (head.text or "").split("\t") if head is not None else []
+    if missing := [name for name in _COLUMNS if name not in names]:
+        raise DataError(
+            f"{path}:1: the header lacks {', '.join(missing)}; QA2D's TSV opens with a line that names its columns"
+        )
+    for line in lines:
+        if line.text is None:
+            raise DataError(f"{line.place}: invalid UTF-8; mend the line")
+        cells = line.text.split("\t")
+        if len(cells) != len(names):
+            raise DataError(f"{line.place}: {len(cells)} columns, but the header has {len(names)}; mend the line")
+        yield dict(zip(names, cells, strict=True))
+
+
+def _read_squad(path: Path) -> dict[str, _Question]:
+    with open_bytes(path) as stream:
+        try:
+            record = json.load(stream)
+        except (ValueError, EOFError, OSError) as error:
+            raise DataError(f"{path}: this is no whole JSON file: {error}") from error
+    try:
+        return {identity: question for article in record["data"] for identity, question in _questions(article)}
+    except (KeyError, TypeError) as error:
+        raise DataError(
+            f"{path}: not SQuAD's layout, data > paragraphs > context, qas > id, question, answers "
+            f"({type(error).__name__}: {error})"
+        ) from error
+
+
+def _questions(article: Any) -> Iterable[tuple[str, _Question]]:
+    for paragraph in article["paragraphs"]:
+        for entry in paragraph["qas"]:
+            answers = tuple((answer["text"], answer["answer_start"]) for answer in entry["answers"])
+            yield entry["id"], _Question(paragraph["context"], entry["question"], answers)

@@ -1,0 +1,120 @@
+"""Token ids around the gap, for any of the systems, and a passage that is too long cut to what a model can hold.
+
+The paper's layout is ``[CLS] passage(1/2) [SEP] passage(2/2) question cloze(left) cloze(right) [SEP]``; a model that
+reads from left to right gets ``passage question cloze(left)`` and then the rest. The question and the sentence are
+never cut. Of a passage that does not fit, whole sentences are kept, from the one that shares the most words with the
+question outwards on both sides. Where the answer stands plays no part in it.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kermit.tasks.cloze.instances import ClozeInstance
+from kermit.tasks.cloze.metrics import normalise
+
+_SENTENCE = re.compile(r"\S.*?(?:[.!?][\"'\u201d\u2019)\]]*(?=\s)|\Z)", re.DOTALL)
+_SPACE = re.compile(r"\s+")
+
+Encode = Callable[[str], list[int]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """An instance as token ids, without special tokens.
+
+    Args:
+        id: the instance's.
+        first: the passage's first half; empty where the passage is not split.
+        before: the rest of the passage, the question and cloze(left).
+        after: cloze(right).
+        joined: whether the gap touches what is left of it.
+        gap_length: how many tokens the gap held, the oracle length.
+        cut: whether the passage was cut.
+    """
+
+    id: str
+    first: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    joined: bool
+    gap_length: int
+    cut: bool = False
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self.before) + len(self.after)
+
+
+def lay_out(instance: ClozeInstance, encode: Encode, fits: Callable[[Layout], bool], *, split: bool) -> Layout | None:
+    """Encode an instance, its passage cut if need be.
+
+    Args:
+        instance: what to lay out.
+        encode: a text to content token ids.
+        fits: whether a model can hold a layout and an answer.
+        split: whether the passage goes half into `first`, half into `before`.
+
+    Returns:
+        The layout, or None where question and sentence alone do not fit.
+    """
+    after = tuple(encode(instance.right))
+    gap_length = max(1, len(encode(instance.gap if instance.joined else f" {instance.gap}")))
+
+    def with_passage(passage: str, cut: bool) -> Layout:
+        first, second = halves(passage) if split else ("", passage)
+        before = " ".join(text for text in (second, instance.question, instance.left) if text)
+        return Layout(instance.id, tuple(encode(first)), tuple(encode(before)), after, instance.joined, gap_length, cut)
+
+    whole = with_passage(instance.passage, cut=False)
+    if fits(whole):
+        return whole
+    window = passage_window(instance.passage, instance.question, lambda text: fits(with_passage(text, cut=True)))
+    return None if window is None else with_passage(window, cut=True)
+
+
+def halves(text: str) -> tuple[str, str]:
+    """A text split at the white space nearest to its middle."""
+    middle = len(text) / 2
+    at = min((space.start() for space in _SPACE.finditer(text)), key=lambda at: abs(at - middle), default=len(text))
+    return text[:at], text[at:].strip()
+
+
+def passage_window(passage: str, question: str, fits: Callable[[str], bool]) -> str | None:
+    """The part of a passage to keep: whole sentences around the one that shares the most words with the question.
+
+    Args:
+        passage: the passage.
+        question: the question.
+        fits: whether a part of the passage fits.
+
+    Returns:
+        The window as it stands in the passage; the beginning of a sentence where not even that one fits whole; None
+        where not even the empty text fits.
+    """
+    if not fits(""):
+        return None
+    sentences = [match.span() for match in _SENTENCE.finditer(passage)] or [(0, 0)]
+    asked = set(normalise(question).split())
+    shared = [len(asked & set(normalise(passage[start:end]).split())) for start, end in sentences]
+    low = shared.index(max(shared))
+    high = low + 1
+    start, end = sentences[low]
+    if not fits(passage[start:end]):
+        return _beginning(passage[start:end], fits)
+    grown = True
+    while grown:
+        grown = False
+        if high < len(sentences) and fits(passage[start : sentences[high][1]]):
+            end, high, grown = sentences[high][1], high + 1, True
+        if low > 0 and fits(passage[sentences[low - 1][0] : end]):
+            start, low, grown = sentences[low - 1][0], low - 1, True
+    return passage[start:end]
+
+
+def _beginning(sentence: str, fits: Callable[[str], bool]) -> str:
+    """As many of a sentence's first words as fit."""
+    ends = [0, *(match.start() for match in _SPACE.finditer(sentence)), len(sentence)]
+    return sentence[: ends[bisect_left(range(1, len(ends)), True, key=lambda n: not fits(sentence[: ends[n]]))]]

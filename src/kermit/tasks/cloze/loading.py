@@ -1,0 +1,93 @@
+"""Models for cloze questions, from a folder, a training's output, the Hub by name, or a GGUF file.
+
+A checkpoint that lacks some of its model's weights is refused: filled with random numbers it would answer, badly.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import sys
+from contextlib import nullcontext, redirect_stderr
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedTokenizerFast as Tokenizer
+
+from kermit.data.tokenizer import load_tokenizer
+from kermit.errors import ModelError
+from kermit.modeling import KermitForInsertion
+from kermit.training.families import family_of_model_type
+
+GGUF = ".gguf"
+
+
+def load_insertion_model(path: str) -> tuple[KermitForInsertion, Tokenizer]:
+    """A KERMIT model, or another of its kind, with its tokenizer."""
+    folder = _folder(path)
+    if Path(folder).is_dir():
+        config = Path(folder) / "config.json"
+        kind = json.loads(config.read_text(encoding="utf-8")).get("model_type") if config.is_file() else None
+        model = family_of_model_type(kind).load(Path(folder)) if kind in ("kermit", "insertion_transformer") else None
+    else:
+        model, kind = _load(KermitForInsertion, folder), "kermit"
+    if not isinstance(model, KermitForInsertion):
+        found = f"a model of type {kind}" if kind else "no config.json"
+        raise ModelError(f"{path} holds no insertion model but {found}; kermit train makes one")
+    return _placed(model), load_tokenizer(folder)
+
+
+def load_masked_lm(path: str) -> tuple[PreTrainedModel, Tokenizer]:
+    """A masked language model with its tokenizer."""
+    folder = _folder(path)
+    return _placed(_load(AutoModelForMaskedLM, folder)), load_tokenizer(folder)
+
+
+def load_causal_lm(path: str) -> tuple[PreTrainedModel, Tokenizer]:
+    """A left-to-right language model with its tokenizer; also from a GGUF file, which needs the package gguf."""
+    if not path.endswith(GGUF):
+        folder = _folder(path)
+        return _placed(_load(AutoModelForCausalLM, folder)), load_tokenizer(folder)
+    file = Path(path)
+    if not file.is_file():
+        raise ModelError(f"{path}: there is no such file")
+    if importlib.util.find_spec("gguf") is None:
+        raise ModelError(f"{path}: GGUF files are read with the package gguf; pip install 'kermit-insertion[gguf]'")
+    # transformers shows a bar of its own there, whether someone looks or not
+    with nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO()):
+        model = _load(AutoModelForCausalLM, str(file.parent), gguf_file=file.name)
+    tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
+    if not isinstance(tokenizer, Tokenizer):
+        raise ModelError(f"{path}: its tokenizer {type(tokenizer).__name__} has no fast version, which is needed here")
+    return _placed(model), tokenizer
+
+
+def _folder(path: str) -> str:
+    """The folder itself, or the best model so far of a training's output; a name on the Hub as it is."""
+    best = Path(path) / "best"
+    return str(best) if not (Path(path) / "config.json").is_file() and (best / "config.json").is_file() else path
+
+
+def _load(kind: Any, path: str, **settings: Any) -> PreTrainedModel:
+    try:
+        model, report = kind.from_pretrained(path, output_loading_info=True, dtype=_dtype(), **settings)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(f"{path} holds no model that {kind.__name__} can load: {error}") from error
+    if missing := sorted(report["missing_keys"]):
+        raise ModelError(
+            f"{path} lacks {len(missing)} of the weights of {type(model).__name__} ({', '.join(missing[:3])} ...); "
+            "give a checkpoint that was trained for this"
+        )
+    return model
+
+
+def _dtype() -> torch.dtype | str:
+    """As the checkpoint has it on a GPU; single precision on a processor, where half is slow."""
+    return "auto" if torch.cuda.is_available() else torch.float32
+
+
+def _placed(model: Any) -> Any:
+    return model.to("cuda" if torch.cuda.is_available() else "cpu").eval()

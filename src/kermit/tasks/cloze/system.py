@@ -1,0 +1,102 @@
+"""What answers cloze questions: the seam between the three systems and everything that uses them.
+
+A system lays an instance out as its model wants it, and answers many layouts at once. What it answers to one does not
+depend on the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from kermit.data.tokenizer import word_continuations
+from kermit.tasks.cloze.instances import ClozeInstance
+from kermit.tasks.cloze.layout import Layout
+
+CALL_TOKENS = 2**14
+"""The most tokens of a forward pass of a language model, padding and what is cached included."""
+
+
+@dataclass(frozen=True)
+class ClozeAnswer:
+    """What a system put into a gap.
+
+    Args:
+        text: the answer.
+        tokens: how many tokens it has.
+        forward_passes: how many calls of the model, one after the other, it took.
+        sequences: how many sequences went through the model in those calls.
+        score: the log-probability by which it was chosen, in nats.
+    """
+
+    text: str
+    tokens: int
+    forward_passes: int
+    sequences: int
+    score: float
+
+
+class ClozeSystem(Protocol):
+    """A model with a way of filling gaps."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerFast
+
+    @property
+    def name(self) -> str:
+        """What it is called on the command line."""
+        ...
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """What decides its answers beside the weights, as plain data."""
+        ...
+
+    def lay_out(self, instance: ClozeInstance) -> Layout | None:
+        """An instance as token ids; None where it cannot be made to fit."""
+        ...
+
+    def answer(self, layouts: Sequence[Layout]) -> list[ClozeAnswer]:
+        """Fill the gaps, in order."""
+        ...
+
+
+def instance_seed(seed: int, identity: str) -> int:
+    """A seed for the draws of one instance, wherever it stands among the others."""
+    return int.from_bytes(hashlib.sha256(f"{seed}:{identity}".encode()).digest()[:7], "big")
+
+
+def continuing_tokens(tokenizer: PreTrainedTokenizerFast, vocabulary: int) -> Tensor:
+    """(vocabulary,) bool, the tokens that would continue the word on their left.
+
+    The gap is bounded by white space, so no system may begin its answer with one, unless the gap is joined.
+    """
+    known = word_continuations(tokenizer)[:vocabulary]
+    return torch.nn.functional.pad(known, (0, vocabulary - len(known)))
+
+
+def never_generated(tokenizer: PreTrainedTokenizerFast, vocabulary: int) -> Tensor:
+    """(vocabulary,) bool, the special tokens and the rows of an embedding that no token has."""
+    never = torch.arange(vocabulary) >= len(tokenizer)
+    never[[number for number in tokenizer.all_special_ids if number < vocabulary]] = True
+    return never
+
+
+def position_offset(model: PreTrainedModel) -> int:
+    """The number of the first position: RoBERTa and its kin count from their padding index."""
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            return int(module.padding_idx) + 1
+    return 0
+
+
+def position_limit(model: PreTrainedModel) -> int | None:
+    """How many tokens a language model has positions for, or None if there is no limit."""
+    limit: int | None = getattr(model.config, "max_position_embeddings", None)
+    return None if limit is None or limit < 1 else limit - position_offset(model)

@@ -1,0 +1,131 @@
+"""KERMIT fills gaps: the canvas, the limits, and what does not change the answers."""
+
+import random
+from itertools import pairwise
+
+import pytest
+import torch
+from cloze_models import INSTANCES, kermit, tokenizer
+from transformers import BertConfig
+
+from kermit import Canvas, CanvasBatch, DecodingSettings, KermitConfig, KermitForInsertion, Strategy
+from kermit.data.tokenizer import decode_ids, encode_texts
+from kermit.decoding import Constraints, Sampling
+from kermit.modeling import special_token_settings
+from kermit.tasks.cloze import InsertionSystem, PredictionLog, predict
+
+WORDS = tokenizer()
+SETTINGS = DecodingSettings(max_tokens=8)
+
+
+def answers(system, instances):
+    return system.answer([system.lay_out(instance) for instance in instances])
+
+
+def test_the_canvas_is_the_papers_with_the_gap_open_alone():
+    system = InsertionSystem(kermit(WORDS), WORDS, SETTINGS)
+    canvas = system.canvas(system.lay_out(INSTANCES[0]))
+    names = {canvas.specials.cls_id: "[CLS]", canvas.specials.sep_id: "[SEP]"}
+    [slot] = canvas.open_slots
+    shown = [
+        *(names.get(token, decode_ids(WORDS, [token])) for token in canvas.token_ids[:slot]),
+        "|",
+        *(names.get(token, decode_ids(WORDS, [token])) for token in canvas.token_ids[slot:]),
+    ]
+    text = (
+        "[CLS]Prussia controlled 65% of the land. Austria, an old empire, held the rest of it![SEP]"
+        "The dog of the king was blue, and the cat was red. Nobody knows why the king slept. "
+        "How much of the land did Prussia control? Prussia controlled| of land.[SEP]"
+    )
+    assert "".join(shown) == text
+    assert not canvas.joined_slots
+
+
+def test_a_gap_that_touches_a_bracket_may_begin_without_a_space():
+    system = InsertionSystem(kermit(WORDS), WORDS, SETTINGS)
+    canvas = system.canvas(system.lay_out(INSTANCES[3]))
+    assert canvas.joined_slots == canvas.open_slots
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+@pytest.mark.parametrize("oracle_length", [False, True])
+def test_a_batch_gives_the_answers_that_come_one_by_one(strategy, oracle_length):
+    settings = DecodingSettings(strategy, Sampling(0.9), max_tokens=8)
+    system = InsertionSystem(kermit(WORDS), WORDS, settings, oracle_length=oracle_length, seed=3)
+    many = [INSTANCES[number % len(INSTANCES)] for number in range(32)]
+    together = answers(system, many)
+    alone = [answer for instance in INSTANCES for answer in answers(system, [instance])]
+    for number, answer in enumerate(together):
+        other = alone[number % len(INSTANCES)]
+        assert (answer.text, answer.tokens, answer.forward_passes) == (other.text, other.tokens, other.forward_passes)
+        assert answer.score == pytest.approx(other.score, abs=1e-3)
+    assert len({answer.text for answer in alone}) > 1
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_the_oracle_length_is_met_exactly(strategy):
+    system = InsertionSystem(kermit(WORDS), WORDS, DecodingSettings(strategy, max_tokens=2), oracle_length=True)
+    layouts = [system.lay_out(instance) for instance in INSTANCES]
+    assert max(layout.gap_length for layout in layouts) > 2
+    assert [answer.tokens for answer in system.answer(layouts)] == [layout.gap_length for layout in layouts]
+
+
+def test_at_least_so_many_tokens_are_inserted_as_asked():
+    settings = DecodingSettings(max_tokens=8, termination_penalty=-50, constraints=Constraints(min_tokens_per_blank=2))
+    assert all(answer.tokens == 2 for answer in answers(InsertionSystem(kermit(WORDS), WORDS, settings), INSTANCES))
+    settings = DecodingSettings(max_tokens=8, termination_penalty=-50)
+    assert all(answer.tokens == 0 for answer in answers(InsertionSystem(kermit(WORDS), WORDS, settings), INSTANCES))
+
+
+@pytest.mark.parametrize(("positions", "limit"), [("restart", "max_segment_length"), ("continue", "max_length")])
+def test_passages_are_cut_to_the_models_positions_with_room_for_the_answer(positions, limit):
+    system = InsertionSystem(kermit(WORDS, room=40, positions=positions), WORDS, SETTINGS)
+    for instance in INSTANCES:
+        layout = system.lay_out(instance)
+        canvas = system.canvas(layout)
+        longest = len(canvas) if positions == "continue" else max(map(len, canvas.segments))
+        assert longest + SETTINGS.max_tokens <= getattr(system.model, limit)
+        second = WORDS.decode(layout.before)
+        assert second.endswith(f"{instance.question} {instance.left}".strip())
+    assert system.lay_out(INSTANCES[0]).cut
+    tiny = InsertionSystem(kermit(WORDS, room=16, positions=positions), WORDS, SETTINGS)
+    assert tiny.lay_out(INSTANCES[0]) is None
+
+
+def test_a_model_that_learned_the_texts_fills_the_gaps_right_in_either_strategy():
+    torch.manual_seed(0)
+    trunk = BertConfig(
+        vocab_size=len(WORDS),
+        hidden_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=96,
+        max_position_embeddings=96,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    model = KermitForInsertion(KermitConfig(trunk_config=trunk, slot_vector="both", **special_token_settings(WORDS)))
+    system = InsertionSystem(model, WORDS, DecodingSettings(max_tokens=16))
+    layouts = [system.lay_out(instance) for instance in INSTANCES]
+    gaps = encode_texts(WORDS, [f"{'' if instance.joined else ' '}{instance.gap}" for instance in INSTANCES])
+    chance = random.Random(0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
+    model.train()
+    for _ in range(150):
+        canvases, targets = [], []
+        for layout, gap in zip(layouts, gaps, strict=True):
+            kept = sorted(chance.sample(range(len(gap)), chance.randint(0, len(gap))))
+            pieces = [layout.before, *([gap[place]] for place in kept), layout.after]
+            canvases.append(Canvas.from_fragments(model.specials, [layout.first], pieces))
+            for left, right in pairwise([-1, *kept, len(gap)]):
+                span = gap[left + 1 : right]
+                targets.append(span[len(span) // 2] if span else model.specials.end_of_slot_id)
+        scores = model.score_slots(CanvasBatch.from_canvases(canvases))
+        torch.nn.functional.cross_entropy(scores.content, torch.tensor(targets)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.eval()
+    for strategy in Strategy:
+        system = InsertionSystem(model, WORDS, DecodingSettings(strategy, max_tokens=16))
+        predictions = predict(system, INSTANCES, PredictionLog(None, {}))
+        assert [prediction.exact_match for prediction in predictions] == [1] * len(INSTANCES)
