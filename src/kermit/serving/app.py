@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, FastAPI, Response
 from fastapi import Request as HttpRequest
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import FileResponse, JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from fastapi.sse import EventSourceResponse, format_sse_event
 from fastapi.staticfiles import StaticFiles
@@ -48,15 +48,26 @@ STATIC = Path(__file__).parent / "static"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
+    400: {"model": Problem, "description": "The body cannot be read."},
     401: {"model": Problem, "description": "No bearer token, or a wrong one."},
     413: {"model": Problem, "description": "The request has too many bytes."},
     422: {"model": Problem, "description": "The request cannot be: a wrong value, or too long a text."},
     429: {"model": Problem, "description": "The queue is full; Retry-After says when to try again."},
     503: {"model": Problem, "description": "The deadline has passed, or the service is stopping."},
 }
-_EVENTS = "With `stream`, server-sent events: `start` and `round` for each text, then `result`, or `error`."
+_EVENT = {
+    "type": "object",
+    "properties": {
+        "event": {"enum": ["start", "round", "result", "error"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+    "required": ["event", "data"],
+}
 _STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/event-stream": {"schema": {"type": "string", "description": _EVENTS}}}}
+    200: {
+        "description": "One result a text; with `stream`, each text's start and rounds as they come, then the results.",
+        "content": {"text/event-stream": {"itemSchema": _EVENT}},
+    }
 }
 
 
@@ -88,7 +99,7 @@ def create_app(kermit: Kermit, settings: ServiceSettings | None = None) -> FastA
     app.add_exception_handler(RequestValidationError, _explain)
     app.include_router(_open_routes(service))
     app.include_router(_model_routes(service))
-    app.mount("/", StaticFiles(directory=STATIC, html=True), name="page")
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_middleware(BodyLimit, most=service.settings.max_body)
     app.add_middleware(Observer, metrics=service.metrics)
     app.add_middleware(SecurityHeaders)
@@ -98,6 +109,10 @@ def create_app(kermit: Kermit, settings: ServiceSettings | None = None) -> FastA
 def _open_routes(service: Service) -> APIRouter:
     """What needs no token."""
     router = APIRouter()
+
+    @router.get("/", include_in_schema=False)
+    async def page() -> FileResponse:
+        return FileResponse(STATIC / "index.html")
 
     @router.get("/healthz", responses={503: {"model": Health}}, tags=["service"])
     async def healthz(response: Response) -> Health:

@@ -236,13 +236,13 @@ class _Audience:
         return [row for row in traces if not self.owners[row][0].wanted]
 
     def _tell(self, tell: Tell, index: int, trace: Trace) -> None:
+        readable = self.kermit.readable(Trace(trace.start, ()))
+        assert readable is not None
         if len(trace.rounds) == 1:
-            start = self.kermit.readable(Trace(trace.start, ()))
-            assert start is not None
-            record = start.to_json()
+            record = readable.to_json()
             canvas = {name: record[name] for name in CanvasRecord.model_fields}
             tell(StartEvent.model_validate({"index": index} | canvas))
-        insertions = [insertion.to_json(lambda token: self.kermit.text([token])) for insertion in trace.rounds[-1]]
+        insertions = [insertion.to_json(readable.text) for insertion in trace.rounds[-1]]
         tell(RoundEvent.model_validate({"index": index, "round": len(trace.rounds), "insertions": insertions}))
 
 

@@ -100,6 +100,6 @@ class Observer:
         try:
             await self.app(scope, receive, noting)
         finally:
-            route = getattr(scope.get("route"), "path", "page")  # a few names, whatever paths callers make up
+            route = getattr(scope.get("route"), "path", "other")  # a few names, whatever paths callers make up
             self.metrics.requests.labels(route, str(status)).inc()
             self.metrics.seconds.labels(route).observe(time.perf_counter() - began)

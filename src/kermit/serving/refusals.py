@@ -60,7 +60,10 @@ class StoppingError(RefusalError):
 
 
 class DeadlineError(RefusalError):
-    """The request took too long."""
+    """The request took longer than so many seconds."""
 
     status = 503
     retry_after = 5
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no answer within {seconds:g} seconds; ask for less at a time")

@@ -108,7 +108,7 @@ class Service:
                     yield job.answer.result()
                     return
                 elif time.monotonic() >= job.deadline:
-                    raise DeadlineError(f"no answer within {self.settings.deadline:g} seconds; ask for less at a time")
+                    raise DeadlineError(self.settings.deadline)
         finally:
             gone.cancel()
             news.cancel()

@@ -10,7 +10,7 @@ from kermit.errors import KermitError
 from kermit.serving.engine import Engine
 from kermit.serving.jobs import Job, JobQueue
 from kermit.serving.metrics import Metrics
-from kermit.serving.refusals import InternalError
+from kermit.serving.refusals import DeadlineError, InternalError
 from kermit.serving.schemas import Generations
 
 logger = logging.getLogger(__name__)
@@ -65,6 +65,9 @@ class Worker(threading.Thread):
                 job.answer.set_exception(InternalError("something went wrong on our side; the log says what"))
             return
         for job, answer in zip(fitting, answers, strict=True):
+            if not job.wanted:  # some of it may have been abandoned
+                job.answer.set_exception(DeadlineError(self.engine.settings.deadline))
+                continue
             if isinstance(answer, Generations):
                 for result in answer.results:
                     self.metrics.rounds.observe(result.rounds)

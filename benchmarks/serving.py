@@ -1,0 +1,179 @@
+"""How many requests a second `kermit serve` answers with batching, against one at a time, on loopback in one run.
+
+Two services of the same model run as processes of their own: one that decodes requests together, one with batches of
+1. First every text is asked alone; that is what its answer must be. Then clients, each with a connection of its own,
+ask one text after the other for some seconds, of the two services by turns. Every answer is compared, and the only
+error allowed is 429. Exits with 1 if an answer differs or an error came.
+
+    python benchmarks/serving.py [--model DIR] [--clients 64] [--seconds 30] [--max-batch 64] [--threads N]
+
+Without a model, bundled or named, one with random weights (6 layers, width 256) is made; it inserts 15 tokens in 4
+rounds whatever it is asked.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import torch
+from transformers import BertConfig
+
+from kermit import KermitConfig, KermitForInsertion
+from kermit.data.tokenizer import train_tokenizer
+from kermit.modeling import special_token_settings
+from kermit.tasks.translator import bundled_model
+
+WHO = ("A man", "A woman", "Two girls", "A small dog", "A group of people", "A boy in a red shirt")
+DOES = ("is walking", "stands", "is sitting", "plays", "is running")
+WHERE = ("down the street.", "in front of a house.", "on the beach.", "near the water.", "with a ball in the park.")
+TEXTS = [" ".join(parts) for parts in itertools.product(WHO, DOES, WHERE)]
+RANDOM = {"termination_penalty": 100.0, "max_rounds": 4}
+TURNS = 2
+
+
+@dataclass
+class Tally:
+    """What the clients saw of one service."""
+
+    seconds: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    refused: int = 0
+    errors: int = 0
+    differing: int = 0
+
+
+def make_random_model(folder):
+    tokenizer = train_tokenizer(TEXTS, 600)
+    trunk = BertConfig(
+        vocab_size=8000,
+        hidden_size=256,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        intermediate_size=1024,
+        max_position_embeddings=128,
+    )
+    torch.manual_seed(0)
+    config = KermitConfig(trunk_config=trunk, languages={"x": "en", "y": "de"}, **special_token_settings(tokenizer))
+    config.never_generated = [*config.never_generated, *range(len(tokenizer), 8000)]
+    KermitForInsertion(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@contextlib.contextmanager
+def serving(model, max_batch, options):
+    """`kermit serve` as a process; yields its address."""
+    command = [sys.executable, "-m", "kermit.cli", "serve", "--model", str(model), "--port", "0"]
+    command += ["--max-batch", str(max_batch), "--queue", str(options.queue), "--deadline", "600"]
+    command += ["--threads", str(options.threads)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            line = next((line for line in process.stderr if " at http://" in line), None)
+            if line is None:
+                raise SystemExit("the service did not start")
+            yield re.search(r"http://\S+", line)[0]
+        finally:
+            process.terminate()
+
+
+def question(text, settings):
+    return {"texts": [text], "to": "y"} | settings
+
+
+def essence(answer):
+    """What must be equal: all but the probabilities, which rounding may touch."""
+    (result,) = answer.json()["results"]
+    return result["y"], result["rounds"], result["tokens"], result["finish"]
+
+
+async def client(number, http, settings, expected, end, tally):
+    chance = random.Random(number)
+    while (now := time.perf_counter()) < end:
+        text = chance.choice(TEXTS)
+        answer = await http.post("/v1/translate", json=question(text, settings))
+        if answer.status_code == 429:
+            tally.refused += 1
+            await asyncio.sleep(0.05)
+        elif answer.status_code != 200:
+            tally.errors += 1
+        else:
+            tally.latencies.append(time.perf_counter() - now)
+            tally.differing += essence(answer) != expected[text]
+
+
+async def turn(url, clients, seconds, settings, expected, tally):
+    limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
+    async with httpx.AsyncClient(base_url=url, limits=limits, timeout=600) as http:
+        begin = time.perf_counter()
+        everyone = (client(n, http, settings, expected, begin + seconds, tally) for n in range(clients))
+        await asyncio.gather(*everyone)
+        tally.seconds += time.perf_counter() - begin
+
+
+def batch_size(url):
+    numbers = dict(re.findall(r"^kermit_batch_size_(sum|count) (\S+)$", httpx.get(f"{url}/metrics").text, re.MULTILINE))
+    return float(numbers["sum"]) / float(numbers["count"])
+
+
+def report(tally):
+    ordered = sorted(tally.latencies) or [float("nan")]
+    return {
+        "requests_per_second": round(len(tally.latencies) / tally.seconds, 1),
+        "median_ms": round(1000 * statistics.median(ordered), 1),
+        "p95_ms": round(1000 * ordered[int(0.95 * (len(ordered) - 1))], 1),
+        "answered": len(tally.latencies),
+        "refused": tally.refused,
+        "errors": tally.errors,
+        "differing": tally.differing,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, help="the bundled one by default")
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=30.0, help="for each of the two services")
+    parser.add_argument("--max-batch", type=int, default=64)
+    parser.add_argument("--queue", type=int, default=256)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        model = options.model or bundled_model()
+        settings = {} if model else RANDOM
+        model = model or make_random_model(Path(scratch) / "random")
+        with serving(model, options.max_batch, options) as together, serving(model, 1, options) as alone:
+            with httpx.Client(base_url=alone, timeout=600) as http:
+                answers = {text: http.post("/v1/translate", json=question(text, settings)) for text in TEXTS}
+            expected = {text: essence(answer.raise_for_status()) for text, answer in answers.items()}
+            tallies = {together: Tally(), alone: Tally()}
+            for _ in range(TURNS):
+                for url, tally in tallies.items():
+                    share = options.seconds / TURNS
+                    asyncio.run(turn(url, options.clients, share, settings, expected, tally))
+            found = {
+                "model": Path(model).name,
+                "clients": options.clients,
+                "batch_size": round(batch_size(together), 1),
+                "together": report(tallies[together]),
+                "one_at_a_time": report(tallies[alone]),
+            }
+    ours, theirs = (found[name]["requests_per_second"] for name in ("together", "one_at_a_time"))
+    found["ratio"] = round(ours / theirs, 2)
+    print(json.dumps(found, indent=2))
+    return any(found[name][fault] for name in ("together", "one_at_a_time") for fault in ("errors", "differing"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""The model that knows its pairs by heart, and a service around it for all tests that need no other."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from services import Live, learn, running
+
+from kermit import Kermit
+from kermit.data.cache import made_once
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the model; trained once, whatever the number of test processes."""
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if shared.name.startswith("popen-") else shared
+    return made_once(shared / "by-heart", learn)
+
+
+@pytest.fixture(scope="session")
+def kermit(folder: Path) -> Kermit:
+    """The pipeline; it may serve one service after the other."""
+    return Kermit.from_pretrained(folder, device="cpu")
+
+
+@pytest.fixture(scope="session")
+def live(kermit: Kermit) -> Iterator[Live]:
+    with running(kermit) as service:
+        yield service

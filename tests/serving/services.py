@@ -1,0 +1,129 @@
+"""A small model that knows six pairs by heart, and a service around it on a port of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import torch
+from transformers import BertConfig
+
+from kermit import BalancedTreePrior, Factorization, Kermit, KermitConfig, KermitForInsertion
+from kermit.canvas_batch import CanvasBatch
+from kermit.data.tokenizer import encode_texts, train_tokenizer
+from kermit.modeling import special_token_settings
+from kermit.objective import KeptSampling, SlotObjective, Texts
+from kermit.serving.app import create_app
+from kermit.serving.server import Server, listen
+from kermit.serving.service import Service
+from kermit.serving.settings import ServiceSettings
+
+PAIRS = [
+    ("A dog sleeps.", "Ein Hund schläft."),
+    ("Two dogs sleep.", "Zwei Hunde schlafen."),
+    ("A man rides a red bike.", "Ein Mann fährt ein rotes Rad."),
+    ("Two girls run over the street.", "Zwei Mädchen laufen über die Straße."),
+]
+WAYS = (Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y, Factorization.JOINT)
+PATIENCE = 120.0
+"""Seconds that a busy machine may take over what takes an idle one a moment."""
+
+
+def learn(folder: Path, steps: int = 300) -> None:
+    """Train a tiny model on the pairs, until it knows them by heart."""
+    texts = [text for pair in PAIRS for text in pair]
+    tokenizer = train_tokenizer([*texts, *(f" {word}" for text in texts for word in text.split())] * 2, 520)
+    trunk = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=96,
+        max_position_embeddings=100,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = KermitForInsertion(
+            KermitConfig(
+                trunk_config=trunk,
+                slot_vector="both",
+                languages={"x": "en", "y": "de"},
+                factorizations=[way.value for way in WAYS],
+                **special_token_settings(tokenizer),
+            )
+        )
+    rows = [[encode_texts(tokenizer, [text])[0] for text in pair] for pair in PAIRS] * len(WAYS)
+    batch = CanvasBatch.from_segments(model.specials, rows)
+    complete = Texts.of(batch, [way for way in WAYS for _ in PAIRS])
+    prior, generator = BalancedTreePrior(temperature=0.1), torch.Generator().manual_seed(0)
+    objectives = [SlotObjective(prior, kept=kept) for kept in (KeptSampling.PRIOR, KeptSampling.UNIFORM)]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, betas=(0.9, 0.98), fused=True)
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = 8e-3 * min(1.0, (step + 1) / 30) * (1 - step / steps)
+        loss = model(**objectives[step % 2].sample(complete, generator).model_inputs()).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+@dataclass
+class Live:
+    """A service that runs."""
+
+    url: str
+    client: httpx.Client
+    service: Service
+    server: Server
+
+    def post(self, path: str, **body: Any) -> httpx.Response:
+        return self.client.post(path, json=body)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """A counter, by the name and labels that Prometheus sees."""
+        return self.service.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+@contextmanager
+def running(kermit: Kermit, **settings: Any) -> Iterator[Live]:
+    """A service on a free port, until the block ends."""
+    app = create_app(kermit, ServiceSettings(**{"deadline": PATIENCE, "max_tokens": 64} | settings))
+    door = listen("127.0.0.1", 0)
+    server = Server(app)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
+    thread.start()
+    url = f"http://127.0.0.1:{door.getsockname()[1]}"
+    token = {"Authorization": f"Bearer {settings['token']}"} if settings.get("token") else {}
+    limits = httpx.Limits(max_connections=100)
+    try:
+        with httpx.Client(base_url=url, timeout=PATIENCE, headers=token, limits=limits) as client:
+            yield Live(url, client, app.state.service, server)
+    finally:
+        server.should_exit = True
+        thread.join(PATIENCE)
+
+
+@contextmanager
+def held(service: Service) -> Iterator[list[list[str]]]:
+    """Keep the worker from computing until the block ends; tells what was computed, batch by batch."""
+    door, real, batches = threading.Event(), service.engine.answer, list[list[str]]()
+
+    def answer(jobs: Any) -> Any:
+        assert door.wait(PATIENCE)
+        batches.append([type(job.request).__name__ for job in jobs])
+        return real(jobs)
+
+    service.engine.answer = answer  # type: ignore[method-assign]
+    try:
+        yield batches
+    finally:
+        door.set()

@@ -1,0 +1,147 @@
+"""`kermit serve` as a user runs it: a real process that stops without losing what it has accepted, and its errors."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from services import PATIENCE, running
+from typer.testing import CliRunner
+
+from kermit import Kermit
+from kermit.cli import app
+from kermit.errors import KermitError, ServingError
+from kermit.serving import server
+from kermit.serving.app import create_app
+from kermit.serving.settings import ServiceSettings
+
+TOKEN = {"Authorization": "Bearer secret"}
+
+
+@pytest.fixture
+def process(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "kermit.cli", "serve", "--model", str(folder), "--port", "0", "--threads", "1"]
+    command += ["--deadline", str(PATIENCE)]
+    environment = os.environ | {"KERMIT_TOKEN": "secret", "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def queue_depth(client: httpx.Client) -> float:
+    found = re.search(r"^kermit_queue_depth (\S+)$", client.get("/metrics").text, re.MULTILINE)
+    assert found
+    return float(found[1])
+
+
+def test_told_to_stop_it_answers_what_it_accepted_and_refuses_the_rest(process: subprocess.Popen[str]) -> None:
+    assert process.stderr is not None
+    found = re.search(r"by-heart at (http://127\.0\.0\.1:\d+)$", process.stderr.readline().strip())
+    assert found, "the first line says where it listens"
+    endless = {"strategy": "serial", "termination_penalty": 90.0}
+    with (
+        httpx.Client(base_url=found[1], headers=TOKEN, timeout=PATIENCE) as client,
+        ThreadPoolExecutor(6) as pool,
+    ):
+        assert client.get("/v1/models", headers={"Authorization": ""}).status_code == 401
+        # unlike each other, so that they are computed one after the other
+        accepted = [
+            pool.submit(client.post, "/v1/sample", json=endless | {"max_tokens": 70 - number}) for number in range(6)
+        ]
+        end = time.monotonic() + PATIENCE
+        while queue_depth(client) < 3:
+            assert time.monotonic() < end
+        process.send_signal(signal.SIGTERM)
+        refused = client.post("/v1/sample", json={"max_tokens": 1})
+        while refused.status_code == 200 and time.monotonic() < end:
+            refused = client.post("/v1/sample", json={"max_tokens": 1})
+        assert refused.status_code == 503
+        assert "stopping" in refused.json()["detail"]
+        assert client.get("/healthz").json() == {"status": "stopping"}
+        answers = [answer.result(PATIENCE) for answer in accepted]
+    statuses = [answer.status_code for answer in answers]
+    assert set(statuses) <= {200, 503}  # a request that was still on its way is refused, not lost
+    assert statuses.count(200) >= 4
+    assert all(
+        answer.json()["results"][0]["tokens"] == 70 - number
+        for number, answer in enumerate(answers)
+        if answer.status_code == 200
+    )
+    assert process.wait(PATIENCE) == 0
+    assert "Traceback" not in process.stderr.read()
+
+
+def test_interrupted_a_second_time_it_stops_at_once(kermit: Kermit) -> None:
+    one = server.Server(create_app(kermit))
+    one.handle_exit(signal.SIGINT, None)
+    assert (one.should_exit, one.force_exit, one.service.stopping) == (True, False, True)
+    one.handle_exit(signal.SIGINT, None)
+    assert one.force_exit
+
+
+def test_while_it_stops_its_health_says_so(kermit: Kermit) -> None:
+    with running(kermit) as live:
+        live.service.stop_accepting()
+        response = live.client.get("/healthz")
+        assert (response.status_code, response.json()) == (503, {"status": "stopping"})
+        assert live.post("/v1/sample").status_code == 503
+
+
+def test_a_port_that_is_taken_is_an_error_that_names_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ServingError, match=f"cannot listen on 127.0.0.1, port {port}: .*--port"):
+            server.listen("127.0.0.1", port)
+    with pytest.raises(ServingError, match="cannot listen on no such host"):
+        server.listen("no such host", 0)
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "warned"),
+    [("0.0.0.0", None, True), ("0.0.0.0", "secret", False), ("127.0.0.1", None, False), ("localhost", None, False)],
+)
+def test_without_a_token_others_on_the_network_are_warned_about(
+    kermit: Kermit,
+    host: str,
+    token: str | None,
+    warned: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(server.Server, "run", lambda self, sockets: None)
+    with caplog.at_level("INFO", logger="kermit"):
+        server.serve(create_app(kermit, ServiceSettings(token=token)), host, 0)
+    assert ("no token is asked" in caplog.text) is warned
+    assert re.search(rf"by-heart at http://{host}:\d+", caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "/nowhere"], "/nowhere holds no model"),
+        (["--queue", "0"], "queue must be at least 1"),
+        (["--deadline", "0"], "deadline must be above 0"),
+    ],
+)
+def test_wrong_options_are_errors_that_name_them(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["serve", *arguments])
+    assert isinstance(result.exception, KermitError)
+    assert message in str(result.exception)
+
+
+def test_without_its_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "kermit.serving.app")
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    result = CliRunner().invoke(app, ["serve"])
+    assert isinstance(result.exception, ServingError)
+    assert "pip install 'kermit-insertion[serve]'" in str(result.exception)

@@ -1,0 +1,268 @@
+"""Every route answers as the pipeline would, and what cannot be is refused with a reason and the right status."""
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from services import PAIRS, Live, running
+
+from kermit import DecodingSettings, Factorization, Kermit, Sampling, Strategy
+from kermit.decoding import Constraints
+from kermit.serving.settings import ServiceSettings
+
+ENGLISH, GERMAN = (list(side) for side in zip(*PAIRS, strict=True))
+
+
+def results(live: Live, path: str, **body: Any) -> list[dict[str, Any]]:
+    response = live.post(path, **body)
+    assert response.status_code == 200, response.text
+    found: list[dict[str, Any]] = response.json()["results"]
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------- answers
+
+
+@pytest.mark.parametrize(
+    ("given", "side", "to", "wanted"), [(ENGLISH, "y", "de", GERMAN), (GERMAN, "x", "en", ENGLISH)]
+)
+def test_translate_goes_both_ways(live: Live, given: list[str], side: str, to: str, wanted: list[str]) -> None:
+    found = results(live, "/v1/translate", texts=given, to=to)
+    assert [result[side] for result in found] == wanted
+    assert all(result["finish"] == "finished" and result["trace"] is None for result in found)
+
+
+def test_infill_fills_the_blanks_of_a_pair(live: Live) -> None:
+    (found,) = results(live, "/v1/infill", x=["A man ____ a red ____."], y=["Ein Mann fährt ein ____ Rad."])
+    assert (found["x"], found["y"]) == PAIRS[2]
+    assert found["tokens"] == 3
+
+
+def test_infill_passes_its_own_settings_on(live: Live, kermit: Kermit) -> None:
+    (found,) = results(live, "/v1/infill", x=["A ____ sleeps."], min_tokens_per_blank=3, max_tokens_per_blank=3)
+    how = DecodingSettings(max_tokens=64, constraints=Constraints(min_tokens_per_blank=3, max_tokens_per_blank=3))
+    assert found["x"] == kermit.infill(["A ____ sleeps."], settings=how)[0].x
+    assert found["tokens"] == 3
+
+
+def test_complete_keeps_the_fragments(live: Live, kermit: Kermit) -> None:
+    (found,) = results(live, "/v1/complete", x=["girls"], y=["Straße"], seed=3, top_k=5)
+    how = DecodingSettings(sampling=Sampling(1.0, top_k=5), max_tokens=64)
+    (expected,) = kermit.complete(["girls"], ["Straße"], settings=how, seeds=[3])
+    assert (found["x"], found["y"]) == (expected.x, expected.y)
+    assert "girls" in found["x"]
+    assert "Straße" in found["y"]
+
+
+@pytest.mark.parametrize("segment", ["both", "en", "y"])
+def test_sample_draws_what_the_pipeline_draws(live: Live, kermit: Kermit, segment: str) -> None:
+    found = results(live, "/v1/sample", count=3, segment=segment, seed=11, temperature=1.5)
+    how = DecodingSettings(sampling=Sampling(1.5), max_tokens=64)
+    expected = kermit.sample(3, segment=segment, seed=11, settings=how)
+    assert [result["x"] for result in found] == [None if segment == "y" else one.x for one in expected]
+    assert [result["y"] for result in found] == [None if segment == "en" else one.y for one in expected]
+
+
+def test_decoding_settings_are_those_of_the_pipeline(live: Live, kermit: Kermit) -> None:
+    body = {"strategy": "serial", "termination_penalty": 3.0, "temperature": 2.0, "top_p": 0.9, "max_tokens": 6}
+    how = DecodingSettings(Strategy.SERIAL, Sampling(2.0, top_p=0.9), termination_penalty=3.0, max_tokens=6)
+    (found,) = results(live, "/v1/translate", texts=[ENGLISH[0]], to="de", seed=5, **body)
+    (expected,) = kermit.translate([ENGLISH[0]], "de", settings=how, seeds=[5])
+    assert found["y"] == expected.y
+    assert (found["rounds"], found["tokens"], found["finish"]) == (expected.rounds, expected.tokens, expected.finish)
+    assert found["log_prob"] == pytest.approx(expected.log_prob, rel=1e-4)
+    (short,) = results(live, "/v1/translate", texts=[ENGLISH[0]], to="de", max_rounds=1)
+    assert (short["rounds"], short["finish"]) == (1, "max_rounds")
+
+
+def test_a_trace_tells_every_insertion(live: Live) -> None:
+    (found,) = results(live, "/v1/translate", texts=[ENGLISH[2]], to="de", trace=True)
+    trace = found["trace"]
+    assert "".join(trace["start_text"][0]) == ENGLISH[2]
+    assert (trace["names"], trace["open_slots"]) == (["en", "de"], [len(trace["start"][0]) + 2])
+    assert len(trace["rounds"]) == found["rounds"]
+    assert sum(map(len, trace["rounds"])) == found["tokens"]
+    assert trace["rounds"][-1] == []
+    total = sum(insertion["log_prob"] for insertions in trace["rounds"] for insertion in insertions)
+    assert found["log_prob"] <= total <= 0
+
+
+@pytest.mark.parametrize("method", ["exact", "importance", "bound", "paper_bound"])
+def test_score_is_the_pipelines_whatever_else_is_scored(live: Live, kermit: Kermit, method: str) -> None:
+    x, y = ENGLISH[:2], GERMAN[:2]
+    found = results(live, "/v1/score", x=x, y=y, factorization="y_given_x", method=method, orders=4, seed=2)
+    for number in range(2):
+        (expected,) = kermit.score(
+            [x[number]], [y[number]], factorization=Factorization.Y_GIVEN_X, method=method, orders=4, seed=2
+        )
+        assert found[number]["log_prob"] == pytest.approx(expected.log_prob, rel=1e-3)
+        assert found[number]["method"] == method
+        assert (found[number]["standard_error"] is None) == (method != "importance")
+
+
+def test_a_score_from_one_order_has_no_error_and_is_still_json(live: Live) -> None:
+    (found,) = results(live, "/v1/score", x=[ENGLISH[0]], orders=1, prior="balanced_tree")
+    assert math.isfinite(found["log_prob"])
+    assert found["standard_error"] is None
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first"])
+def test_embed_gives_the_pipelines_vectors(live: Live, kermit: Kermit, pooling: str) -> None:
+    response = live.post("/v1/embed", x=ENGLISH, y=GERMAN, pooling=pooling)
+    vectors = np.array(response.json()["vectors"])
+    np.testing.assert_allclose(vectors, kermit.embed(ENGLISH, GERMAN, pooling=pooling), atol=1e-4)
+
+
+def test_models_tells_what_a_caller_needs_to_know(live: Live) -> None:
+    (card,) = live.client.get("/v1/models").json()["models"]
+    assert card["name"] == "by-heart"
+    assert card["languages"] == {"x": "en", "y": "de"}
+    assert card["factorizations"] == ["y_given_x", "x_given_y", "joint"]
+    assert card["strategies"] == ["parallel", "serial"]
+    assert card["max_tokens"] == 64
+    assert "/" not in json.dumps(card)  # no path of the machine
+
+
+def test_health_says_ok(live: Live) -> None:
+    response = live.client.get("/healthz")
+    assert (response.status_code, response.json()) == (200, {"status": "ok"})
+
+
+# -------------------------------------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "detail"),
+    [
+        ("translate", {"texts": ["a"]}, "to: Field required"),
+        ("translate", {"texts": [], "to": "de"}, "texts: List should have at least 1 item"),
+        ("translate", {"texts": "a", "to": "de"}, "texts: Input should be a valid list"),
+        ("translate", {"texts": ["a"], "to": "fr"}, "the model's languages are en and de; it does not know 'fr'"),
+        ("translate", {"texts": ["a"], "to": "de", "temprature": 1}, "temprature: Extra inputs are not permitted"),
+        ("translate", {"texts": ["a"], "to": "de", "temperature": 0}, "temperature: Input should be greater than or"),
+        ("translate", {"texts": ["a"], "to": "de", "strategy": "diagonal"}, "strategy: Input should be 'serial' or"),
+        ("translate", {"texts": ["a"], "to": "de", "max_tokens": 65}, "max_tokens: 65, but this service inserts at"),
+        ("translate", {"texts": ["a"] * 33, "to": "de"}, "33 texts, but a request takes at most 32; split it"),
+        ("translate", {"texts": ["ok", "x" * 90], "to": "de"}, "texts.1: the text takes 90 tokens, but at most 64"),
+        ("infill", {"x": ["a"], "y": ["x" * 90]}, "y.0: the text takes 90 tokens, but at most 64"),
+        ("infill", {"x": ["a", "b"], "y": ["c"]}, "2 texts in x and 1 in y; give as many in both"),
+        ("infill", {"x": ["____"], "min_tokens_per_blank": 3, "max_tokens_per_blank": 2}, "no less than"),
+        ("score", {"x": ["x" * 90]}, "x.0: the text takes 90 tokens, but at most 64"),
+        ("score", {"x": ["x" * 20], "method": "exact"}, "Use the importance-weighted estimate"),
+        ("embed", {"x": ["x" * 90]}, "x.0: the text takes 90 tokens, but at most 64"),
+        ("sample", {"segment": "fr"}, "it does not know 'fr'"),
+        ("sample", {"count": 10**9}, "1000000000 texts, but a request takes at most 32"),
+        ("sample", {"seed": -1}, "seed: Input should be greater than or equal to 0"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_reason(live: Live, path: str, body: dict[str, Any], detail: str) -> None:
+    response = live.post(f"/v1/{path}", **body)
+    assert response.status_code == 422
+    assert detail in response.json()["detail"]
+
+
+def test_a_limit_that_was_passed_is_given_as_a_number_too(live: Live) -> None:
+    assert live.post("/v1/translate", texts=["x" * 90], to="de").json()["limit"] == 64
+    assert live.post("/v1/sample", count=33).json()["limit"] == 32
+    assert live.post("/v1/sample", seed=-1).json()["limit"] is None
+
+
+def test_blanks_do_not_count_as_text(live: Live) -> None:
+    assert live.post("/v1/infill", x=["a" + "_" * 200], max_tokens=2).status_code == 200
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[" * 3000, b'{"texts": ["\\ud800"], "to": "de"}', b"", b"3"])
+def test_a_body_that_is_no_request_is_refused(live: Live, content: bytes) -> None:
+    response = live.client.post("/v1/translate", content=content, headers={"Content-Type": "application/json"})
+    assert response.status_code in (400, 422)
+    assert response.json()["detail"]
+
+
+def test_a_body_that_is_not_said_to_be_json_is_refused(live: Live) -> None:
+    content = json.dumps({"texts": ["a"], "to": "de"})
+    assert live.client.post("/v1/translate", content=content, headers={"Content-Type": "text/plain"}).status_code == 422
+
+
+def test_too_many_bytes_are_refused_whether_they_are_announced_or_not(live: Live) -> None:
+    def endless() -> Iterator[bytes]:
+        yield b'{"to": "de", "texts": ["'
+        for _ in range(40):
+            yield b"x" * 2**15
+
+    for content in (b"x" * (2**20 + 1), endless()):
+        response = live.client.post("/v1/translate", content=content, headers={"Content-Type": "application/json"})
+        assert response.status_code == 413
+        assert "more than 1048576 bytes" in response.json()["detail"]
+
+
+def test_no_other_path_or_method_leads_anywhere(live: Live) -> None:
+    for path in ("/v1/nothing", "/static/../app.py", "/static/%2e%2e/app.py", "/static/", "/docs"):
+        assert live.client.get(path).status_code == 404
+    assert live.client.get("/v1/translate").status_code == 405
+
+
+def test_with_a_token_only_those_who_show_it_are_answered(kermit: Kermit) -> None:
+    with running(kermit, token="open sesame") as live:
+        assert live.post("/v1/sample", max_tokens=1).status_code == 200
+        assert live.client.get("/metrics").status_code == 200
+        for wrong in ("", "Bearer", "Bearer open", "Basic open sesame", "Bearer öpen"):
+            for path in ("/v1/models", "/metrics"):
+                response = live.client.get(path, headers={"Authorization": wrong.encode("latin-1")})
+                assert response.status_code == 401
+                assert response.headers["WWW-Authenticate"] == "Bearer"
+                assert "Authorization: Bearer" in response.json()["detail"]
+        refused = live.client.post("/v1/sample", json={}, headers={"Authorization": "Bearer wrong"})
+        assert refused.status_code == 401
+        for path in ("/healthz", "/", "/static/page.js", "/openapi.json"):
+            assert live.client.get(path, headers={"Authorization": ""}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"queue": 0}, {"max_batch": 0}, {"deadline": 0}, {"max_wait_ms": -1}, {"token": " "}, {"token": "ü"}]
+)
+def test_settings_that_cannot_be_are_errors_that_name_them(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        ServiceSettings(**wrong)
+
+
+# ----------------------------------------------------------------------------------------------- headers, metrics, page
+
+
+def test_browsers_are_kept_strict(live: Live) -> None:
+    for path in ("/", "/static/page.js", "/v1/models", "/nothing"):
+        headers = live.client.get(path).headers
+        policy = headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+        assert "unsafe" not in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_the_page_has_no_inline_script_or_style_and_no_file_from_elsewhere(live: Live) -> None:
+    page = live.client.get("/").text
+    assert "<style" not in page
+    assert " style=" not in page
+    assert "onclick" not in page
+    assert page.count("<script") == page.count('<script type="module" src="static/page.js"></script>') == 1
+    for name in ("page.js", "rounds.js", "service.js", "style.css", "icon.svg"):
+        page += live.client.get(f"/static/{name}").raise_for_status().text
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_metrics_count_requests_rounds_and_batches(kermit: Kermit) -> None:
+    with running(kermit) as live:
+        live.post("/v1/translate", texts=ENGLISH[:3], to="de")
+        live.post("/v1/translate", texts=ENGLISH[:1], to="fr")
+        live.client.get("/made-up")
+        response = live.client.get("/metrics")
+        assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        assert 'kermit_requests_total{route="/v1/translate",status="200"} 1.0' in response.text
+        assert live.metric("kermit_requests_total", route="/v1/translate", status="422") == 1
+        assert live.metric("kermit_request_seconds_count", route="/v1/translate") == 2
+        assert live.metric("kermit_batch_size_sum") == 4
+        assert live.metric("kermit_rounds_count") == 3
+        assert live.metric("kermit_rounds_sum") == 12
+        assert live.metric("kermit_queue_depth") == 0
+        assert "made-up" not in response.text  # callers cannot make new series

@@ -1,0 +1,55 @@
+"""Whatever the OpenAPI schema allows, and much that it does not, the service answers without an error of its own."""
+
+from collections.abc import Iterator
+
+import hypothesis
+import pytest
+import schemathesis
+from schemathesis.checks import (
+    content_type_conformance,
+    not_a_server_error,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from services import PATIENCE, running
+
+from kermit import Kermit
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+
+ROUTES = {
+    ("get", "/healthz"),
+    ("get", "/metrics"),
+    ("get", "/v1/models"),
+    *(("post", f"/v1/{name}") for name in ("translate", "infill", "complete", "sample", "score", "embed")),
+}
+
+
+@pytest.fixture(scope="module")
+def api(kermit: Kermit) -> Iterator[schemathesis.BaseSchema]:
+    with running(kermit, max_tokens=6, max_batch=4) as live:
+        yield schemathesis.openapi.from_url(f"{live.url}/openapi.json")
+
+
+def test_every_route_is_tried(api: schemathesis.BaseSchema) -> None:
+    found = [result.ok() for result in api.get_all_operations()]
+    assert {(operation.method, operation.path) for operation in found} == ROUTES
+
+
+@pytest.mark.parametrize("mode", list(schemathesis.GenerationMode))
+@pytest.mark.parametrize(("method", "path"), sorted(route for route in ROUTES if route[0] == "post"))
+def test_no_request_breaks_the_service(
+    api: schemathesis.BaseSchema, method: str, path: str, mode: schemathesis.GenerationMode
+) -> None:
+    @hypothesis.settings(max_examples=10, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+    @hypothesis.given(case=api[path][method].as_strategy(generation_mode=mode))
+    def check(case: schemathesis.Case) -> None:
+        case.call_and_validate(checks=CHECKS, timeout=PATIENCE)
+
+    check()
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(route for route in ROUTES if route[0] == "get"))
+def test_what_takes_no_body_answers_as_the_schema_says(api: schemathesis.BaseSchema, method: str, path: str) -> None:
+    api[path][method].Case().call_and_validate(checks=CHECKS, timeout=PATIENCE)
