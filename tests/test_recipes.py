@@ -4,19 +4,48 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
+from transformers import BertConfig, BertModel
 
 from kermit.data.encoding import Row
 from kermit.data.tokenizer import train_tokenizer
+from kermit.modeling import special_token_settings
 from kermit.training.recipe import load_recipe
+from kermit.training.run import train
 
 ROOT = Path(__file__).parents[1] / "recipes"
 RECIPES = sorted(ROOT.rglob("*.yaml"))
 TRAINED = [path for path in RECIPES if "description:" in path.read_text(encoding="utf-8")]  # the others are extended
+# what is too large to be built here, in small
+SMALLER = {
+    "bert_large.yaml": [
+        "model.trunk.hidden_size=32",
+        "model.trunk.num_hidden_layers=2",
+        "model.trunk.num_attention_heads=2",
+        "model.trunk.intermediate_size=64",
+    ]
+}
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
     return train_tokenizer(["A man rides a red bike.", "Ein Mann fährt ein rotes Rad."] * 3, 300)
+
+
+@pytest.fixture(scope="module")
+def encoder(tokenizer, tmp_path_factory):
+    """A checkpoint for recipes that start from one."""
+    folder = tmp_path_factory.mktemp("encoder")
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    BertModel(BertConfig(vocab_size=len(tokenizer), **shape)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _environment(encoder, monkeypatch):
+    monkeypatch.setenv("KERMIT_RUNS", "/runs")
+    monkeypatch.setenv("KERMIT_MINILM", str(encoder))
 
 
 @pytest.mark.parametrize("path", TRAINED, ids=lambda path: str(path.relative_to(ROOT)))
@@ -26,11 +55,15 @@ def test_a_recipe_opens_with_its_command_its_cost_and_its_result(path):
         assert any(word in line for line in opening), f"the recipe's opening comment has no {word!r}"
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_recipe_loads_builds_and_makes_a_loss(path, tokenizer, monkeypatch):
-    monkeypatch.setenv("KERMIT_RUNS", "/runs")
-    loaded = load_recipe(path)
-    assert (path in TRAINED) == bool(loaded.recipe.description)
+def test_a_recipe_that_is_not_trained_is_extended():
+    bases = {path: yaml.safe_load(path.read_text("utf-8")).get("extends") for path in RECIPES}
+    extended = {path.parent / base for path, base in bases.items() if base}
+    assert set(RECIPES) - set(TRAINED) <= extended
+
+
+@pytest.mark.parametrize("path", TRAINED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_recipe_loads_builds_and_makes_a_loss(path, tokenizer):
+    loaded = load_recipe(path, overrides=SMALLER.get(path.name, []))
     torch.manual_seed(0)
     model = loaded.family.build(loaded.recipe, tokenizer)
     rows = [Row(x=[9, 10, 11], y=[12, 13], source=0), Row(x=[9], y=[12, 13, 14, 15], source=0)]
@@ -39,9 +72,33 @@ def test_a_recipe_loads_builds_and_makes_a_loss(path, tokenizer, monkeypatch):
     assert loaded.family.loss(model, batch, loaded.recipe).isfinite()
 
 
-def test_recipes_of_one_corpus_share_one_tokenizer(monkeypatch):
-    monkeypatch.setenv("KERMIT_RUNS", "/runs")
-    for folder in {path.parent for path in RECIPES}:
-        recipes = [load_recipe(path).recipe for path in RECIPES if path.parent == folder]
+def test_recipes_of_one_corpus_share_one_tokenizer():
+    for folder in {path.parent for path in TRAINED}:
+        recipes = [load_recipe(path).recipe for path in TRAINED if path.parent == folder]
         trained = {recipe.tokenizer.model_dump_json() for recipe in recipes if recipe.tokenizer.vocab_size}
         assert len(trained) <= 1, folder
+
+
+def test_the_largest_recipe_has_the_papers_size_and_runs_in_small(tokenizer, encoder, tmp_path):
+    path = ROOT / "pretraining" / "bert_large.yaml"
+    loaded = load_recipe(path)
+    special_token_settings(tokenizer)
+    with torch.device("meta"):
+        model = loaded.family.build(loaded.recipe, tokenizer)
+    vocabulary = 1024 * (30522 - len(tokenizer))  # BERT's, which is not at hand
+    assert sum(parameter.numel() for parameter in model.parameters()) + vocabulary == pytest.approx(336e6, rel=0.01)
+    articles = "\n\n".join(["A man rides a red bike. He falls.\nIt rains."] * 20)
+    for name in ("train.txt", "valid.txt"):
+        (tmp_path / name).write_text(articles)
+    small = [
+        *SMALLER["bert_large.yaml"],
+        f"tokenizer.path={encoder}",
+        "data.train=[{text: train.txt}]",
+        "data.validation={text: valid.txt}",
+        "batch.tokens=512",
+        "schedule.max_steps=2",
+        "runtime.workers=0",
+    ]
+    result = train(load_recipe(path, data=tmp_path, overrides=small), tmp_path / "out")
+    assert result.steps == 2
+    assert result.best is not None

@@ -1,0 +1,72 @@
+"""Blank words of sentences from a text file and let a pretrained model fill them in.
+
+    python examples/infill_wikipedia.py --model runs/pretraining/kermit_minilm --input wikipedia/valid.txt.gz --seed 0
+
+The file has a paragraph a line, plain or gzipped. From each chosen sentence a run of one to three words is blanked;
+what the model inserts stands between brackets, and what was there below. The model decides how many tokens it takes.
+"""
+
+import argparse
+import random
+from pathlib import Path
+
+from kermit import Constraints, DecodingSettings, Kermit
+from kermit.data.articles import ArticleSource, read_paragraphs, split_sentences
+from kermit.data.plain import OnBad, Report
+
+BLANK = "____"
+SHORTEST, LONGEST, MOST_BLANKED = 6, 30, 3
+
+
+def choose_sentences(path, count, chance):
+    """So many sentences of a middling length, each as likely as any other, in one pass over the file."""
+    chosen, seen = [], 0
+    for paragraph in read_paragraphs(ArticleSource(path), Report(OnBad.SKIP)):
+        for sentence in split_sentences(paragraph.text):
+            if not SHORTEST <= len(sentence.split()) <= LONGEST or BLANK in sentence:
+                continue
+            seen += 1
+            if len(chosen) < count:
+                chosen.append(sentence)
+            elif (place := chance.randrange(seen)) < count:
+                chosen[place] = sentence
+    return chosen
+
+
+def blank(sentence, chance):
+    """The sentence with a run of words blanked, and the words before it, of it, and after it."""
+    words = sentence.split()
+    length = chance.randint(1, MOST_BLANKED)
+    start = chance.randrange(1, len(words) - length)
+    before, hidden, after = words[:start], words[start : start + length], words[start + length :]
+    return " ".join([*before, BLANK, *after]), before, hidden, after
+
+
+def filling(text, before, after):
+    """What stands between the given words in a filled text."""
+    head, tail = " ".join(before), " ".join(after)
+    return text[len(head) : len(text) - len(tail)].strip()
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Blank words of sentences and fill them in with a model.")
+    parser.add_argument("--model", type=Path, required=True, help="folder of a pretrained KERMIT model")
+    parser.add_argument("--input", type=Path, required=True, help="text file, plain or .gz")
+    parser.add_argument("--count", type=int, default=20, help="how many sentences")
+    parser.add_argument("--seed", type=int, default=0, help="of the choice of sentences and words")
+    options = parser.parse_args()
+    chance = random.Random(options.seed)
+    blanked = [blank(sentence, chance) for sentence in choose_sentences(options.input, options.count, chance)]
+    model = Kermit.from_pretrained(options.model)
+    settings = DecodingSettings(constraints=Constraints(min_tokens_per_blank=1, max_tokens_per_blank=8))
+    results = model.infill([text for text, *_ in blanked], settings=settings)
+    exact = 0
+    for (_, before, hidden, after), result in zip(blanked, results, strict=True):
+        found = filling(result.x, before, after)
+        exact += found.lower() == " ".join(hidden).lower()
+        print(f"{' '.join(before)} [{found}] {' '.join(after)}\n    was: {' '.join(hidden)}")
+    print(f"{exact} of {len(blanked)} as they were")
+
+
+if __name__ == "__main__":
+    main()
