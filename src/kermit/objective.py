@@ -153,8 +153,8 @@ class Objective(ABC):
 class SlotObjective(Objective):
     """The slot loss: the loss of every open slot, weighted, and averaged over texts.
 
-    The number of kept tokens is uniform over 0..n, both ends included, unless each is dropped on its own; where tokens
-    are kept by rounds, the number of rounds is uniform.
+    The number of kept tokens is uniform over 0..n, both ends included, unless tokens are kept by rounds or dropped on
+    their own.
 
     Args:
         prior: the order prior, which weighs the tokens missing from a slot.
@@ -208,13 +208,29 @@ class SlotObjective(Objective):
         noise = torch.rand(len(texts.batch), generator=generator).to(given.device)
         if self.kept is KeptSampling.ROUNDS:
             rounds = self.prior.sample_rounds(given, texts.present, generator)
-            last = rounds.amax(1)
-            reached = (noise * (last + 1)).long().clamp(max=last)
-            return texts.present & (rounds <= reached[:, None])
+            return texts.present & (rounds <= _rounds_reached(rounds, noise)[:, None])
         count = (noise * (texts.lengths + 1)).long().clamp(max=texts.lengths)
         if self.kept is KeptSampling.PRIOR:
             return self.prior.sample_kept(given, texts.present, count, generator)
         return sample_uniform_kept(given, texts.present, count, generator)
+
+
+def _rounds_reached(rounds: Tensor, noise: Tensor) -> Tensor:
+    """How many rounds are over: the complete text once in (rounds + 1) times, else those before a token's, drawn alike.
+
+    Args:
+        rounds: (batch, tokens) the round of each token, from 1; 0 at what is there from the start.
+        noise: (batch,) uniform.
+
+    Returns:
+        (batch,).
+    """
+    last = rounds.amax(1)
+    rest = noise * (last + 1) - 1  # below 0: the complete text; else uniform over 0..last
+    inserted = rounds > 0
+    number = (rest / last.clamp(min=1) * inserted.sum(1)).long()
+    drawn = (inserted & (inserted.cumsum(1) == number[:, None] + 1)).long().argmax(1, keepdim=True)
+    return torch.where(rest < 0, last, (rounds.gather(1, drawn)[:, 0] - 1).clamp(min=0))
 
 
 @dataclass(frozen=True)
