@@ -301,7 +301,17 @@ class Kermit:
 
     def readable(self, trace: Trace | None) -> ReadableTrace | None:
         """A trace with the text of its tokens, to be shown or written as JSON."""
-        return None if trace is None else ReadableTrace(trace, lambda token: self.text([token]), self.languages)
+        return None if trace is None else ReadableTrace(trace, self._piece, self.languages)
+
+    def _piece(self, token_id: int) -> str:
+        """A token as it reads inside a text, with a space before it where it begins a word.
+
+        Byte-level tokens hold that space; those of WordPiece and Metaspace lose it when decoded alone.
+        """
+        text, continues = self.text([token_id]), bool(self._continues[token_id])
+        if continues:
+            return text.removeprefix("##")
+        return f" {text}" if text[:1].isalnum() else text
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         if isinstance(texts, str):

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from kermit.cli import distill, embed, evaluate, generate, glue, info, logs, score, serve, train, translate
+from kermit.cli import distill, embed, evaluate, generate, glue, info, logs, score, serve, trace, train, translate
 from kermit.cli.verbs import EVALUATE, SERVE, TRAIN, USE, Verbs
 from kermit.errors import KermitError
 
@@ -33,6 +33,7 @@ app.command("complete", rich_help_panel=USE)(generate.complete)
 app.command("sample", rich_help_panel=USE)(generate.sample)
 app.command("score", rich_help_panel=USE)(score.score)
 app.command("embed", rich_help_panel=USE)(embed.embed)
+app.command("trace", rich_help_panel=USE)(trace.trace)
 app.command("info", rich_help_panel=USE)(info.info)
 app.command("train", rich_help_panel=TRAIN)(train.train)
 app.command("distill", rich_help_panel=TRAIN)(distill.distill)

@@ -14,7 +14,7 @@ import typer
 from kermit.errors import DataError
 
 if TYPE_CHECKING:
-    from kermit.rendering import ReadableTrace
+    from kermit.rendering import Layout, ReadableTrace
 
 
 class Results:
@@ -78,11 +78,12 @@ class Results:
         with tqdm.external_write_mode(file=sys.stdout):
             typer.echo(text, nl=False)
 
-    def trace(self, trace: ReadableTrace, layout: str = "rounds") -> None:
-        """The rounds of a decode, in colour where there is any."""
+    def trace(self, trace: ReadableTrace, layout: Layout | None = None) -> None:
+        """A decode, by its rounds unless another layout is named; in colour where there is any."""
         from rich.console import Console
 
-        stream = self._stream or sys.stdout
-        console = Console(file=stream, highlight=False, soft_wrap=True)
-        for line in trace.terminal_lines(colour=console.is_terminal):
+        from kermit.rendering import Layout
+
+        console = Console(file=self._stream or sys.stdout, highlight=False, soft_wrap=True)
+        for line in trace.terminal_lines(colour=console.is_terminal, layout=layout or Layout.ROUNDS):
             console.print(line)

@@ -12,12 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kermit.errors import DataError, KermitError
-
-if TYPE_CHECKING:
-    from kermit.data.plain import Line
 
 CHUNK = 512
 """How many texts are worked on before their results are written: nothing much is lost when a long run is stopped."""
@@ -50,7 +46,27 @@ def read_texts(texts: Sequence[str] | None, input_: Path | None) -> list[Given]:
         raise DataError("give texts as arguments or with --input FILE; one of the two")
     if texts:
         return [Given(_checked(text, f"argument {n}"), None, f"argument {n}") for n, text in enumerate(texts, 1)]
-    return [Given(_checked(line.text, line.place), None, line.place) for line in _lines(input_)]
+    return read_lines(input_)
+
+
+def read_lines(path: Path | None, option: str = "--input") -> list[Given]:
+    """The lines of a file; of stdin where it is - or, unless someone types there, None.
+
+    Args:
+        path: the file.
+        option: what it was named with, for errors.
+    """
+    from kermit.data import plain
+
+    if path is None and sys.stdin.isatty():
+        raise DataError(f"give texts as arguments, with {option} FILE, or on stdin")
+    if path is None or str(path) == "-":
+        lines = plain.lines_of(sys.stdin.buffer, "stdin")
+    elif path.is_file():
+        lines = plain.read_lines(path)
+    else:
+        raise DataError(f"{option} {path}: there is no such file")
+    return [Given(_checked(line.text, line.place), None, line.place) for line in lines]
 
 
 def read_pairs(
@@ -114,19 +130,6 @@ def _split(given: Given, alone: bool) -> Given:
     if "\t" in y:
         raise DataError(f"{given.place}: more than one tab; write a text, or a pair with one tab between")
     return replace(given, x=x, y=y if tab or not alone else None)
-
-
-def _lines(input_: Path | None) -> Iterator[Line]:
-    from kermit.data.plain import lines_of, read_lines
-
-    if input_ is None and sys.stdin.isatty():
-        raise DataError("give texts as arguments, with --input FILE, or on stdin")
-    if input_ is None or str(input_) == "-":
-        yield from lines_of(sys.stdin.buffer, "stdin")
-    elif input_.is_file():
-        yield from read_lines(input_)
-    else:
-        raise DataError(f"--input {input_}: there is no such file")
 
 
 def _checked(text: str | None, place: str) -> str:

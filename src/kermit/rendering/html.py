@@ -36,14 +36,18 @@ STYLE = (
 )
 
 
-def page(traces: Sequence[ReadableTrace], layout: Layout, *, title: str = "A decode, round by round") -> str:
+TITLES = {Layout.ROUNDS: "Insertion, round by round", Layout.TREE: "The insertion tree"}
+
+
+def page(traces: Sequence[ReadableTrace], layout: Layout, *, title: str | None = None) -> str:
     """A page of pictures; the probability of a token shows where the reader points at it.
 
     Args:
         traces: the decodes.
         layout: how to lay each out.
-        title: the page's title.
+        title: the page's title; one that names the layout by default.
     """
+    title = TITLES[layout] if title is None else title
     legend = "".join(f'<span class="{when}">{text}</span>' for when, text in LEGENDS[layout].items())
     figures = "".join(f"<figure>\n{trace.svg(layout)}</figure>\n" for trace in traces)
     return (

@@ -9,11 +9,11 @@ from __future__ import annotations
 import unicodedata
 
 _WIDTHS = {
-    **dict.fromkeys(" .,:;'`|/\\-!()[]ijlftrIJ·", 0.43),
-    **dict.fromkeys('abcdeghknopqsuvxyz0123456789EFLPSTY$?*_{}"«»', 0.65),
+    **dict.fromkeys(" .,:;'|/\\-!()[]ijlftrIJ·", 0.43),
+    **dict.fromkeys('abcdeghknopqsuvxyz0123456789EFLPSTY$?*_`{}"«»', 0.65),
     **dict.fromkeys("ABCDGHKNOQRUVXZ&", 0.80),
 }
-_LOWER, _OTHER = 1.02, 1.2
+_LOWER, _OTHER = 1.05, 1.35
 
 _SHOWN = {" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥", "\x7f": "␡"}
 _JOINERS = "\u00ad\u200c\u200d"  # unseen, but they shape the letters around them

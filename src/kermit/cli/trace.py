@@ -1,0 +1,174 @@
+"""`kermit trace`: a decode as a picture, a page, text or JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from kermit.cli import logs
+from kermit.cli.choices import (
+    Decoding,
+    Input,
+    Model,
+    Output,
+    Set,
+    Side,
+    X,
+    Y,
+    decoding_choices,
+    folder_of,
+    load_kermit,
+    loading,
+    progress_bar,
+    settings_of,
+)
+from kermit.cli.results import Results
+from kermit.cli.texts import placed, read_lines, read_texts
+from kermit.errors import DataError, ModelError
+
+if TYPE_CHECKING:
+    from kermit.rendering import ReadableTrace
+
+FORMATS = {".html": "html", ".htm": "html", ".svg": "svg", ".json": "json", ".jsonl": "json", ".txt": "text"}
+"""The format of an output by its suffix, where none is named."""
+
+
+def trace(
+    texts: Annotated[list[str] | None, typer.Argument(help="What to translate.", show_default=False)] = None,
+    to: Annotated[str | None, typer.Option("--to", help="The language to translate into.", show_default=False)] = None,
+    input_: Input = None,
+    infill: Annotated[str | None, typer.Option(help="Fill the blanks of this text.", show_default=False)] = None,
+    side: Side = "x",
+    x: X = None,
+    y: Y = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option("--from", help="Draw what --json --trace of another verb wrote; - for stdin.", show_default=False),
+    ] = None,
+    format_: Annotated[
+        Literal["html", "svg", "json", "text"] | None,
+        typer.Option("--format", "-f", help="By the suffix of the output by default, or text.", show_default=False),
+    ] = None,
+    layout: Annotated[
+        Literal["rounds", "tree"], typer.Option(help="The rounds from top to bottom, or the insertion tree.")
+    ] = "rounds",
+    seed: Annotated[int, typer.Option(help="Of what is drawn: a completed pair, or anything at a temperature.")] = 0,
+    decoding: Decoding = None,
+    set_: Set = None,
+    model: Model = None,
+    output: Output = None,
+) -> None:
+    """Show a decode round by round: a translation (--to), an infilling (--infill) or a pair completed (--x, --y).
+
+    Example: kermit trace --to de "A dog sleeps in the sun." --layout tree --output decode.svg
+    """
+    asked = {"--to": to, "--infill": infill, "--x or --y": x if x is not None else y, "--from": from_}
+    named = [name for name, value in asked.items() if value is not None]
+    if len(named) != 1:
+        raise DataError(f"say what to trace: one of {', '.join(asked)}, not {' and '.join(named) or 'none of them'}")
+    if to is None and (texts or input_ is not None):
+        raise DataError("texts are for --to LANGUAGE; leave them out, or translate them")
+    chosen = format_ or FORMATS.get(output.suffix if output else "", "text")
+    logs.set_up()
+    if from_ is not None:
+        traces = read_traces(from_)
+    elif to is not None:
+        traces = translations(texts, input_, to, seed, decoding, set_, model)
+    else:
+        traces = generations(infill, side, x, y, seed, decoding, set_, model)
+    write(traces, chosen, layout, output)
+
+
+def translations(
+    texts: list[str] | None,
+    input_: Path | None,
+    to: str,
+    seed: int,
+    decoding: str | None,
+    set_: list[str] | None,
+    model: Path | None,
+) -> list[ReadableTrace]:
+    """The decodes of translations."""
+    given = read_texts(texts, input_)
+    with loading():
+        from kermit.tasks.translator import Translator
+
+        translator = Translator.load(folder_of(model))
+    direction = translator.direction_to(to)
+    if "strategy" not in translator.family.decoding_settings.model_fields:
+        raise ModelError(f"the family {translator.family.name} does not insert; there are no rounds to trace")
+    settings = translator.decoding(**({"seed": seed} | decoding_choices(decoding, set_)))
+    with progress_bar(len(given), f"to {to}") as progress, placed(given):
+        found = translator.translate([one.x for one in given], direction, settings, trace=True, progress=progress)
+    return [result.trace for result in found if result.trace is not None]
+
+
+def generations(
+    infill: str | None,
+    side: str,
+    x: str | None,
+    y: str | None,
+    seed: int,
+    decoding: str | None,
+    set_: list[str] | None,
+    model: Path | None,
+) -> list[ReadableTrace]:
+    """The decode of an infilling, or of a pair that is drawn from fragments."""
+    settings = settings_of(decoding, set_, samples=0 if infill is not None else 1)
+    kermit = load_kermit(model)
+    if infill is not None:
+        pair = ([""], [infill]) if kermit.segment(side) == kermit.segment("y") else ([infill], None)
+        found = kermit.infill(*pair, settings=settings, seeds=[seed], trace=True)
+    else:
+        found = kermit.complete([x or ""], [y or ""], settings=settings, seeds=[seed], trace=True)
+    readable = [kermit.readable(result.trace) for result in found]
+    return [trace for trace in readable if trace is not None]
+
+
+def read_traces(path: Path) -> list[ReadableTrace]:
+    """The traces of a file of JSON lines: each a result with its trace, or a trace.
+
+    Raises:
+        DataError: a line that is no such thing; the message names it.
+    """
+    from kermit.rendering import ReadableTrace
+
+    traces = []
+    for line in read_lines(path, "--from"):
+        if not line.x.strip():
+            continue
+        try:
+            record = json.loads(line.x)
+        except ValueError as error:
+            raise DataError(f"{line.place}: no JSON object: {error}") from error
+        if not isinstance(record, dict):
+            raise DataError(f"{line.place}: no JSON object, but {type(record).__name__}")
+        try:
+            traces.append(ReadableTrace.from_json(record.get("trace", record)))
+        except DataError as error:
+            raise DataError(f"{line.place}: {error}") from error
+    return traces
+
+
+def write(traces: list[ReadableTrace], chosen: str, layout: str, output: Path | None) -> None:
+    """Write decodes in a format; an SVG holds one."""
+    from kermit.rendering import Layout, page
+
+    laid_out = Layout(layout)
+    if chosen == "svg" and len(traces) != 1:
+        raise DataError(f"an SVG holds one decode, not {len(traces)}; choose --format html for several")
+    with Results(output) as results:
+        match chosen:
+            case "svg":
+                results.write(traces[0].svg(laid_out))
+            case "html":
+                results.write(page(traces, laid_out))
+            case "json":
+                for trace in traces:
+                    results.json({"trace": trace.to_json(laid_out)})
+            case _:
+                for trace in traces:
+                    results.trace(trace, laid_out)

@@ -1,0 +1,120 @@
+"""`score`, `embed` and `info` through the entry point, against the pipeline."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from kermit import Factorization, Kermit, __version__
+
+
+@pytest.fixture(scope="module")
+def pipeline(folder):
+    return Kermit.from_pretrained(folder)
+
+
+def records(outcome):
+    return [json.loads(line) for line in outcome.out.splitlines()]
+
+
+PAIR = ("--x", "A", "--y", "Rad")
+
+
+def test_scores_are_those_of_the_pipeline(ask, pipeline):
+    for method in ("exact", "importance", "bound", "paper_bound"):
+        (expected,) = pipeline.score(["A"], ["Rad"], method=method)
+        (found,) = records(ask("score", *PAIR, "--method", method, "--json"))
+        assert found["log_prob"] == pytest.approx(expected.log_prob)
+        assert found["method"] == method
+        assert ("standard_error" in found) == (method == "importance")
+        assert float(ask("score", *PAIR, "--method", method).out.split("\t")[0]) == pytest.approx(
+            expected.log_prob, abs=1e-4
+        )
+
+
+@pytest.mark.parametrize("factorization", [way.value for way in Factorization])
+def test_any_factorization_of_a_pair_can_be_scored(ask, pipeline, factorization):
+    (expected,) = pipeline.score(["A"], ["Rad"], factorization=Factorization(factorization), method="exact")
+    (found,) = records(ask("score", *PAIR, "--factorization", factorization, "--method", "exact", "--json"))
+    assert found["log_prob"] == pytest.approx(expected.log_prob)
+
+
+def test_a_text_of_the_second_side_is_scored_on_its_own(ask, pipeline):
+    (expected,) = pipeline.score([""], ["Rad"], factorization=Factorization.Y, method="exact")
+    (found,) = records(ask("score", "Rad", "--side", "de", "--method", "exact", "--json"))
+    assert found == {"y": "Rad", "log_prob": pytest.approx(expected.log_prob), "method": "exact"}
+
+
+def test_the_score_of_a_text_does_not_depend_on_the_others(ask):
+    alone = ask("score", "red", "--orders", 4).out
+    assert alone in ask("score", "A man", "red", "--orders", 4).out
+
+
+def test_more_orders_and_another_prior_give_another_estimate(ask):
+    few, many = (ask("score", "A red bike", "--orders", count).out for count in (2, 8))
+    assert few != many
+    tree = ask("score", "A red bike", "--orders", 8, "--prior", "balanced_tree", "--temperature", 0.1).out
+    assert tree != many
+    assert ask("score", "A red bike", "--orders", 2, "--seed", 9).out != few
+
+
+def test_one_order_has_no_standard_error(ask):
+    (found,) = records(ask("score", "A man", "--orders", 1, "--json"))
+    assert found["standard_error"] is None
+    assert math.isfinite(found["log_prob"])
+
+
+def test_embeddings_are_those_of_the_pipeline_in_every_form(ask, pipeline, tmp_path):
+    texts = ["A man.", "", "a red bike"]
+    for pooling in ("mean", "first"):
+        expected = pipeline.embed(texts, pooling=pooling)
+        asked = ("embed", *texts, "--pooling", pooling)
+        array = tmp_path / "vectors.npy"
+        ask(*asked, "--output", array)
+        np.testing.assert_allclose(np.load(array), expected, rtol=1e-5)
+        lines = records(ask(*asked, "--json"))
+        assert [line["x"] for line in lines] == texts
+        np.testing.assert_allclose([line["embedding"] for line in lines], expected, atol=1e-5)
+        numbers = np.loadtxt(ask(*asked).out.splitlines())
+        np.testing.assert_allclose(numbers, expected, rtol=1e-4)
+
+
+def test_pairs_and_the_second_side_are_embedded_as_such(ask, pipeline):
+    (pair,) = records(ask("embed", "--json", stdin=b"A man\tEin Mann\n"))
+    assert (pair["x"], pair["y"]) == ("A man", "Ein Mann")
+    np.testing.assert_allclose(pair["embedding"], pipeline.embed(["A man"], ["Ein Mann"])[0], atol=1e-5)
+    (german,) = records(ask("embed", "Ein Mann", "--side", "de", "--json"))
+    np.testing.assert_allclose(german["embedding"], pipeline.embed([""], ["Ein Mann"])[0], atol=1e-5)
+
+
+def test_no_text_gives_an_array_without_rows(ask, tmp_path):
+    ask("embed", "--output", tmp_path / "none.npy")
+    assert np.load(tmp_path / "none.npy").shape == (0, 16)
+
+
+def test_info_tells_what_is_installed_and_what_the_model_is(ask, pipeline, folder):
+    (found,) = records(ask("info", "--json"))
+    assert found["kermit"] == __version__
+    assert found["torch"] == torch.__version__
+    assert found["device"]
+    assert found["model"] == {
+        "model": "tiny",
+        "folder": str(folder),
+        "family": "kermit",
+        "parameters": sum(parameter.numel() for parameter in pipeline.model.parameters()),
+        "languages": ["en", "de"],
+        "factorizations": ["joint"],
+        "licence": "apache-2.0",
+    }
+    shown = ask("info").out
+    assert "en, de" in shown
+    assert "apache-2.0" in shown
+
+
+def test_info_needs_no_model(kermit, monkeypatch):
+    monkeypatch.setattr("kermit.tasks.translator.bundled_model", lambda: None)
+    done = kermit("info")
+    assert done.code == 0
+    assert "none bundled" in done.out

@@ -1,0 +1,94 @@
+"""`kermit trace` through the entry point: what it draws, in which format, and from where."""
+
+import json
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+LIMIT = ("--set", "max_tokens=5")
+
+
+def shown(svg: str) -> set[str]:
+    return {element.text for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")}
+
+
+@pytest.mark.parametrize("layout", ["rounds", "tree"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        ("--to", "de", "A red bike"),
+        ("--infill", "A ____ bike"),
+        ("--x", "A", "--y", "Rad"),
+    ],
+    ids=["translate", "infill", "complete"],
+)
+def test_each_kind_of_decode_has_a_picture(ask, tmp_path, what, layout):
+    target = tmp_path / "decode.svg"
+    ask("trace", *what, *LIMIT, "--layout", layout, "--output", target)
+    words = shown(target.read_text(encoding="utf-8"))
+    assert {"A", "en"} <= words
+    (record,) = map(json.loads, ask("trace", *what, *LIMIT, "--format", "json").out.splitlines())
+    inserted = [insertion for insertions in record["trace"]["rounds"] for insertion in insertions]
+    assert 0 < len(inserted) <= 5
+    for insertion in inserted:
+        if insertion["text"].strip().isprintable() and insertion["text"].strip():
+            assert insertion["text"].strip() in words
+
+
+def test_a_saved_trace_gives_the_same_picture_as_the_decode_itself(ask, kermit, tmp_path):
+    asked = ("--to", "de", "A red bike", *LIMIT)
+    direct = ask("trace", *asked, "-f", "svg").out
+    saved = tmp_path / "saved.jsonl"
+    ask("translate", *asked, "--trace", "--json", "--output", saved)
+    assert kermit("trace", "--from", saved, "-f", "svg").out == direct
+    assert kermit("trace", "--from", "-", "-f", "svg", stdin=saved.read_bytes()).out == direct
+    again = ask("trace", *asked, "-f", "json", "--layout", "tree").out
+    assert kermit("trace", "--from", "-", "-f", "svg", stdin=again.encode()).out == direct
+
+
+def test_the_rounds_of_a_decode_as_text_are_those_of_the_verb_itself(ask):
+    asked = ("--to", "de", "A red bike", *LIMIT)
+    rounds = ask("trace", *asked).out
+    assert ask("translate", *asked, "--trace").out.startswith(rounds)
+    tree = ask("trace", *asked, "--layout", "tree").out
+    assert re.match(r"de\n  1  \S", tree)
+    assert len(tree.splitlines()) <= 6
+
+
+def test_a_page_holds_several_decodes_and_a_picture_one(ask, kermit, folder, tmp_path):
+    target = tmp_path / "decodes.html"
+    ask("trace", "--to", "de", *LIMIT, "--output", target, stdin=b"A man.\n<script>alert(1)</script>\n")
+    document = target.read_text(encoding="utf-8")
+    assert document.count("<svg") == 2
+    assert "<script" not in document
+    done = kermit("trace", "--to", "de", "A", "B", *LIMIT, "--format", "svg", "--model", folder)
+    assert (done.code, done.out) == (2, "")
+    assert "choose --format html" in done.err
+
+
+def test_what_is_drawn_follows_the_seed(ask):
+    asked = ("trace", "--x", "A", "--y", "Rad", *LIMIT)
+    assert ask(*asked, "--seed", 3).out == ask(*asked, "--seed", 3).out
+    assert len({ask(*asked, "--seed", seed).out for seed in range(3)}) > 1
+    drawn = ("trace", "--to", "de", "A man", *LIMIT, "--set", "temperature=2")
+    assert len({ask(*drawn, "--seed", seed).out for seed in range(3)}) > 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "message"),
+    [
+        ((), b"", "say what to trace: one of --to, --infill, --x or --y, --from, not none of them"),
+        (("--to", "de", "--infill", "A ____"), b"", "not --to and --infill"),
+        (("--infill", "A ____", "text"), b"", "texts are for --to LANGUAGE"),
+        (("--from", "/nowhere"), b"", "--from /nowhere: there is no such file"),
+        (("--from", "-"), b"\n{\n", "stdin:2: no JSON object"),
+        (("--from", "-"), b"[]\n", "stdin:1: no JSON object, but list"),
+        (("--from", "-"), b'{"x": "A man"}\n', "stdin:1: not a trace as --json --trace writes it: no 'start'"),
+        (("--from", "-", "--layout", "spiral"), b"", "spiral"),
+    ],
+)
+def test_what_cannot_be_traced_is_told(kermit, folder, arguments, stdin, message):
+    done = kermit("trace", *arguments, "--model", folder, stdin=stdin)
+    assert done.code == 2
+    assert message in " ".join(done.err.split())
