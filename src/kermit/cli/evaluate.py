@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kermit.cli import logs
+from kermit.cli import cloze, logs
 
 app = typer.Typer(help="Score a model on a task.", no_args_is_help=True)
 
@@ -15,6 +15,9 @@ app = typer.Typer(help="Score a model on a task.", no_args_is_help=True)
 @app.callback()
 def _tasks() -> None:
     """Score a model on a task."""
+
+
+app.command("cloze")(cloze.cloze)
 
 
 @app.command("translation")

@@ -1,0 +1,112 @@
+"""Time an answer to a cloze question takes in a batch, against one by one, for each of the three systems.
+
+Models have random weights: BERT trunks for KERMIT and the masked language model, GPT-2 for the left-to-right one, of
+the same depth and width. Passages are random tokens of about SQuAD's length. Batched and single runs answer the same
+layouts and take turns; times are medians. KERMIT decodes to the length of the gap, so that a random model does as many
+rounds as a trained one.
+
+    python benchmarks/cloze_batching.py [--instances 32] [--calls 3] [--threads N]
+"""
+
+import argparse
+import json
+import random
+import statistics
+import time
+
+import torch
+from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
+
+from kermit import DecodingSettings, KermitConfig, KermitForInsertion
+from kermit.data.tokenizer import train_tokenizer
+from kermit.modeling import special_token_settings
+from kermit.tasks.cloze import CausalLMSystem, ClozeInstance, InsertionSystem, MaskedLMSystem
+
+POSITIONS = 512
+
+
+def instances(count, words):
+    chance = random.Random(0)
+    text = [f"w{number}" for number in range(500)]
+
+    def say(length):
+        return " ".join(chance.choices(text, k=length))
+
+    return [
+        ClozeInstance.from_text(f"{say(words)}.", f"{say(10)}?", f"{say(4)} ____ {say(4)}.", [say(3)], id=str(number))
+        for number in range(count)
+    ]
+
+
+def build(tokenizer, width, layers):
+    torch.manual_seed(0)
+    heads = width // 64
+    bert = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+        max_position_embeddings=POSITIONS,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    gpt2 = GPT2Config(
+        vocab_size=len(tokenizer),
+        n_positions=POSITIONS,
+        n_embd=width,
+        n_layer=layers,
+        n_head=width // 64,
+        bos_token_id=tokenizer.cls_token_id,
+        eos_token_id=tokenizer.sep_token_id,
+    )
+    kermit = KermitForInsertion(KermitConfig(trunk_config=bert, **special_token_settings(tokenizer)))
+    return [
+        InsertionSystem(kermit, tokenizer, DecodingSettings(max_tokens=32), oracle_length=True),
+        MaskedLMSystem(BertForMaskedLM(bert), tokenizer),
+        CausalLMSystem(GPT2LMHeadModel(gpt2), tokenizer),
+    ]
+
+
+def measure(system, layouts, calls):
+    def batched():
+        system.answer(layouts)
+
+    def single():
+        for layout in layouts:
+            system.answer([layout])
+
+    seconds = {function.__name__: [] for function in (batched, single)}
+    for number in range(calls + 1):
+        for function in (batched, single):
+            start = time.perf_counter()
+            function()
+            if number > 0:
+                seconds[function.__name__].append((time.perf_counter() - start) / len(layouts))
+    times = {name: statistics.median(values) for name, values in seconds.items()}
+    return {
+        "system": system.name,
+        "batch": len(layouts),
+        "batched_ms": round(1000 * times["batched"], 2),
+        "single_ms": round(1000 * times["single"], 2),
+        "single_over_batched": round(times["single"] / times["batched"], 2),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--instances", type=int, default=32)
+    parser.add_argument("--words", type=int, default=115, help="of a passage")
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--calls", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    asked = instances(options.instances, options.words)
+    tokenizer = train_tokenizer([instance.passage for instance in asked] * 3, vocab_size=2000)
+    for system in build(tokenizer, options.width, options.layers):
+        print(json.dumps(measure(system, [system.lay_out(instance) for instance in asked], options.calls)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""`kermit evaluate cloze`: score a model on filling the gaps of SQuAD's answers, as a sentence of QA2D has them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kermit.cli import logs
+from kermit.errors import DecodingError
+
+if TYPE_CHECKING:
+    from kermit.tasks.cloze import ClozeSystem
+
+LONGEST_ANSWER = 32
+"""The most tokens that KERMIT inserts, unless `--set max_tokens` says otherwise."""
+
+
+class SystemName(StrEnum):
+    """The ways of filling a gap."""
+
+    KERMIT = "kermit"
+    MASKED_LM = "masked-lm"
+    CAUSAL_LM = "causal-lm"
+
+
+def cloze(
+    system: Annotated[SystemName, typer.Option(help="How gaps are filled.", show_default=False)],
+    model: Annotated[
+        str, typer.Option(help="Folder of the model, a name on the Hub, or a .gguf file.", show_default=False)
+    ],
+    qa2d: Annotated[Path, typer.Option(help="QA2D's TSV, plain or .gz.", show_default=False)],
+    squad: Annotated[Path, typer.Option(help="SQuAD's JSON that it refers to, plain or .gz.", show_default=False)],
+    limit: Annotated[int | None, typer.Option(min=1, help="Take the first so many instances alone.")] = None,
+    oracle_length: Annotated[
+        bool, typer.Option("--oracle-length", help="Tell the system how many tokens the gap held.")
+    ] = False,
+    decoding: Annotated[
+        str | None, typer.Option(help="serial or parallel, for kermit; parallel by default.", show_default=False)
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A decoding setting, for kermit.")
+    ] = None,
+    min_tokens: Annotated[
+        int | None, typer.Option(min=0, help="Insert at least so many, for kermit; 0 by default.", show_default=False)
+    ] = None,
+    beams: Annotated[
+        int | None, typer.Option(min=1, help="Of the search, for masked-lm; 5 by default.", show_default=False)
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="Continuations, for causal-lm; 20 by default.", show_default=False)
+    ] = None,
+    continuation_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Their length, for causal-lm; 20 by default.", show_default=False)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the draws; 0 by default.", show_default=False)] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Instances to answer together; changes no answer.")] = 32,
+    output: Annotated[
+        Path | None, typer.Option(help="Append the predictions there, as JSON lines; a second run goes on from them.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+) -> None:
+    """Fill the gaps of cloze questions, zero-shot, and score the answers: exact match and F1.
+
+    Example: kermit evaluate cloze --system kermit --model DIR --qa2d dev.tsv.gz --squad train-v1.1.json.gz
+    """
+    logs.set_up()
+    import json
+
+    from kermit.cli.choices import progress_bar
+    from kermit.tasks.cloze import PredictionLog, predict, read_cloze, settings_of, signature_of, summarise
+
+    for option, value, owners in (
+        ("--decoding", decoding, (SystemName.KERMIT,)),
+        ("--set", set_, (SystemName.KERMIT,)),
+        ("--min-tokens", min_tokens, (SystemName.KERMIT,)),
+        ("--beams", beams, (SystemName.MASKED_LM,)),
+        ("--samples", samples, (SystemName.CAUSAL_LM,)),
+        ("--continuation-tokens", continuation_tokens, (SystemName.CAUSAL_LM,)),
+        ("--seed", seed, (SystemName.KERMIT, SystemName.CAUSAL_LM)),
+    ):
+        if value is not None and system not in owners:
+            raise DecodingError(f"{option} is for --system {' and '.join(owners)}, not for {system}; leave it out")
+    data = read_cloze(qa2d, squad)
+    instances = data.instances[:limit]
+    match system:
+        case SystemName.KERMIT:
+            asked = _kermit(model, decoding, set_, min_tokens or 0, oracle_length, seed)
+        case SystemName.MASKED_LM:
+            asked = _masked_lm(model, beams or 5, oracle_length)
+        case SystemName.CAUSAL_LM:
+            asked = _causal_lm(model, samples or 20, continuation_tokens or 20, oracle_length, seed or 0)
+    settings = settings_of(asked, qa2d, squad)
+    log = PredictionLog(output, settings)
+    with progress_bar(len(instances), "cloze") as progress:
+        predictions = predict(asked, instances, log, batch_size=batch_size, progress=progress)
+    scores = summarise(asked.name, predictions, data, signature_of(model, settings, limit))
+    typer.echo(json.dumps(scores.to_json(), ensure_ascii=False) if json_ else str(scores))
+
+
+def _kermit(
+    model: str, decoding: str | None, chosen: list[str] | None, least: int, oracle_length: bool, seed: int | None
+) -> ClozeSystem:
+    from kermit.cli.choices import settings_of
+    from kermit.tasks.cloze import InsertionSystem
+    from kermit.tasks.cloze.loading import load_insertion_model
+
+    settings = settings_of(decoding, [f"max_tokens={LONGEST_ANSWER}", *(chosen or [])], 0, least)
+    if seed is not None and settings.sampling is None:
+        raise DecodingError("--seed is for draws, and the best tokens are taken; draw with --set temperature=1")
+    return InsertionSystem(*load_insertion_model(model), settings, oracle_length=oracle_length, seed=seed or 0)
+
+
+def _masked_lm(model: str, beams: int, oracle_length: bool) -> ClozeSystem:
+    from kermit.tasks.cloze import MaskedLMSystem
+    from kermit.tasks.cloze.loading import load_masked_lm
+
+    return MaskedLMSystem(*load_masked_lm(model), beams=beams, oracle_length=oracle_length)
+
+
+def _causal_lm(model: str, samples: int, tokens: int, oracle_length: bool, seed: int) -> ClozeSystem:
+    from kermit.tasks.cloze import CausalLMSystem
+    from kermit.tasks.cloze.loading import load_causal_lm
+
+    loaded = load_causal_lm(model)
+    return CausalLMSystem(*loaded, samples=samples, continuation_tokens=tokens, oracle_length=oracle_length, seed=seed)

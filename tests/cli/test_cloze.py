@@ -1,0 +1,110 @@
+"""`kermit evaluate cloze` through the entry point, for all three systems, with tiny models in folders."""
+
+import json
+
+import pytest
+from cloze_models import gpt2, kermit, masked_lm, tokenizer, write_data
+from typer.testing import CliRunner
+
+from kermit.cli import app
+from kermit.errors import KermitError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cloze")
+    words = tokenizer()
+    for name, make in {"kermit": kermit, "masked-lm": masked_lm, "causal-lm": gpt2}.items():
+        make(words).save_pretrained(path / name)
+        words.save_pretrained(path / name)
+    write_data(path)
+    return path
+
+
+@pytest.fixture
+def run(folder):
+    def call(system, *arguments, model=None):
+        data = ["--qa2d", folder / "dev.tsv.gz", "--squad", folder / "squad.json", "--model", model or folder / system]
+        result = CliRunner().invoke(app, ["evaluate", "cloze", "--system", system, *map(str, [*data, *arguments])])
+        if isinstance(result.exception, KermitError):
+            raise result.exception
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    return call
+
+
+SMALL = {
+    "kermit": ["--set", "max_tokens=6"],
+    "masked-lm": ["--beams", "2"],
+    "causal-lm": ["--samples", "3", "--continuation-tokens", "4", "--seed", "1"],
+}
+
+
+@pytest.mark.parametrize("system", list(SMALL))
+def test_the_scores_come_as_json_with_their_signature(run, system):
+    scores = json.loads(run(system, *SMALL[system], "--json"))
+    assert scores["system"] == system
+    assert scores["instances"] == 3
+    assert scores["skipped"] == {"other_dataset": 1, "unknown_id": 1, "answer_absent_from_sentence": 1}
+    assert 0 <= scores["exact_match"] <= scores["f1"] <= 100
+    assert scores["mean_forward_passes"] >= 1
+    assert scores["answers_per_second"] > 0
+    for part in ("task:cloze", f"system:{system}", "qa2d:", "squad:", "version:"):
+        assert part in scores["signature"]
+
+
+@pytest.mark.parametrize("system", list(SMALL))
+def test_with_the_oracle_length_answers_are_as_long_as_the_gaps(run, system):
+    scores = json.loads(run(system, *SMALL[system], "--oracle-length", "--json"))
+    assert scores["mean_tokens"] == scores["mean_gap_tokens"]
+
+
+def test_without_json_the_scores_are_a_table(run):
+    shown = run("kermit", *SMALL["kermit"], "--limit", "2", "--decoding", "serial")
+    assert "instances         2" in shown
+    assert "1 other dataset" in shown
+    assert "strategy=serial" in shown
+
+
+def test_a_second_run_goes_on_and_one_with_other_settings_is_refused(run, tmp_path):
+    output = tmp_path / "predictions.jsonl"
+    run("masked-lm", "--beams", "2", "--limit", "1", "--output", output)
+    [first] = output.read_text().splitlines()
+    scores = json.loads(run("masked-lm", "--beams", "2", "--output", output, "--json"))
+    lines = output.read_text().splitlines()
+    assert lines[0] == first
+    assert (len(lines), scores["instances"]) == (3, 3)
+    with pytest.raises(KermitError, match="made with other settings"):
+        run("masked-lm", "--beams", "3", "--output", output)
+
+
+@pytest.mark.parametrize(
+    ("system", "arguments", "message"),
+    [
+        ("kermit", ["--beams", "2"], "--beams is for --system masked-lm, not for kermit"),
+        ("masked-lm", ["--seed", "2"], "--seed is for --system kermit and causal-lm, not for masked-lm"),
+        ("causal-lm", ["--decoding", "serial"], "--decoding is for --system kermit"),
+        ("kermit", ["--seed", "2"], "--seed is for draws"),
+        ("kermit", ["--set", "nothing=2"], "nothing.* known: .*max_tokens"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(run, system, arguments, message):
+    with pytest.raises(KermitError, match=message):
+        run(system, *arguments)
+
+
+def test_a_model_of_another_kind_is_refused(run, folder):
+    with pytest.raises(KermitError, match="holds no insertion model but a model of type gpt2"):
+        run("kermit", model=folder / "causal-lm")
+    with pytest.raises(KermitError, match="holds no model that AutoModelForMaskedLM can load"):
+        run("masked-lm", model=folder / "causal-lm")
+    with pytest.raises(KermitError, match="holds no"):
+        run("causal-lm", model=folder / "nowhere")
+
+
+def test_the_output_folder_of_a_training_serves_its_best_model(run, folder, tmp_path):
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "best").symlink_to(folder / "kermit")
+    scores = json.loads(run("kermit", *SMALL["kermit"], "--limit", "1", "--json", model=tmp_path / "training"))
+    assert scores["instances"] == 1

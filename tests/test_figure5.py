@@ -1,0 +1,40 @@
+"""The example of the paper's Figure 5, with tiny models of all three kinds."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+from cloze_models import gpt2, kermit, masked_lm, tokenizer
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "figure5.py"
+
+
+def test_every_model_that_is_named_answers_and_the_right_answer_is_shown(tmp_path, monkeypatch, capsys):
+    words = tokenizer()
+    models = {"kermit": kermit(words, room=400), "masked-lm": masked_lm(words, positions=800), "causal-lm": gpt2(words)}
+    arguments = []
+    for name, model in models.items():
+        model.save_pretrained(tmp_path / name)
+        words.save_pretrained(tmp_path / name)
+        arguments += [f"--{name}", str(tmp_path / name)]
+    monkeypatch.setattr(sys, "argv", ["figure5.py", *arguments])
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+    shown = capsys.readouterr().out
+    for line in (
+        "KERMIT, serial",
+        "KERMIT, parallel",
+        "masked LM, oracle length",
+        "causal LM",
+        "correct",
+        "Tinside Pool",
+    ):
+        assert line in shown
+    assert "What notable location" in shown
+
+
+def test_without_a_model_it_says_what_to_give(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["figure5.py"])
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(EXAMPLE), run_name="__main__")
+    assert "name at least one model" in capsys.readouterr().err
