@@ -7,7 +7,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
-from transformers import BertConfig, BertForMaskedLM, BertModel, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertLMHeadModel,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+)
 
 from kermit.data.tokenizer import train_tokenizer
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
@@ -201,6 +209,10 @@ def save_trunk(kind: str, folder: Path) -> Path:
             BertForMaskedLM(_bert(tokenizer)).save_pretrained(folder)
         case "encoder":
             BertModel(_bert(tokenizer)).save_pretrained(folder)
+        case "causal-encoder":
+            config = _bert(tokenizer)
+            config.is_decoder = True
+            BertLMHeadModel(config).save_pretrained(folder)
         case "causal":
             ends = {"bos_token_id": tokenizer.cls_token_id, "eos_token_id": tokenizer.sep_token_id}
             gpt = GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=1, n_head=2, n_positions=64, **ends)

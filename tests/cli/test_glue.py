@@ -39,7 +39,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_from_a_checkpoint_to_scores_and_the_servers_zip(run: Callable[..., Answer], folder: Path) -> None:
+def test_from_a_checkpoint_to_scores_and_the_servers_zip(
+    run: Callable[..., Answer], folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     data, runs = ("--data", folder / "glue"), folder / "runs"
     asked = ("finetune", "glue", "--model", folder / "trunk", *data, "--output", runs)
     which = ("--task", "cola", "--seeds", "0,1", "--subsample", "40", "--max-length", "40")
@@ -55,11 +57,12 @@ def test_from_a_checkpoint_to_scores_and_the_servers_zip(run: Callable[..., Answ
     assert task["train_examples"] == 40
     assert task["score"]["mean"] == summary["average"] > 40
     assert summary == json.loads((runs / "summary.json").read_text(encoding="utf-8"))
-    assert "CoLA seed 1 lr1e-07-epochs8-batch8-length40-subsample40: matthews" in err
+    assert "CoLA seed 1 lr1e-07-epochs8-batch8-length40-subsample40: matthews" in caplog.text
 
+    caplog.clear()
     code, out, err = run(*asked, *which, *quick)
     assert code == 0
-    assert "CoLA seed" not in err  # all is done
+    assert "CoLA seed" not in caplog.text  # all is done
     assert "best of 2 on dev" in " ".join(out.replace("│", " ").split())
 
     kept = runs / "CoLA" / "seed-0" / "lr0.005-epochs8-batch8-length40-subsample40"

@@ -10,11 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from insertion_models import trunk_config
 from tokenizers.processors import TemplateProcessing
-from transformers import BertForSequenceClassification, GPT2Config, GPT2ForSequenceClassification, RobertaModel
+from transformers import (
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    RobertaModel,
+)
 
 from kermit.data.tokenizer import encode_texts
 from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForSequenceClassification, special_token_settings
+from kermit.modeling.next_sentence import add_next_sentence_head
 from kermit.modeling.trunk import first_position
 from kermit.tasks.glue.classifier import Classifier
 from kermit.tasks.glue.data import Example
@@ -116,6 +123,34 @@ def test_a_causal_model_ends_with_a_separator_that_is_no_padding() -> None:
     assert "token_type_ids" not in row
 
 
+def test_an_encoder_with_a_causal_mask_is_read_at_its_last_token(tmp_path: Path) -> None:
+    classifier = Classifier.start(str(save_trunk("causal-encoder", tmp_path)), task_named("RTE"), max_length=40, seed=0)
+    model = classifier.model.eval()
+    [row] = classifier.encoder.encode([PAIR])
+    assert "token_type_ids" not in row  # as in its pretraining
+    assert row["input_ids"][0] == classifier.tokenizer.cls_token_id
+    tokens = torch.tensor([row["input_ids"]])
+    padded = torch.nn.functional.pad(tokens, (0, 3), value=classifier.tokenizer.pad_token_id)
+    hidden = model.bert(tokens).last_hidden_state
+    changed = tokens.clone()
+    changed[0, -2] = tokens[0, 1]
+    torch.testing.assert_close(model.bert(changed).last_hidden_state[:, :-2], hidden[:, :-2])  # causal
+    expected = hidden[:, -1] @ model.score.weight.T
+    torch.testing.assert_close(model(tokens).logits, expected)
+    torch.testing.assert_close(
+        model(padded, attention_mask=(padded != model.config.pad_token_id).long()).logits, expected
+    )
+
+
+def test_finetuning_starts_from_the_pooler_of_the_next_sentence_task(tmp_path: Path) -> None:
+    save_trunk("masked", tmp_path)
+    masked = add_next_sentence_head(BertForMaskedLM.from_pretrained(tmp_path))
+    masked.save_pretrained(tmp_path)
+    classifier = Classifier.start(str(tmp_path), task_named("RTE"), max_length=40, seed=0)
+    assert torch.equal(classifier.model.bert.pooler.dense.weight, masked.pooler.dense.weight)
+    assert torch.equal(classifier.model.bert.pooler.dense.bias, masked.pooler.dense.bias)
+
+
 def test_padding_that_is_also_the_separator_is_replaced() -> None:
     tokenizer = tiny_tokenizer()
     tokenizer.pad_token = tokenizer.sep_token
@@ -155,7 +190,7 @@ def test_the_longer_text_is_cut_until_both_fit(first: int, second: int, budget: 
     assert longest_first(np.array([[first]]), budget).tolist() == [[min(first, budget)]]
 
 
-@pytest.mark.parametrize("kind", ["kermit", "masked", "encoder", "causal"])
+@pytest.mark.parametrize("kind", ["kermit", "masked", "encoder", "causal", "causal-encoder"])
 def test_the_answer_does_not_depend_on_the_batch(kind: str, tmp_path: Path) -> None:
     classifier = Classifier.start(str(save_trunk(kind, tmp_path)), task_named("RTE"), max_length=40, seed=3)
     torch.manual_seed(0)

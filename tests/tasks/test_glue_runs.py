@@ -55,7 +55,7 @@ def test_labels_and_numbers_that_a_word_gives_away_are_learned(learned: list[Run
     assert cola.steps == 8 * SIZES["train"] / 8
 
 
-@pytest.mark.parametrize("kind", ["masked", "encoder", "causal"])
+@pytest.mark.parametrize("kind", ["masked", "encoder", "causal", "causal-encoder"])
 def test_other_trunks_learn_by_the_same_call(kind: str, glue: GlueData, tmp_path: Path) -> None:
     trunk = save_trunk(kind, tmp_path / "trunk")
     [run] = finetune_all([task_named("CoLA")], str(trunk), glue, tmp_path / "runs", settings=[QUICK])

@@ -1,7 +1,8 @@
 """A model that classifies: a trunk with new layers for a task's labels, or one that was finetuned before.
 
-The trunk is a KERMIT checkpoint, a masked or causal language model or a bare encoder, from a folder or the Hub; all are
-loaded through transformers' AutoModelForSequenceClassification. This module does not train.
+The trunk is a KERMIT checkpoint, a masked or causal language model or a bare encoder, from a folder or the Hub. All are
+loaded through transformers' AutoModelForSequenceClassification, but for encoders with a causal mask. This module does
+not train.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 from transformers import (
     AutoConfig,
-    AutoModelForSequenceClassification,
     DataCollatorWithPadding,
     PreTrainedModel,
     PreTrainedTokenizerFast,
@@ -32,6 +32,7 @@ from kermit.errors import ModelError
 from kermit.modeling import KermitConfig
 from kermit.tasks.glue.data import Example, Part
 from kermit.tasks.glue.encoding import TextEncoder, give_padding
+from kermit.tasks.glue.last_token import classifier_class, is_causal, pooler_mapping
 from kermit.tasks.glue.metrics import answers_of
 from kermit.tasks.glue.table import GlueTask
 
@@ -91,10 +92,16 @@ class Classifier:
 
     @classmethod
     def _load(cls, place: str, config: Any, max_length: int, *, is_new: bool) -> Classifier:
+        if is_causal(config):
+            config.use_cache = False  # for generating; here it would only fill the memory
         try:
             with _quiet_transformers():
-                model, info = AutoModelForSequenceClassification.from_pretrained(
-                    place, config=config, output_loading_info=True, ignore_mismatched_sizes=is_new
+                model, info = classifier_class(config).from_pretrained(
+                    place,
+                    config=config,
+                    key_mapping=pooler_mapping(config) if is_new else None,
+                    output_loading_info=True,
+                    ignore_mismatched_sizes=is_new,
                 )
         except (OSError, ValueError) as error:
             raise ModelError(f"{place} cannot be loaded as a classifier: {error}") from error

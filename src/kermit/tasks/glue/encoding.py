@@ -15,18 +15,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import (
-    MODEL_FOR_CAUSAL_LM_MAPPING,
-    MODEL_FOR_MASKED_LM_MAPPING,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-)
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.data.tokenizer import encode_texts
 from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForSequenceClassification
 from kermit.modeling.trunk import first_position
 from kermit.tasks.glue.data import Example
+from kermit.tasks.glue.last_token import is_causal
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +46,7 @@ class Frame:
         """
         if isinstance(model.config, KermitConfig):
             return cls(model.config.cls_token_id, model.config.sep_token_id)
-        if not is_causal(model) and tokenizer.num_special_tokens_to_add(pair=True) > 0:
+        if not is_causal(model.config) and tokenizer.num_special_tokens_to_add(pair=True) > 0:
             return None
         separator = tokenizer.eos_token_id if tokenizer.sep_token_id is None else tokenizer.sep_token_id
         start = tokenizer.bos_token_id if tokenizer.cls_token_id is None else tokenizer.cls_token_id
@@ -90,7 +86,8 @@ class TextEncoder:
         else:
             limit = getattr(model.config, "max_position_embeddings", None)
             positions = None if limit is None else limit - first_position(model.base_model)
-            restarts, typed = False, getattr(model.config, "type_vocab_size", 0) > 1
+            restarts = False
+            typed = getattr(model.config, "type_vocab_size", 0) > 1 and not is_causal(model.config)
         max_text_length = positions - 2 if restarts and positions is not None else None
         if positions is not None and not restarts:
             max_length = min(max_length, positions)
@@ -158,12 +155,6 @@ def longest_first(lengths: Lengths, budget: int) -> Lengths:
     first_is_longer = lengths[0] >= lengths[1]
     kept: Lengths = np.where(first_is_longer, (kept_longer, kept_shorter), (kept_shorter, kept_longer))
     return kept
-
-
-def is_causal(model: PreTrainedModel) -> bool:
-    """Whether a model reads from left to right alone: transformers knows it as a causal but not as a masked one."""
-    kind = type(model.config)
-    return kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
 
 
 def give_padding(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:

@@ -254,7 +254,7 @@ def evaluate(
     if split is Split.TEST:
         raise DataError(f"{task.name}: GLUE keeps the labels of test; score dev, or make a zip with `kermit submit`")
     place = find_trunk(model)
-    length = max_length or trained_length(place)
+    length = trained_length(place) if max_length is None else max_length
     parts = data.read(task, split)
     classifier = Classifier.load(place, task, max_length=length)
     answers = classifier.answers(task, parts, title=f"{task.name} {split}" if progress else None)
