@@ -92,7 +92,9 @@ def test_json_has_a_trace_only_where_one_was_asked_for() -> None:
     start = Canvas.from_ids(SpecialTokens(1, 2, 0, 3), [10], [])
     trace = ReadableTrace(Trace(start, ()), str, ("en", "de"))
     found = Translation("s", "t", 1, 1, 0.0, "finished", trace).to_json()
-    assert found["trace"] == {"start": [[10], []], "rounds": []}
+    assert found["trace"]["start"] == [[10], []]
+    assert found["trace"]["start_text"] == [["10"], []]
+    assert found["trace"]["rounds"] == []
 
 
 def test_a_split_is_found_plain_or_gzipped(tmp_path: Path) -> None:
