@@ -1,0 +1,113 @@
+"""Other architectures and tokenizers than the tiny BERT, GPT-2 and byte-level BPE of the other tests."""
+
+import pytest
+import torch
+from cloze_models import INSTANCES, bert_decoder, kermit, masked_lm, tokenizer
+from insertion_models import trunk_config
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    LlamaConfig,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+)
+
+from kermit import DecodingSettings
+from kermit.tasks.cloze import CausalLMSystem, InsertionSystem, MaskedLMSystem
+from kermit.tasks.cloze.system import position_limit, position_offset
+
+WORDS = tokenizer()
+
+
+def wordpiece():
+    """An uncased WordPiece tokenizer as BERT's: whole words of the instances, and their letters as continuations."""
+    text = " ".join(f"{item.passage} {item.question} {item.left} {item.right}" for item in INSTANCES).lower()
+    split = pre_tokenizers.BertPreTokenizer()
+    whole = sorted({word for word, _ in split.pre_tokenize_str(text)} - {"austria", "slept"})
+    letters = sorted({letter for letter in text if not letter.isspace()})
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *whole, *(set(letters) - set(whole))]
+    vocabulary = {token: number for number, token in enumerate([*tokens, *(f"##{letter}" for letter in letters)])}
+    made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer, made.decoder = normalizers.BertNormalizer(), split, decoders.WordPiece()
+    made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    names = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+    return PreTrainedTokenizerFast(tokenizer_object=made, **{f"{name}_token": token for name, token in names.items()})
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "modernbert", "mpnet"])
+def test_logits_at_the_gap_are_those_of_the_whole_output(family):
+    torch.manual_seed(0)
+    model = AutoModelForMaskedLM.from_config(trunk_config(family, vocab_size=len(WORDS), max_positions=256))
+    system = MaskedLMSystem(model, WORDS, beams=2)
+    layouts = [system.lay_out(instance) for instance in INSTANCES[2:4]]
+    inputs = system.inputs(layouts, 3)
+    with torch.inference_mode():
+        found = system._logits(inputs.token_ids, inputs.valid, inputs.segment_ids, inputs.gap)
+        segments = {"token_type_ids": inputs.segment_ids} if system.has_segments else {}
+        whole = model(input_ids=inputs.token_ids, attention_mask=inputs.valid.long(), **segments).logits
+    for row, places in enumerate(inputs.gap.tolist()):
+        assert torch.allclose(found[row], whole[row, places], atol=1e-4)
+    assert [answer.tokens > 0 for answer in system.answer(layouts)] == [True, True]
+
+
+def test_a_model_that_counts_positions_from_its_padding_has_so_many_fewer():
+    config = RobertaConfig(
+        vocab_size=len(WORDS),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=90,
+        pad_token_id=WORDS.pad_token_id,
+        is_decoder=True,
+    )
+    masked = AutoModelForMaskedLM.from_config(config)
+    assert (position_offset(masked), position_limit(masked)) == (WORDS.pad_token_id + 1, 89 - WORDS.pad_token_id)
+    system = CausalLMSystem(AutoModelForCausalLM.from_config(config), WORDS, samples=2, continuation_tokens=4)
+    layouts = [system.lay_out(instance) for instance in INSTANCES]
+    assert max(len(system.opening) + len(layout) + 4 for layout in layouts) <= system.limit
+    assert len(system.answer(layouts)) == len(layouts)
+
+
+def test_a_causal_model_with_rotary_positions_scores_in_a_batch_as_alone():
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(WORDS),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        intermediate_size=32,
+        max_position_embeddings=256,
+    )
+    system = CausalLMSystem(AutoModelForCausalLM.from_config(config), WORDS, samples=3, continuation_tokens=3)
+    layouts = [system.lay_out(instance) for instance in INSTANCES]
+    alone = [answer for layout in layouts for answer in system.answer([layout])]
+    assert [answer.text for answer in system.answer(layouts)] == [answer.text for answer in alone]
+
+
+@pytest.mark.parametrize("kind", ["kermit", "masked-lm", "causal-lm"])
+def test_wordpiece_answers_never_begin_inside_a_word(kind):
+    words = wordpiece()
+    match kind:
+        case "kermit":
+            decoding = DecodingSettings(max_tokens=4, termination_penalty=20)
+            system = InsertionSystem(kermit(_with_end_of_slot(words), room=160), words, decoding)
+        case "masked-lm":
+            system = MaskedLMSystem(masked_lm(words, positions=200), words, beams=2)
+        case "causal-lm":
+            system = CausalLMSystem(bert_decoder(words, positions=200), words, samples=4, continuation_tokens=4)
+            assert system.opening == [words.cls_token_id]
+    layouts = [system.lay_out(instance) for instance in INSTANCES]
+    # "Austria" is spelled out: a and six continuations
+    assert layouts[1].gap_length == 7
+    assert words.convert_ids_to_tokens(layouts[1].after) == ["held", "the", "rest", "."]
+    answers = system.answer(layouts)
+    apart = [answer.text for answer, layout in zip(answers, layouts, strict=True) if not layout.joined]
+    assert [text for text in apart if not text or text.startswith("##")] == []
+
+
+def _with_end_of_slot(words):
+    words.add_special_tokens({"extra_special_tokens": ["[EOSLOT]"]})
+    return words
