@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -150,7 +149,7 @@ def test_an_interruption_exits_with_130_and_no_traceback(
     kermit: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*arguments: object, **options: object) -> None:
-        signal.raise_signal(signal.SIGINT)
+        raise KeyboardInterrupt
 
     monkeypatch.setattr("kermit.pipeline.Kermit.sample", interrupt)
     done = kermit("sample", "--model", folder)

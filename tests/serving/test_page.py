@@ -151,6 +151,10 @@ def test_each_inserted_token_tells_its_probability_to_mouse_and_keyboard(page: P
     assert re.fullmatch(r"Hund, inserted in round \d, (100|\d\d?\.\d) %", second.get_attribute("aria-label") or "")
     page.keyboard.press("End")
     expect(page.locator("#text-y .inserted").last).to_be_focused()
+    page.set_viewport_size({"width": 360, "height": 720})
+    for token in page.locator("#text-y .inserted").all():
+        token.hover()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_a_surprise_can_be_shared_by_its_link_and_gone_back_to(page: Page, new_page: NewPage, live: Live) -> None:
@@ -227,14 +231,22 @@ def test_while_it_waits_the_buttons_are_disabled_and_the_rounds_play_by_themselv
 ) -> None:
     page = new_page()
     page.locator("#x").fill(PAIRS[2][0])
+    page.evaluate(
+        """() => {
+          const place = document.getElementById("place");
+          window.seen = [];
+          new MutationObserver(() => seen.push(place.textContent)).observe(place, { childList: true });
+        }"""
+    )
     with held(live.service):
         button(page, "Translate to German").click()
         expect(page.locator("#status")).to_have_text("Waiting for the model …")
         expect(button(page, "Surprise me")).to_be_disabled()
         expect(page.locator("#main")).to_have_attribute("aria-busy", "true")
-    expect(page.locator("#place")).to_have_text("round 1 of 4")
-    expect(button(page, "Surprise me")).to_be_enabled()
     expect(page.locator("#place")).to_have_text("round 4 of 4")
+    expect(button(page, "Surprise me")).to_be_enabled()
+    seen = [text for text in page.evaluate("seen") if text.endswith("of 4")]
+    assert list(dict.fromkeys(seen)) == [f"round {number} of 4" for number in range(1, 5)]
 
 
 CONTRAST = """() => {

@@ -75,7 +75,7 @@ def _everywhere(
 def main() -> None:
     """Run the command line; the entry point of the `kermit` command."""
     try:
-        app()
+        app(prog_name="kermit")
     except (KermitError, OSError) as error:
         if logs.spoken.debug:
             import traceback

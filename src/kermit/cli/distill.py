@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from kermit.cli import logs
+from kermit.cli.choices import Json
+from kermit.cli.results import Results
 
 
 def distill(
@@ -19,8 +21,12 @@ def distill(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A decoding setting, such as beams=5.")
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count lines that are broken.")] = False,
+    json_: Json = False,
 ) -> None:
-    """Write a teacher's translations as training data; run again to go on after an interruption."""
+    """Write a teacher's translations as training data; run again to go on after an interruption.
+
+    Example: kermit distill --teacher runs/transformer --input train.en --to de --output distilled
+    """
     logs.set_up()
     from kermit.cli.choices import decoding_choices, progress_bar
     from kermit.data.plain import OnBad, read_lines
@@ -39,4 +45,8 @@ def distill(
             on_bad=OnBad.SKIP if skip_bad else OnBad.ERROR,
             progress=progress,
         )
+    if json_:
+        files = {"source": str(result.source), "target": str(result.target)}
+        Results(None).json(files | {"texts": result.texts, "unfinished": result.unfinished})
+        return
     typer.echo(f"{result.source} and {result.target}: {result.texts:,} pairs, {result.unfinished:,} left out")

@@ -34,9 +34,12 @@ def translation(
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the translations to OUTPUT.LANGUAGE.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw rounds by length beside log2(n + 1), as PNG.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print a JSON list, one object a direction.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="A JSON object a line, one a direction.")] = False,
 ) -> None:
-    """Translate a test set and score it: BLEU, chrF, length ratio, rounds, speed."""
+    """Translate a test set and score it: BLEU, chrF, length ratio, rounds, speed.
+
+    Example: kermit evaluate translation --model runs/multi30k/kermit --data multi30k --split test
+    """
     logs.set_up()
     import json
 
@@ -64,6 +67,7 @@ def translation(
     if plot is not None:
         plot_rounds({scores.direction: translations for scores, translations in results}, plot)
     if json_:
-        typer.echo(json.dumps([scores.to_json() for scores, _ in results], indent=2))
+        for scores, _ in results:
+            typer.echo(json.dumps(scores.to_json(), ensure_ascii=False))
     else:
         typer.echo(table([scores for scores, _ in results]))

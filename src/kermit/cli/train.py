@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from kermit.cli import logs
+from kermit.cli.choices import Json
+from kermit.cli.results import Results
 
 
 def train(
@@ -20,8 +22,12 @@ def train(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe, as a.b=value.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the output.")] = False,
+    json_: Json = False,
 ) -> None:
-    """Train a model as a recipe says."""
+    """Train a model as a recipe says.
+
+    Example: kermit train recipes/multi30k/joint.yaml --data data --output runs/joint
+    """
     logs.set_up()
     from kermit.training.recipe import load_recipe
     from kermit.training.run import train as run
@@ -32,6 +38,10 @@ def train(
         typer.echo(f"stopped by signal {result.stopped_by} at step {result.steps}; --resume goes on", err=True)
         raise typer.Exit(128 + result.stopped_by)
     if not logs.is_main_process():
+        return
+    if json_:
+        record = {"model": str(result.model), "steps": result.steps, "metric": result.metric.name, "best": result.best}
+        Results(None).json(record)
         return
     best = "" if result.best is None else f", best validation {result.metric.title} {result.best:.6g}"
     typer.echo(f"{result.model}: {result.steps} steps{best}")

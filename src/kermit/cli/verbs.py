@@ -30,11 +30,11 @@ class Verbs(TyperGroup):
                     groups.append(command)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of the verbs, in the order of the panels and, within one, of registration; groups first."""
+        """The names of the verbs, in the order of the panels and, within one, of registration; groups last."""
 
         def place(name: str) -> tuple[int, bool]:
             command: Any = self.commands[name]
             panel = command.rich_help_panel
-            return PANELS.index(panel) if panel in PANELS else len(PANELS), not hasattr(command, "commands")
+            return PANELS.index(panel) if panel in PANELS else len(PANELS), hasattr(command, "commands")
 
         return sorted(self.commands, key=place)

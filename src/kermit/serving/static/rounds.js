@@ -42,7 +42,10 @@ export class Player {
     parts.back.addEventListener("click", () => this.step(this.round - 1));
     parts.forward.addEventListener("click", () => this.step(this.round + 1));
     parts.slider.addEventListener("input", () => this.step(Number(parts.slider.value)));
-    parts.texts.forEach((text) => text.addEventListener("keydown", (event) => this.#move(event)));
+    for (const text of parts.texts) {
+      text.addEventListener("keydown", (event) => this.#move(event));
+      for (const kind of ["pointerover", "focusin"]) text.addEventListener(kind, (event) => this.#aim(event));
+    }
   }
 
   /** Begin with the canvas at the start; its rounds are yet to come. */
@@ -131,6 +134,11 @@ export class Player {
     text.replaceChildren(...parts);
     const first = text.querySelector(".inserted");
     if (first) first.tabIndex = 0; // one stop for the tab key; the arrow keys go on from there
+  }
+
+  /** Have the tip of a token on the right open to the left, so that it stays on the page. */
+  #aim({ target, currentTarget }) {
+    if (target !== currentTarget) target.classList.toggle("right", target.offsetLeft > currentTarget.clientWidth / 2);
   }
 
   #move(event) {

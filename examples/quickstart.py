@@ -1,0 +1,90 @@
+"""KERMIT in five minutes: one model that translates, infills, completes, samples, scores, embeds and shows its rounds.
+
+python examples/quickstart.py
+python examples/quickstart.py --model runs/multi30k/joint --picture decode.svg
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from kermit import DecodingSettings, Factorization, Kermit, Sampling, Strategy
+from kermit.rendering import Layout
+from kermit.tasks.translator import bundled_model, model_folder
+
+
+def title(text):
+    print(f"\n== {text} ==")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="A tour of KERMIT.")
+    parser.add_argument("--model", type=Path, help="folder of a model; the bundled one by default")
+    parser.add_argument("--picture", type=Path, default=Path("decode.svg"), help="where to draw a decode")
+    parser.add_argument("--max-tokens", type=int, default=60, help="the longest text to generate")
+    options = parser.parse_args()
+    folder = model_folder(options.model) if options.model else bundled_model()
+    if folder is None:
+        parser.error("no model is bundled with this installation; name one with --model")
+
+    # Load once, then ask about lists of texts. Each answer has its texts, rounds, tokens and log-probability.
+    kermit = Kermit.from_pretrained(folder)
+    english, german = kermit.languages
+    best = DecodingSettings(max_tokens=options.max_tokens)
+    drawn = DecodingSettings(sampling=Sampling(temperature=0.8), max_tokens=options.max_tokens)
+
+    title("Translate, both ways: tokens are inserted at every open slot at once")
+    sentence = "A man rides a red bike."
+    [there] = kermit.translate([sentence], to=german, settings=best, trace=True)
+    [back] = kermit.translate(["Zwei Hunde spielen im Schnee."], to=english, settings=best)
+    print(f"{there.y}  ({there.tokens} tokens in {there.rounds} rounds)")
+    print(back.x)
+
+    title("Translate serially: one token a round, the surest first")
+    serial = DecodingSettings(strategy=Strategy.SERIAL, max_tokens=options.max_tokens)
+    [slow] = kermit.translate([sentence], to=german, settings=serial)
+    print(f"{slow.y}  ({slow.tokens} tokens in {slow.rounds} rounds)")
+
+    title("Infill: what is given is kept word for word")
+    blanked = "A man ____ a red ____."
+    for filled in kermit.infill([blanked] * 3, settings=drawn, seeds=range(3)):
+        print(filled.x)
+        before, between, after = blanked.split(" ____")
+        assert filled.x.startswith(before) and between in filled.x and filled.x.endswith(after)  # noqa: PT018
+
+    title("Infill one side of a pair, with the other to go by")
+    [helped] = kermit.infill(["A man rides ____ bike."], ["Ein Mann fährt ein rotes Fahrrad."], settings=best)
+    print(helped.x)
+
+    title("Complete a pair from fragments on both sides")
+    [completed] = kermit.complete(["A man"], ["Fahrrad."], settings=drawn, seeds=[0])
+    print(f"{completed.x}  |  {completed.y}")
+
+    title("Sample pairs from nothing, or one language alone")
+    for pair in kermit.sample(2, settings=drawn):
+        print(f"{pair.x}  |  {pair.y}")
+    [alone] = kermit.sample(1, segment=german, settings=drawn)
+    print(alone.y)
+
+    title("Score: how likely is a translation, in nats?")
+    for candidate in ("Ein Mann fährt ein rotes Fahrrad.", "Zwei Hunde spielen."):
+        way = Factorization.Y_GIVEN_X
+        [score] = kermit.score([sentence], [candidate], factorization=way, orders=8)
+        print(f"{score.log_prob:8.2f} ± {score.standard_error:.2f}  {candidate}")
+
+    title("Embed: texts as vectors")
+    vectors = kermit.embed([sentence, "A woman rides a blue bike.", "Two dogs play in the snow."])
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    print("cosine to the first:", *(f"{cosine:.3f}" for cosine in vectors @ vectors[0]))
+
+    title("Trace: the rounds of the first translation")
+    trace = kermit.readable(there.trace)
+    for line in trace.terminal_lines(colour=False):
+        print(line.plain)
+    options.picture.write_text(trace.svg(Layout.TREE), encoding="utf-8")
+    print(f"as a tree: {options.picture}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""The help and its page: they answer at once, hold an example of each verb, and speak of what there is."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from kermit.cli import app
+from kermit.cli.verbs import PANELS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+ROOT: Any = get_command(app)
+
+
+def verbs(command: Any = ROOT, name: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every verb that does something, `evaluate translation` as two words."""
+    for word, below in command.commands.items():
+        if hasattr(below, "commands"):
+            yield from verbs(below, (*name, word))
+        else:
+            yield (*name, word), below
+
+
+VERBS = dict(verbs())
+
+
+def examples(text: str) -> list[list[str]]:
+    """The commands of a text, taken apart as a shell does."""
+    found = []
+    for line in text.splitlines():
+        for part in re.split(r"\| *|> *\S+$", re.sub(r"^\s*(Example: *)?([A-Z_]+=\S+ +)?", "", line)):
+            if part.startswith("kermit "):
+                found.append(shlex.split(part, comments=True)[1:])
+    return found
+
+
+def check(arguments: list[str]) -> None:
+    """Whether the verb knows these options; nothing is run."""
+    command, words = ROOT, list(arguments)
+    while hasattr(command, "commands") and words and not words[0].startswith("-"):
+        command = command.commands[words.pop(0)]
+    if command is ROOT:
+        assert set(words) <= {option for parameter in ROOT.params for option in parameter.opts}
+    else:
+        command.make_context(command.name, words)
+
+
+def test_no_help_imports_anything_heavy() -> None:
+    script = (
+        "import sys, kermit.cli\n"
+        f"for words in {[[], *map(list, VERBS)]!r}:\n"
+        "    sys.argv = ['kermit', *words, '--help']\n"
+        "    try:\n        kermit.cli.main()\n"
+        "    except SystemExit as stop:\n        assert not stop.code, words\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'numpy', 'sacrebleu', 'matplotlib'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for verb in VERBS:
+        assert verb[-1] in done.stdout
+
+
+def test_verbs_are_grouped_by_what_they_are_for(kermit) -> None:
+    shown = kermit("--help").out
+    places = [shown.index(f" {panel} ─") for panel in PANELS]
+    assert places == sorted(places)
+    assert [ROOT.commands[name].rich_help_panel in PANELS for name in ROOT.commands] == [True] * len(ROOT.commands)
+    use = shown[places[0] : places[1]]
+    assert re.findall(r"│ (\w+) ", use) == [
+        "translate",
+        "infill",
+        "complete",
+        "sample",
+        "score",
+        "embed",
+        "trace",
+        "info",
+    ]
+
+
+@pytest.mark.parametrize("verb", [pytest.param(verb, id=" ".join(verb)) for verb in VERBS])
+def test_a_verbs_help_says_what_it_does_and_has_an_example_that_it_would_take(verb) -> None:
+    text = VERBS[verb].help
+    assert not text.splitlines()[0].startswith("Example")
+    (example,) = examples(text)
+    assert tuple(example[: len(verb)]) == verb
+    check(example)
+
+
+@pytest.mark.parametrize("verb", [pytest.param(verb, id=" ".join(verb)) for verb in VERBS])
+def test_options_are_explained(verb) -> None:
+    for parameter in VERBS[verb].params:
+        assert parameter.help, parameter.name
+
+
+def test_the_page_has_a_section_for_every_verb_and_for_no_other() -> None:
+    assert sorted(re.findall(r"^## kermit (\w+)$", PAGE, re.MULTILINE)) == sorted(ROOT.list_commands(None))
+
+
+def test_every_command_on_the_page_would_be_taken() -> None:
+    found = [
+        example
+        for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+        for example in examples(block)
+    ]
+    assert {example[0] for example in found} >= set(ROOT.commands)
+    for example in found:
+        check(example)
+
+
+def fields(verb: str) -> set[str]:
+    """What the page says that the verb's JSON always holds."""
+    (section,) = re.findall(rf"^## kermit {verb}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    (line,) = re.findall(r"^Fields: (.*?)(?:\n\n|\Z)", section, re.MULTILINE | re.DOTALL)
+    return set(re.findall(r"`(\w+)`", line))
+
+
+LIMIT = ("--set", "max_tokens=3")
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [
+        ("translate", ("--to", "de", "A", *LIMIT, "--trace", "--json")),
+        ("infill", ("--x", "A ____", "--y", "B", *LIMIT, "--samples", 1, "--trace", "--json")),
+        ("complete", ("--x", "A", "--y", "B", *LIMIT, "--trace", "--json")),
+        ("sample", (*LIMIT, "--trace", "--json")),
+        ("score", ("--x", "A", "--y", "B", "--orders", 2, "--json")),
+        ("embed", ("--x", "A", "--y", "B", "--json")),
+        ("trace", ("--to", "de", "A", *LIMIT, "--format", "json")),
+        ("info", ("--json",)),
+    ],
+)
+def test_the_fields_on_the_page_are_those_that_are_printed(verb, arguments, ask) -> None:
+    record = json.loads(ask(verb, *arguments).out)
+    assert fields(verb) - {"importance"} == set(record)
+    if "trace" in record:
+        about = PAGE[PAGE.index("A `trace` holds") :].split("\n\n")[0]
+        insertion = record["trace"]["rounds"][0][0]
+        assert {*record["trace"], *insertion} <= set(re.findall(r"`(\w+)`", about))
+
+
+def test_completion_knows_verbs_and_the_values_of_options() -> None:
+    def completed(line: str) -> list[str]:
+        words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
+        script = "import sys; sys.argv = ['kermit']; import kermit.cli; kermit.cli.main()"
+        environment = {**os.environ, "_KERMIT_COMPLETE": "complete_bash", **words}
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False
+        )
+        return done.stdout.split()
+
+    assert {"translate", "trace"} <= set(completed("kermit tra"))
+    assert set(completed("kermit embed --pooling ")) == {"mean", "first"}
