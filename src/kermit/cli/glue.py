@@ -17,7 +17,7 @@ Data = Annotated[
     Path | None,
     typer.Option(help="Folder with CoLA, SST-2 and so on; glue in KERMIT_DATA or else the Hub by default."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print a JSON object instead of a table.")]
+Json = Annotated[bool, typer.Option("--json", help="A JSON object a line.")]
 
 
 @finetune_app.callback()
@@ -97,7 +97,7 @@ def finetune(
     summary = summarise([run.result for run in find_runs(output)])
     summary.write(output / "summary.json")
     if json_:
-        typer.echo(json.dumps(summary.to_json(), indent=2))
+        typer.echo(json.dumps(summary.to_json(), ensure_ascii=False))
     else:
         Console().print(table(summary))
 
@@ -132,7 +132,7 @@ def evaluate(
         progress=not logs.spoken.quiet,
     )
     if json_:
-        typer.echo(json.dumps(result.to_json(), indent=2))
+        typer.echo(json.dumps(result.to_json(), ensure_ascii=False))
         return
     metrics = ", ".join(f"{name} {value:.2f}" for name, value in result.metrics.items())
     typer.echo(f"{result.task} {result.split}: {metrics}, score {result.score:.2f} ({result.examples:,} examples)")
@@ -165,7 +165,7 @@ def submit(
             fg=typer.colors.RED,
         )
     if json_:
-        typer.echo(json.dumps(result.to_json(), indent=2))
+        typer.echo(json.dumps(result.to_json(), ensure_ascii=False))
     else:
         answered = len(result.files) - len(result.placeholders)
         typer.echo(f"{result.path}: {answered} files answered, {len(result.placeholders)} placeholders")
