@@ -277,9 +277,22 @@ def test_kept_sets_by_rounds_are_those_of_parallel_decoding_as_often_as_they_hav
     assert {kept: count / 8000 for kept, count in found.items()} == pytest.approx(expected, abs=0.02)
 
 
-@pytest.mark.parametrize("kept", list(KeptSampling))
+def test_a_mix_draws_each_text_s_way_of_keeping_by_weight() -> None:
+    texts = complete([((11, 12, 13, 14, 15, 16, 17),)] * 8000, [Factorization.X] * 8000)
+    mix = {KeptSampling.ROUNDS: 3.0, KeptSampling.BERNOULLI: 1.0}
+    objective = SlotObjective(BalancedTreePrior(0.01), kept=mix, drop_probability=1.0)
+    kept = objective.sample_kept(texts, torch.Generator().manual_seed(0))
+    found = Counter("".join("K" if keep else "." for keep in row) for row in kept[:, 1:-1].tolist())
+    by_rounds = {".......": 0.75 / 7, "...K...": 0.75 * 2 / 7, ".K.K.K.": 0.75 * 4 / 7, "KKKKKKK": 0.25}
+    expected = {row: 0.75 * share + 0.25 * (row == ".......") for row, share in by_rounds.items()}
+    assert {kept: count / 8000 for kept, count in found.items()} == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.parametrize("kept", [*KeptSampling, {KeptSampling.ROUNDS: 0.5, KeptSampling.UNIFORM: 0.5}], ids=str)
 @pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: type(prior).__name__)
-def test_the_same_generator_state_gives_the_same_canvases(kept: KeptSampling, prior: OrderPrior) -> None:
+def test_the_same_generator_state_gives_the_same_canvases(
+    kept: KeptSampling | dict[KeptSampling, float], prior: OrderPrior
+) -> None:
     draw = random.Random(5)
     work = [random_text(draw) for _ in range(30)]
     texts = complete(work, [random_way(draw, text) for text in work])

@@ -9,7 +9,7 @@ This module knows no model; `TrainingCanvases.model_inputs` is what a model's fo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -158,7 +158,7 @@ class SlotObjective(Objective):
 
     Args:
         prior: the order prior, which weighs the tokens missing from a slot.
-        kept: how the kept tokens are drawn.
+        kept: how the kept tokens are drawn, or several ways with weights, one of which is drawn for each text.
         drop_probability: of each token, for Bernoulli dropping.
         span_length: the mean length of the runs in which tokens are dropped then; 1 drops each on its own.
         termination: slot termination asks end-of-slot of the empty slots; sequence termination leaves them out and asks
@@ -171,7 +171,7 @@ class SlotObjective(Objective):
     """
 
     prior: OrderPrior
-    kept: KeptSampling = KeptSampling.UNIFORM
+    kept: KeptSampling | Mapping[KeptSampling, float] = KeptSampling.UNIFORM
     drop_probability: float = 0.15
     termination: Termination = Termination.SLOT
     share: SlotShare = SlotShare.CANVAS
@@ -200,17 +200,29 @@ class SlotObjective(Objective):
 
     def sample_kept(self, texts: Texts, generator: torch.Generator) -> Tensor:
         """Draw how many tokens to keep, and which; or drop each on its own."""
+        if isinstance(self.kept, KeptSampling):
+            return self._sample_kept(self.kept, texts, generator)
+        shares = torch.tensor(list(self.kept.values()))
+        drawn = torch.multinomial(shares, len(texts.batch), replacement=True, generator=generator)
+        kept = texts.present.clone()
+        for number, sampling in enumerate(self.kept):
+            rows = (drawn == number).nonzero().flatten().to(kept.device)
+            if len(rows):
+                kept[rows] = self._sample_kept(sampling, texts.select(rows), generator)
+        return kept
+
+    def _sample_kept(self, sampling: KeptSampling, texts: Texts, generator: torch.Generator) -> Tensor:
         given = texts.present & ~texts.generated
-        if self.kept is KeptSampling.BERNOULLI:
+        if sampling is KeptSampling.BERNOULLI:
             shape = (len(texts.batch), given.shape[1])
             dropped = sample_dropped(shape, self.drop_probability, generator, span_length=self.span_length)
             return texts.present & ~(dropped.to(given.device) & texts.generated)
         noise = torch.rand(len(texts.batch), generator=generator).to(given.device)
-        if self.kept is KeptSampling.ROUNDS:
+        if sampling is KeptSampling.ROUNDS:
             rounds = self.prior.sample_rounds(given, texts.present, generator)
             return texts.present & (rounds <= _rounds_reached(rounds, noise)[:, None])
         count = (noise * (texts.lengths + 1)).long().clamp(max=texts.lengths)
-        if self.kept is KeptSampling.PRIOR:
+        if sampling is KeptSampling.PRIOR:
             return self.prior.sample_kept(given, texts.present, count, generator)
         return sample_uniform_kept(given, texts.present, count, generator)
 

@@ -76,7 +76,7 @@ class ObjectiveSettings(Settings):
     name: ObjectiveName = ObjectiveName.SLOT
     prior: PriorName = PriorName.BALANCED_TREE
     temperature: PositiveFloat = 1.0
-    kept: KeptSampling = KeptSampling.UNIFORM
+    kept: KeptSampling | Annotated[dict[KeptSampling, PositiveFloat], Field(min_length=1)] = KeptSampling.UNIFORM
     drop_probability: Fraction = 0.15
     span_length: Annotated[float, Field(ge=1.0)] = 1.0
     share: SlotShare = SlotShare.CANVAS
