@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
@@ -70,13 +70,20 @@ class KermitSettings(TrunkSettings):
     positions: str = "restart"
 
 
+KeptMix = Annotated[
+    dict[KeptSampling, PositiveFloat],
+    BeforeValidator(lambda value: {value: 1.0} if isinstance(value, str) else value),
+    Field(min_length=1),
+]
+
+
 class ObjectiveSettings(Settings):
-    """What is minimised: see `kermit.objective` and `kermit.orders`."""
+    """What is minimised: see `kermit.objective` and `kermit.orders`; `kept` is one way of keeping, or a mix."""
 
     name: ObjectiveName = ObjectiveName.SLOT
     prior: PriorName = PriorName.BALANCED_TREE
     temperature: PositiveFloat = 1.0
-    kept: KeptSampling | Annotated[dict[KeptSampling, PositiveFloat], Field(min_length=1)] = KeptSampling.UNIFORM
+    kept: KeptMix = {KeptSampling.UNIFORM: 1.0}  # noqa: RUF012
     drop_probability: Fraction = 0.15
     span_length: Annotated[float, Field(ge=1.0)] = 1.0
     share: SlotShare = SlotShare.CANVAS
@@ -100,7 +107,7 @@ class ObjectiveSettings(Settings):
             return LowerBoundObjective(self.order_prior())
         return SlotObjective(
             self.order_prior(),
-            kept=self.kept,
+            kept=self.kept if len(self.kept) > 1 else next(iter(self.kept)),
             drop_probability=self.drop_probability,
             termination=termination,
             share=self.share,

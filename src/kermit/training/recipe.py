@@ -227,7 +227,7 @@ def _list_index(items: list[Any], text: str, key: str) -> int:
 
 
 def _explain(problem: Any, schema: type[BaseModel]) -> str:
-    location = [str(part) for part in problem["loc"]]
+    location = [str(part) for part in problem["loc"] if part != "[key]"]
     path = ".".join(location) or "recipe"
     if problem["type"] == "extra_forbidden":
         known = _fields_at(schema, problem["loc"][:-1])
