@@ -21,6 +21,7 @@ from kermit.errors import DataError, DecodingError, ModelError
 from kermit.likelihood import exact_log_likelihood
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
 from kermit.pipeline import Kermit
+from kermit.tasks.translator import Translator
 
 SENTENCES = [
     "A man in a red hat is walking down the street.",
@@ -355,3 +356,32 @@ def test_rounds_are_told_and_texts_abandoned_through_every_ability(random_kermit
         assert told[0] == {0: 1, 1: 1}
         assert told[1:] == [{0: number} for number in range(2, whole.rounds + 1)]
         assert (whole.tokens, part.tokens, part.rounds, part.finish) == (5, 1, 1, Finish.ABANDONED)
+
+
+# ------------------------------------------------------------------------------------------------------ as it was saved
+
+
+def test_translating_takes_the_models_own_termination_penalty_where_none_is_asked_for() -> None:
+    kermit = pipeline()
+    texts = SENTENCES[:2]
+
+    def tokens(how: DecodingSettings | None) -> list[int]:
+        return [result.tokens for result in kermit.translate(texts, "de", settings=how, seeds=[0, 1])]
+
+    kermit.model.config.termination_penalty = 50.0
+    few = DecodingSettings(max_tokens=20)
+    assert tokens(few) == [20, 20]  # a text never wants to end
+    assert tokens(DecodingSettings(max_tokens=20, termination_penalty=-50.0)) == [0, 0]
+    (filled,) = kermit.infill(["A man ____."], settings=DecodingSettings(termination_penalty=0.0, max_tokens=8))
+    assert kermit.infill(["A man ____."], settings=DecodingSettings(max_tokens=8)) == [filled]
+
+
+def test_a_model_saved_in_half_precision_is_loaded_in_single(tmp_path: Path) -> None:
+    whole = pipeline()
+    for model in (whole.model.half(), whole.tokenizer):
+        model.save_pretrained(tmp_path)
+    loaded = Kermit.from_pretrained(tmp_path)
+    assert loaded.model.dtype is torch.float32
+    assert Translator.load(tmp_path).model.dtype is torch.float32
+    weight = loaded.model.head.project.weight
+    assert torch.equal(weight, whole.model.head.project.weight.float())

@@ -23,6 +23,7 @@ from kermit.canvas_batch import CanvasBatch
 from kermit.data.tokenizer import decode_ids, encode_texts, load_tokenizer, word_continuations
 from kermit.decoding import Constraints, Decoded, DecodingSettings, OnRound, Sampling, Trace, check_lengths, decode
 from kermit.errors import DataError, ModelError
+from kermit.folders import named_or_bundled
 from kermit.likelihood import bounds, exact_log_likelihood
 from kermit.modeling import KermitForInsertion
 from kermit.orders import OrderPrior
@@ -58,12 +59,17 @@ class Kermit:
 
     @classmethod
     def from_pretrained(
-        cls, path: str | Path, *, device: str | torch.device | None = None, batch_size: int = 64, progress: bool = False
+        cls,
+        path: str | Path | None = None,
+        *,
+        device: str | torch.device | None = None,
+        batch_size: int = 64,
+        progress: bool = False,
     ) -> Kermit:
         """Load a model and its tokenizer from a folder, or from the Hub by name.
 
         Args:
-            path: the folder or name.
+            path: the folder or name; the model that comes with the package by default.
             device: where to compute; a GPU where there is one by default.
             batch_size: how many texts to work on together.
             progress: whether to show a progress bar.
@@ -71,8 +77,9 @@ class Kermit:
         Raises:
             ModelError: there is no KERMIT model there.
         """
+        path = named_or_bundled(None) if path is None else path
         try:
-            model = KermitForInsertion.from_pretrained(str(path))
+            model = KermitForInsertion.from_pretrained(str(path), dtype=torch.float32)
         except (OSError, ValueError) as error:
             raise ModelError(f"{path} holds no KERMIT model: {error}") from error
         model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -94,12 +101,15 @@ class Kermit:
         Args:
             texts: what to translate.
             to: the language to translate into, by the model's name for it; ``x`` and ``y`` always work.
-            settings: how to decode; parallel and greedy by default.
+            settings: how to decode; parallel and greedy, with the model's own termination penalty, by default.
             seeds: one a text, for sampling.
             trace: whether to record the rounds.
             on_progress: called with the number of texts that were just finished.
             on_round: called after every round; see `kermit.decoding.decode`.
         """
+        settings = settings or DecodingSettings()
+        if settings.termination_penalty is None:
+            settings = replace(settings, termination_penalty=self.model.config.termination_penalty)
         target = self.segment(to)
         way = Factorization.Y_GIVEN_X if target is Segment.Y else Factorization.X_GIVEN_Y
         ids = self._encode(texts)

@@ -114,7 +114,7 @@ def test_info_tells_what_is_installed_and_what_the_model_is(ask, pipeline, folde
 
 
 def test_info_needs_no_model(kermit, monkeypatch):
-    monkeypatch.setattr("kermit.tasks.translator.bundled_model", lambda: None)
+    monkeypatch.setattr("kermit.folders.bundled_model", lambda: None)
     done = kermit("info")
     assert done.code == 0
     assert "none bundled" in done.out

@@ -8,11 +8,12 @@ import pytest
 from kermit.canvas import Canvas, SpecialTokens
 from kermit.decoding import Trace
 from kermit.errors import DataError, DecodingError, ModelError
+from kermit.folders import model_folder
 from kermit.rendering import ReadableTrace
 from kermit.tasks.distillation import distill
 from kermit.tasks.translation import Direction, Translation, read_split, score_translations
 from kermit.tasks.translation_report import plot_rounds, table
-from kermit.tasks.translator import Translator, model_folder
+from kermit.tasks.translator import Translator
 from kermit.training.recipe import check_recipe
 from kermit.training.run import train
 

@@ -67,7 +67,7 @@ class CausalLMFamily:
 
     def load(self, path: Path) -> PreTrainedModel:
         """A saved model."""
-        return AutoModelForCausalLM.from_pretrained(path)
+        return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Whole texts."""

@@ -185,7 +185,7 @@ class InsertionTransformerFamily(KermitFamily):
 
     def load(self, path: Path) -> PreTrainedModel:
         """A saved Insertion Transformer."""
-        return InsertionTransformer.from_pretrained(path)
+        return InsertionTransformer.from_pretrained(path, dtype=torch.float32)
 
 
 INSERTION_TRANSFORMER = InsertionTransformerFamily()

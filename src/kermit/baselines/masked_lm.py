@@ -134,7 +134,7 @@ class MaskedLMFamily:
 
     def load(self, path: Path) -> PreTrainedModel:
         """A saved model."""
-        return load_next_sentence_head(AutoModelForMaskedLM.from_pretrained(path), path)
+        return load_next_sentence_head(AutoModelForMaskedLM.from_pretrained(path, dtype=torch.float32), path)
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Draws what is hidden."""

@@ -159,7 +159,7 @@ class TransformerFamily:
 
     def load(self, path: Path) -> PreTrainedModel:
         """A saved Marian model."""
-        return Transformer.from_pretrained(path)
+        return Transformer.from_pretrained(path, dtype=torch.float32)
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Batches for the recipe's direction."""

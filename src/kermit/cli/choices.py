@@ -102,16 +102,6 @@ def settings_of(
     return replace(settings, constraints=constraints)
 
 
-def folder_of(model: Path | None) -> Path:
-    """The folder of a model that was named, or of the bundled one."""
-    from kermit.tasks.translator import bundled_model, model_folder
-
-    folder = bundled_model() if model is None else model_folder(model)
-    if folder is None:
-        raise ModelError("no model is bundled with this installation; name one with --model")
-    return folder
-
-
 def load_kermit(model: Path | None) -> Kermit:
     """The pipeline of a model folder, or of the bundled model.
 
@@ -121,9 +111,10 @@ def load_kermit(model: Path | None) -> Kermit:
     import json
 
     with loading():
+        from kermit.folders import named_or_bundled
         from kermit.pipeline import Kermit
 
-        folder = folder_of(model)
+        folder = named_or_bundled(model)
         kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
         if kind != "kermit":
             raise ModelError(f"{folder} holds a model of the type {kind}, not kermit; it can translate at most")

@@ -16,7 +16,7 @@ def info(model: Model = None, json_: Json = False) -> None:
     Example: kermit info --model runs/multi30k/kermit --json
     """
     logs.set_up()
-    from kermit.tasks.translator import bundled_model, model_folder
+    from kermit.folders import bundled_model, model_folder
 
     folder = bundled_model() if model is None else model_folder(model)
     facts = installation() | {"model": None if folder is None else model_facts(folder)}

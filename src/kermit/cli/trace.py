@@ -19,7 +19,6 @@ from kermit.cli.choices import (
     X,
     Y,
     decoding_choices,
-    folder_of,
     load_kermit,
     loading,
     progress_bar,
@@ -96,7 +95,7 @@ def translations(
     with loading():
         from kermit.tasks.translator import Translator
 
-        translator = Translator.load(folder_of(model))
+        translator = Translator.load(model)
     direction = translator.direction_to(to)
     if "strategy" not in translator.family.decoding_settings.model_fields:
         raise ModelError(f"the family {translator.family.name} does not insert; there are no rounds to trace")

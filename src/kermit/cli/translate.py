@@ -16,7 +16,6 @@ from kermit.cli.choices import (
     Set,
     Trace,
     decoding_choices,
-    folder_of,
     loading,
     progress_bar,
 )
@@ -47,7 +46,7 @@ def translate(
     with loading():
         from kermit.tasks.translator import Translator
 
-        translator = Translator.load(folder_of(model))
+        translator = Translator.load(model)
     settings = translator.decoding(**decoding_choices(decoding, set_))
     direction = translator.direction_to(to)
     done = 0

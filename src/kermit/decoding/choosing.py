@@ -46,6 +46,7 @@ class Chooser:
         self, settings: DecodingSettings, specials: SpecialTokens, termination: Termination, device: torch.device
     ) -> None:
         self.settings, self.end, self.termination = settings, specials.end_of_slot_id, termination
+        self.penalty = settings.termination_penalty or 0.0
         never = sorted(settings.constraints.never)
         self.never = torch.tensor(never, device=device) if never else None
         continues = settings.constraints.continues_word
@@ -74,8 +75,8 @@ class Chooser:
         """
         content = scores.content.log_softmax(1)
         end_log_prob = content[:, self.end].clone()
-        if self.settings.termination_penalty:
-            content[:, self.end] -= self.settings.termination_penalty
+        if self.penalty:
+            content[:, self.end] -= self.penalty
         if self.never is not None:
             content[:, self.never] = -torch.inf
         if self.continues is not None:
@@ -120,7 +121,7 @@ class Chooser:
         log_probs = pick.content.gather(1, tokens[:, None]).squeeze(1) + log_location
         penalised_stop = None
         if log_stop is not None:
-            penalised_stop = (log_stop - self.settings.termination_penalty).masked_fill(needy, -torch.inf)
+            penalised_stop = (log_stop - self.penalty).masked_fill(needy, -torch.inf)
         eligible = fits & (needing | ~needy[rows])
         if location_noise is None:
             wanting = tokens != self.end

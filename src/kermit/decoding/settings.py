@@ -83,7 +83,8 @@ class DecodingSettings:
     Args:
         strategy: serial or parallel.
         sampling: how to draw tokens; None takes the best.
-        termination_penalty: taken off the log-probability of end-of-slot, or of stopping.
+        termination_penalty: taken off the log-probability of end-of-slot, or of stopping; None for the model's own
+            where a whole side is translated, and for none elsewhere.
         max_rounds: end after so many forward passes.
         max_tokens: insert at most so many tokens a text.
         constraints: what may be inserted where.
@@ -91,7 +92,7 @@ class DecodingSettings:
 
     strategy: Strategy = Strategy.PARALLEL
     sampling: Sampling | None = None
-    termination_penalty: float = 0.0
+    termination_penalty: float | None = None
     max_rounds: int | None = None
     max_tokens: int = 512
     constraints: Constraints = field(default_factory=Constraints)

@@ -28,6 +28,8 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
         label_smoothing: the share of each slot's target that is spread over the vocabulary in training.
         languages: what X and Y are called by users, such as ``{"x": "en", "y": "de"}``.
         factorizations: what the model was trained to generate, by name; None where that is not known.
+        termination_penalty: the penalty on ending that translating takes where none is asked for, as it was chosen on
+            validation text.
         keep_insertion_head: whether a classifier carries the insertion head along, so that its checkpoint generates.
         classifier_dropout: the dropout before a classifier's last layer.
     """
@@ -47,6 +49,7 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
     label_smoothing: float = 0.0
     languages: Any = None
     factorizations: Any = None
+    termination_penalty: float = 0.0
     keep_insertion_head: bool = True
     classifier_dropout: float = 0.1
     initializer_range: float = 0.02

@@ -104,7 +104,9 @@ class KermitForInsertion(KermitPreTrainedModel):
         Raises:
             ModelError: a tokenizer without a [CLS], [SEP] or padding token.
         """
-        trunk = encoder if isinstance(encoder, PreTrainedModel) else AutoModel.from_pretrained(encoder)
+        trunk = (
+            encoder if isinstance(encoder, PreTrainedModel) else AutoModel.from_pretrained(encoder, dtype=torch.float32)
+        )
         end_of_slot_id(tokenizer)
         if len(tokenizer) > trunk.get_input_embeddings().num_embeddings:
             trunk.resize_token_embeddings(len(tokenizer), mean_resizing=False)

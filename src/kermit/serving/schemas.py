@@ -83,7 +83,12 @@ class Generating(Request):
     strategy: Strategy | None = Field(
         default=None, description="Parallel by default where the model can, serial where not."
     )
-    termination_penalty: float = Field(default=0.0, ge=-100, le=100)
+    termination_penalty: float | None = Field(
+        default=None,
+        ge=-100,
+        le=100,
+        description="Taken off the log-probability of ending; the model's own for translating, none otherwise.",
+    )
     temperature: float | None = Field(default=None, ge=0.01, le=100)
     top_k: Count | None = None
     top_p: float | None = Field(default=None, ge=0.001, le=1)

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from kermit.data.plain import OnBad, Report, file_checksum, read_texts
 from kermit.errors import DataError
+from kermit.folders import model_folder
 from kermit.tasks.translation import Direction
-from kermit.tasks.translator import Translator, model_folder
+from kermit.tasks.translator import Translator
 from kermit.training.settings import Settings
 
 logger = logging.getLogger(__name__)

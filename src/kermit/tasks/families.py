@@ -121,7 +121,7 @@ class InsertionDecoding(Settings):
     """How insertion models decode; with a `temperature` tokens are drawn instead of taking the best."""
 
     strategy: Strategy = Strategy.PARALLEL
-    termination_penalty: float = 0.0
+    termination_penalty: float | None = None
     temperature: PositiveFloat | None = None
     top_k: PositiveInt | None = None
     top_p: PositiveFloat | None = None
@@ -231,7 +231,7 @@ class KermitFamily:
 
     def load(self, path: Path) -> PreTrainedModel:
         """A saved KERMIT model."""
-        return load_next_sentence_head(KermitForInsertion.from_pretrained(path), path)
+        return load_next_sentence_head(KermitForInsertion.from_pretrained(path, dtype=torch.float32), path)
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Draws factorizations and kept sets."""

@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -23,6 +22,7 @@ from kermit.canvas import Factorization
 from kermit.data.parallel import Pair
 from kermit.data.tokenizer import load_tokenizer
 from kermit.errors import DecodingError, ModelError
+from kermit.folders import named_or_bundled
 from kermit.tasks.translation import Direction, Translation, TranslationScores, score_translations
 from kermit.training.families import Family, family_of_model_type
 from kermit.training.settings import Settings
@@ -59,9 +59,12 @@ class Translator:
     languages: tuple[str, str]
 
     @classmethod
-    def load(cls, path: str | Path, device: str | None = None) -> Translator:
-        """Load from a model folder, or from a training's output folder; onto a GPU where there is one."""
-        folder = model_folder(Path(path))
+    def load(cls, path: str | Path | None = None, device: str | None = None) -> Translator:
+        """Load from a model folder, or from a training's output folder; onto a GPU where there is one.
+
+        Without a path, the model that comes with the package.
+        """
+        folder = named_or_bundled(None if path is None else Path(path))
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         family = cast("TranslationFamily", family_of_model_type(config.get("model_type", "?")))
         languages = config.get("languages") or {"x": "x", "y": "y"}
@@ -90,8 +93,10 @@ class Translator:
         return direction
 
     def decoding(self, **choices: Any) -> Settings:
-        """The family's decoding settings with these choices; unknown ones are errors."""
-        given = {key: value for key, value in choices.items() if value is not None}
+        """The family's decoding settings with these choices and the model's own penalty; unknown ones are errors."""
+        own = getattr(self.model.config, "termination_penalty", None)
+        given = {} if own is None else {"termination_penalty": own}
+        given |= {key: value for key, value in choices.items() if value is not None}
         try:
             return self.family.decoding_settings(**given)
         except ValidationError as error:
@@ -136,22 +141,6 @@ class Translator:
         translations = self.translate(sources, direction, decoding, progress=progress)
         seconds = time.perf_counter() - start
         return score_translations(translations, references, direction, seconds=seconds, note=note), translations
-
-
-def model_folder(path: Path) -> Path:
-    """The folder that holds the weights: the path itself, or the best model so far of a training's output."""
-    for folder in (path, path / "best"):
-        if (folder / "config.json").is_file() and (folder / "model.safetensors").is_file():
-            return folder
-    raise ModelError(
-        f"{path} holds no model: config.json and model.safetensors are looked for there and in {path}/best"
-    )
-
-
-def bundled_model() -> Path | None:
-    """The folder of the model that comes with the package, if one does."""
-    found = sorted(files("kermit").joinpath("models").glob("*/config.json"))  # type: ignore[attr-defined]
-    return found[0].parent if found else None
 
 
 def directions_of(factorizations: Collection[Factorization], languages: tuple[str, str]) -> list[Direction]:

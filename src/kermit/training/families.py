@@ -63,7 +63,7 @@ class Family(Protocol):
         ...
 
     def load(self, path: Path) -> PreTrainedModel:
-        """A model from a folder of safetensors and a config, ready for evaluation."""
+        """A model from a folder of safetensors and a config, ready for evaluation, in float32 however it was saved."""
         ...
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:

@@ -24,7 +24,7 @@ from kermit.data.cache import cache_folder, made_once
 from kermit.data.plain import OnBad, Report, file_checksum, read_texts
 from kermit.data.tokenizer import load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
-from kermit.tasks.translator import model_folder
+from kermit.folders import model_folder
 from kermit.training.callbacks import minutes_spent
 from kermit.training.checkpoints import list_checkpoints, restore_interrupted_swap, written_whole
 from kermit.training.recipe import RESUMABLE_CHANGES, LoadedRecipe, Recipe, changed_keys, check_recipe, dump_recipe

@@ -39,7 +39,7 @@ class TrunkSettings(FamilySettings):
         if unknown := [name for name in self.trunk or {} if not hasattr(config, name)]:
             raise RecipeError(f"model.trunk: the configuration of {place} has no {', '.join(unknown)}")
         config = _changed(config, changes)
-        return made("model.trunk_from", lambda: kind.from_pretrained(place, config=config))
+        return made("model.trunk_from", lambda: kind.from_pretrained(place, config=config, dtype="float32"))
 
 
 def new_trunk_config(settings: TrunkSettings, tokenizer: PreTrainedTokenizerFast, **role: Any) -> PreTrainedConfig:

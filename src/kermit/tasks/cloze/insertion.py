@@ -57,7 +57,7 @@ class InsertionSystem:
         """What decides its answers beside the weights."""
         chosen: dict[str, object] = {
             "strategy": str(self.decoding.strategy),
-            "termination_penalty": self.decoding.termination_penalty,
+            "termination_penalty": self.decoding.termination_penalty or 0.0,
             "max_rounds": self.decoding.max_rounds,
             "max_tokens": self.decoding.max_tokens,
             "min_tokens": self.decoding.constraints.min_tokens_per_blank,

@@ -99,6 +99,7 @@ class Classifier:
                 model, info = classifier_class(config).from_pretrained(
                     place,
                     config=config,
+                    dtype=torch.float32,
                     key_mapping=pooler_mapping(config) if is_new else None,
                     output_loading_info=True,
                     ignore_mismatched_sizes=is_new,
