@@ -11,7 +11,6 @@ import numpy as np
 
 from kermit import DecodingSettings, Factorization, Kermit, Sampling, Strategy
 from kermit.rendering import Layout
-from kermit.tasks.translator import bundled_model, model_folder
 
 
 def title(text):
@@ -24,12 +23,9 @@ def main():
     parser.add_argument("--picture", type=Path, default=Path("decode.svg"), help="where to draw a decode")
     parser.add_argument("--max-tokens", type=int, default=60, help="the longest text to generate")
     options = parser.parse_args()
-    folder = model_folder(options.model) if options.model else bundled_model()
-    if folder is None:
-        parser.error("no model is bundled with this installation; name one with --model")
 
     # Load once, then ask about lists of texts. Each answer has its texts, rounds, tokens and log-probability.
-    kermit = Kermit.from_pretrained(folder)
+    kermit = Kermit.from_pretrained(options.model)
     english, german = kermit.languages
     best = DecodingSettings(max_tokens=options.max_tokens)
     drawn = DecodingSettings(sampling=Sampling(temperature=0.8), max_tokens=options.max_tokens)
