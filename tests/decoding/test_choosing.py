@@ -29,6 +29,15 @@ def test_temperature_sharpens_and_flattens() -> None:
     assert shares(Sampling(temperature=1e-3)) == [1, 0, 0, 0]
 
 
+@pytest.mark.parametrize("scale", [1.0, 300.0])
+def test_the_extremes_of_what_is_allowed_draw_the_best_or_all_alike(scale: float) -> None:
+    logits = scale * torch.tensor([[-2.0, -torch.inf, -1.0, -3.0]]).expand(3, -1)
+    noise = torch.tensor([1e-16, 0.5, 1 - 1e-16], dtype=torch.double)
+    for sharp in (Sampling(temperature=1e-320), Sampling(top_p=1e-320), Sampling(temperature=1e-2, top_p=1e-9)):
+        assert draw(logits, sharp, noise).tolist() == [2, 2, 2]
+    assert draw(logits, Sampling(temperature=1e308), noise).tolist() == [0, 2, 3]
+
+
 def test_top_k_draws_from_the_k_best() -> None:
     assert shares(Sampling(top_k=1)) == [1, 0, 0, 0]
     assert shares(Sampling(top_k=2)) == pytest.approx([0.625, 0, 0, 0.375], abs=0.002)
@@ -79,7 +88,9 @@ def test_groups_keep_their_best() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Sampling(temperature=0), "temperature must be above 0"),
+        (lambda: Sampling(temperature=0), "temperature must be a number above 0"),
+        (lambda: Sampling(temperature=float("inf")), "temperature must be a number above 0"),
+        (lambda: DecodingSettings(termination_penalty=float("nan")), "termination_penalty must be a finite number"),
         (lambda: Sampling(top_k=0), "top_k must be at least 1"),
         (lambda: Sampling(top_p=0), "top_p must be above 0"),
         (lambda: Sampling(top_p=1.5), "top_p must be above 0 and at most 1"),

@@ -17,7 +17,7 @@ from kermit.canvas import SpecialTokens
 from kermit.canvas_batch import NOTHING
 from kermit.decoding.limits import Room, best_of_group
 from kermit.decoding.settings import DecodingSettings, Sampling, Strategy
-from kermit.slots import SlotScores, Termination, row_logsumexp
+from kermit.slots import SlotScores, row_logsumexp
 
 _CONTENT, _LOCATION = 0, 1
 
@@ -42,10 +42,8 @@ class Choice:
 class Chooser:
     """Turns the scores of slots into insertions."""
 
-    def __init__(
-        self, settings: DecodingSettings, specials: SpecialTokens, termination: Termination, device: torch.device
-    ) -> None:
-        self.settings, self.end, self.termination = settings, specials.end_of_slot_id, termination
+    def __init__(self, settings: DecodingSettings, specials: SpecialTokens, device: torch.device) -> None:
+        self.settings, self.end = settings, specials.end_of_slot_id
         self.penalty = settings.termination_penalty or 0.0
         never = sorted(settings.constraints.never)
         self.never = torch.tensor(never, device=device) if never else None
@@ -208,7 +206,9 @@ def draw(logits: Tensor, sampling: Sampling, noise: Tensor) -> Tensor:
     Returns:
         (items,) indices; never one whose logit is -inf.
     """
-    logits = logits.float() / sampling.temperature
+    limits = torch.finfo(torch.float32)
+    temperature = min(max(sampling.temperature, limits.tiny), limits.max)
+    logits = (logits.float() - logits.float().amax(1, keepdim=True)) / temperature
     if sampling.top_k is not None and sampling.top_k < logits.shape[1]:
         least = logits.topk(sampling.top_k, dim=1).values[:, -1:]
         logits = logits.masked_fill(logits < least, -torch.inf)
@@ -216,6 +216,7 @@ def draw(logits: Tensor, sampling: Sampling, noise: Tensor) -> Tensor:
     if sampling.top_p is not None and sampling.top_p < 1:
         ordered, index = probabilities.sort(dim=1, descending=True)
         beyond = ordered.cumsum(1) - ordered >= sampling.top_p
+        beyond[:, 0] = False  # however little is asked for
         probabilities = probabilities.masked_fill(beyond.gather(1, index.argsort(1)), 0)
     cumulative = probabilities.double().cumsum(1)
     wanted = noise.to(logits.device)[:, None] * cumulative[:, -1:]

@@ -166,7 +166,7 @@ class _Run:
         specials = model.specials
         framing = (self.batch.token_ids == specials.cls_id) | (self.batch.token_ids == specials.sep_id)
         self.given = self.batch.valid & ~framing
-        self.chooser = Chooser(settings, specials, model.termination, model.device)
+        self.chooser = Chooser(settings, specials, model.device)
 
     def round(self) -> None:
         """One forward pass, its insertions, and farewell to what is finished."""

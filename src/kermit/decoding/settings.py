@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -41,8 +42,10 @@ class Sampling:
     top_p: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise DecodingError(f"temperature must be above 0, not {self.temperature}; leave sampling out for the best")
+        if not 0 < self.temperature < math.inf:
+            raise DecodingError(
+                f"temperature must be a number above 0, not {self.temperature}; leave sampling out for the best"
+            )
         if self.top_k is not None and self.top_k < 1:
             raise DecodingError(f"top_k must be at least 1, not {self.top_k}")
         if self.top_p is not None and not 0 < self.top_p <= 1:
@@ -98,6 +101,8 @@ class DecodingSettings:
     constraints: Constraints = field(default_factory=Constraints)
 
     def __post_init__(self) -> None:
+        if self.termination_penalty is not None and not math.isfinite(self.termination_penalty):
+            raise DecodingError(f"termination_penalty must be a finite number, not {self.termination_penalty}")
         if self.max_rounds is not None and self.max_rounds < 1:
             raise DecodingError(f"max_rounds must be at least 1, not {self.max_rounds}")
         if self.max_tokens < 0:
