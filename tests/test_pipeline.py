@@ -3,7 +3,7 @@
 import itertools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from insertion_models import trunk_config
+from transformers import AutoModel
 
 import kermit
 from kermit.canvas import Factorization
@@ -232,6 +233,21 @@ def test_samples_follow_their_seeds(random_kermit: Kermit) -> None:
     assert len({(r.x, r.y) for r in five}) > 1
 
 
+def test_of_a_blank_text_no_translation_is_made(random_kermit: Kermit) -> None:
+    how = DecodingSettings(max_tokens=4, termination_penalty=50.0)
+    nothing, space, text = random_kermit.translate(["", " \t", "A man"], to="de", settings=how, trace=True)
+    assert (nothing.y, nothing.rounds, nothing.finish, nothing.log_prob) == ("", 0, Finish.FINISHED, 0.0)
+    assert (space.x, space.y, space.tokens) == (" \t", "", 0)
+    assert text.tokens == 4
+
+
+@pytest.mark.parametrize("blanked", ["____ A man", "A ____ man ____", "A ____man"])
+def test_completing_has_no_need_of_blanks(random_kermit: Kermit, blanked: str) -> None:
+    how = DecodingSettings(max_tokens=4)
+    plain, same = (random_kermit.complete([x], ["____"], settings=how)[0] for x in ("A man", blanked))
+    assert (plain.x, plain.y) == (same.x, same.y)
+
+
 def test_a_marginal_sample_leaves_the_other_side_empty(random_kermit: Kermit) -> None:
     how = DecodingSettings(sampling=Sampling(), max_tokens=6, termination_penalty=3.0)
     assert {result.y for result in random_kermit.sample(8, segment="en", settings=how)} == {""}
@@ -290,6 +306,15 @@ def test_a_conditional_score_asks_for_one_side_alone(random_kermit: Kermit) -> N
     assert given_x.log_prob == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("way", [Factorization.Y, Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y])
+@pytest.mark.parametrize("method", ["exact", "importance"])
+def test_a_score_that_needs_second_sides_is_refused_without_them(
+    random_kermit: Kermit, way: Factorization, method: str
+) -> None:
+    with pytest.raises(DataError, match=f"{way.value} needs the second side of every text, and none is given"):
+        random_kermit.score(["A man"], factorization=way, method=method)
+
+
 def test_embeddings_do_not_depend_on_the_batch(random_kermit: Kermit) -> None:
     texts = ["A man", "", "Two dogs, one of them black, run"]
     together = random_kermit.embed(texts)
@@ -307,8 +332,8 @@ def test_embeddings_do_not_depend_on_the_batch(random_kermit: Kermit) -> None:
 
 
 def test_a_saved_pipeline_loads_and_does_the_same(random_kermit: Kermit, tmp_path: Path) -> None:
-    random_kermit.model.save_pretrained(tmp_path)
-    random_kermit.tokenizer.save_pretrained(tmp_path)
+    random_kermit.model.save_pretrained(tmp_path / "best")  # as a training leaves it
+    random_kermit.tokenizer.save_pretrained(tmp_path / "best")
     again = kermit.Kermit.from_pretrained(tmp_path, device="cpu")
     assert again.languages == ("en", "de")
     how = DecodingSettings(sampling=Sampling(), max_tokens=6)
@@ -318,8 +343,34 @@ def test_a_saved_pipeline_loads_and_does_the_same(random_kermit: Kermit, tmp_pat
 
 
 def test_a_folder_without_a_model_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="holds no KERMIT model"):
+    with pytest.raises(ModelError, match="holds no model"):
         Kermit.from_pretrained(tmp_path)
+
+
+def test_another_kind_of_model_is_refused_and_not_given_random_weights(tmp_path: Path) -> None:
+    AutoModel.from_config(trunk_config("bert")).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="a model of the type bert, not kermit"):
+        Kermit.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("load", [Kermit.from_pretrained, Translator.load])
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_file_that_was_cut_off_is_an_error_that_names_the_model(
+    load: Callable[[Path], object], name: str, random_kermit: Kermit, tmp_path: Path
+) -> None:
+    random_kermit.model.save_pretrained(tmp_path)
+    random_kermit.tokenizer.save_pretrained(tmp_path)
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(ModelError, match=f"{tmp_path} holds no model that can be read: "):
+        load(tmp_path)
+
+
+def test_what_there_is_no_method_or_pooling_for_is_an_error(random_kermit: Kermit) -> None:
+    with pytest.raises(DecodingError, match="method must be exact, importance, bound or paper_bound, not 'best'"):
+        random_kermit.score(["A"], method="best")  # type: ignore[arg-type]
+    with pytest.raises(DecodingError, match="pooling must be mean or first, not 'cls'"):
+        random_kermit.embed(["A"], pooling="cls")  # type: ignore[arg-type]
 
 
 # ----------------------------------------------------------------------------------------------- lengths, seeds, rounds

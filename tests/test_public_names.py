@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -24,3 +25,21 @@ def test_importing_the_package_does_not_import_torch() -> None:
 def test_canvases_know_no_tensor() -> None:
     code = "import sys, kermit.canvas; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import kermit; import transformers",
+        "import transformers; import kermit",
+        "import kermit.data.tokenizer; from kermit.data.tokenizer import train_tokenizer; import transformers",
+    ],
+)
+def test_transformers_knows_the_models_once_both_packages_are_imported(imports: str, tmp_path: Path) -> None:
+    script = f"""{imports}
+config = transformers.AutoConfig.for_model("kermit")
+for kind in (transformers.AutoModel, transformers.AutoModelForSequenceClassification):
+    print(kind._model_mapping[type(config)].__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.split() == ["KermitModel", "KermitForSequenceClassification"]

@@ -1,12 +1,15 @@
 """KERMIT: generative modelling of texts and pairs of texts by insertion.
 
-The public names are imported on first use, so that ``import kermit`` costs nothing.
+The public names are imported on first use, so that ``import kermit`` costs nothing. It is all that transformers' Auto
+classes need to load KERMIT's models.
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from kermit.registration import register_models
 
 __version__ = "0.1.0"
 
@@ -72,3 +75,6 @@ def __getattr__(name: str) -> Any:
     if name not in _PLACE_OF:
         raise AttributeError(f"module 'kermit' has no attribute {name!r}")
     return getattr(importlib.import_module(_PLACE_OF[name]), name)
+
+
+register_models()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import get_args
 
 import numpy as np
 import torch
@@ -22,13 +22,13 @@ from kermit.canvas import Canvas, Factorization, Segment
 from kermit.canvas_batch import CanvasBatch
 from kermit.data.tokenizer import decode_ids, encode_texts, load_tokenizer, word_continuations
 from kermit.decoding import Constraints, Decoded, DecodingSettings, OnRound, Sampling, Trace, check_lengths, decode
-from kermit.errors import DataError, ModelError
-from kermit.folders import named_or_bundled
+from kermit.errors import DataError, DecodingError, ModelError
+from kermit.folders import named_or_bundled, reading
 from kermit.likelihood import bounds, exact_log_likelihood
-from kermit.modeling import KermitForInsertion
+from kermit.modeling import KermitConfig, KermitForInsertion
 from kermit.orders import OrderPrior
 from kermit.rendering import ReadableTrace
-from kermit.results import Generation, Score, ScoreMethod
+from kermit.results import Generation, Pooling, Score, ScoreMethod
 
 
 class Kermit:
@@ -66,7 +66,7 @@ class Kermit:
         batch_size: int = 64,
         progress: bool = False,
     ) -> Kermit:
-        """Load a model and its tokenizer from a folder, or from the Hub by name.
+        """Load a model and its tokenizer from a folder, a training's output too, or from the Hub by name.
 
         Args:
             path: the folder or name; the model that comes with the package by default.
@@ -77,11 +77,13 @@ class Kermit:
         Raises:
             ModelError: there is no KERMIT model there.
         """
-        path = named_or_bundled(None) if path is None else path
-        try:
+        if path is None or Path(path).is_dir():
+            path = named_or_bundled(None if path is None else Path(path))
+        with reading(path):
+            kind = KermitConfig.get_config_dict(str(path))[0].get("model_type")
+            if kind != KermitConfig.model_type:
+                raise ModelError(f"{path} holds a model of the type {kind}, not {KermitConfig.model_type}")
             model = KermitForInsertion.from_pretrained(str(path), dtype=torch.float32)
-        except (OSError, ValueError) as error:
-            raise ModelError(f"{path} holds no KERMIT model: {error}") from error
         model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         return cls(model, load_tokenizer(path), batch_size=batch_size, progress=progress)
 
@@ -99,7 +101,7 @@ class Kermit:
         """The other side of each text: p(y given x) or p(x given y).
 
         Args:
-            texts: what to translate.
+            texts: what to translate; of a blank one nothing is made.
             to: the language to translate into, by the model's name for it; ``x`` and ``y`` always work.
             settings: how to decode; parallel and greedy, with the model's own termination penalty, by default.
             seeds: one a text, for sampling.
@@ -114,7 +116,10 @@ class Kermit:
         way = Factorization.Y_GIVEN_X if target is Segment.Y else Factorization.X_GIVEN_Y
         ids = self._encode(texts)
         sides = [(tokens, ()) if target is Segment.Y else ((), tokens) for tokens in ids]
-        canvases = [Canvas.from_ids(self.specials, x, y, generate=way) for x, y in sides]
+        canvases = [
+            Canvas.from_ids(self.specials, *side, generate=None if text.isspace() or not text else way)
+            for side, text in zip(sides, texts, strict=True)
+        ]
         decoded = self._decode(canvases, settings, seeds, trace, on_progress, on_round)
         results = [self._generation(result) for result in decoded]
         given = "x" if target is Segment.Y else "y"
@@ -168,7 +173,7 @@ class Kermit:
         """Complete pairs from fragments on both sides, inserting anywhere (the paper's Figure 4).
 
         Args:
-            x: fragments of the first sides; may be empty.
+            x: fragments of the first sides; may be empty. Blanks may be left out, for every slot is open.
             y: fragments of the second sides; may be empty.
             settings: how to decode; drawn at temperature 1 by default.
             keep_words: whether given words stay whole.
@@ -178,7 +183,7 @@ class Kermit:
             on_round: called after every round; see `kermit.decoding.decode`.
         """
         # a fragment may come to stand after other words, so its first word is encoded as one that follows a space
-        sides = [[self._encode_one(_spaced(text)) for text in pair if text is not None] for pair in self._pairs(x, y)]
+        sides = [[self._encode_one(_spaced(_joined(text or ""))) for text in pair] for pair in self._pairs(x, y)]
         canvases = [Canvas.from_ids(self.specials, *side, generate=Factorization.JOINT) for side in sides]
         if keep_words:
             canvases = [self._with_whole_words(canvas) for canvas in canvases]
@@ -229,6 +234,7 @@ class Kermit:
         prior: OrderPrior | None = None,
         orders: int = 16,
         seed: int = 0,
+        on_batch: Callable[[], object] | None = None,
     ) -> list[Score]:
         """The log-likelihood of texts, in nats.
 
@@ -239,14 +245,24 @@ class Kermit:
             method: ``exact`` for short texts, ``importance``, ``bound`` or ``paper_bound``.
             prior: where orders are drawn from; uniform by default.
             orders: how many orders to draw.
-            seed: of the drawing.
+            seed: of the drawing, which begins with it anew for every text.
+            on_batch: called after every batch of canvases; what it raises ends the work.
+
+        Raises:
+            DataError: the factorization asks for second sides, and none are given.
+            DecodingError: there is no such method.
         """
+        _check_known("method", method, get_args(ScoreMethod))
         way = factorization or (Factorization.X if y is None else Factorization.JOINT)
+        if y is None and way not in (Factorization.X, Factorization.JOINT):
+            raise DataError(
+                f"the factorization {way.value} needs the second side of every text, and none is given; give y too, or"
+                " score with x"
+            )
         texts = self._encoded_pairs(x, y)
         if method == "exact":
-            return [Score(value, method) for value in exact_log_likelihood(self.model, texts, way)]
-        generator = torch.Generator().manual_seed(seed)
-        found = bounds(self.model, texts, way, prior=prior, orders=orders, generator=generator)
+            return [Score(value, method) for value in exact_log_likelihood(self.model, texts, way, on_batch=on_batch)]
+        found = bounds(self.model, texts, way, prior=prior, orders=orders, seed=seed, on_batch=on_batch)
         match method:
             case "importance":
                 return [Score(value.importance_weighted, method, value.standard_error) for value in found]
@@ -260,7 +276,7 @@ class Kermit:
         x: Sequence[str],
         y: Sequence[str] | None = None,
         *,
-        pooling: Literal["mean", "first"] = "mean",
+        pooling: Pooling = "mean",
         on_progress: Callable[[int], object] | None = None,
     ) -> NDArray[np.float32]:
         """Texts, or pairs of texts, as vectors: the trunk's hidden states.
@@ -273,7 +289,11 @@ class Kermit:
 
         Returns:
             (texts, width).
+
+        Raises:
+            DecodingError: there is no such pooling.
         """
+        _check_known("pooling", pooling, get_args(Pooling))
         texts = self._encoded_pairs(x, y)
         out: list[Tensor] = []
         for start in range(0, len(texts), self.batch_size):
@@ -424,6 +444,17 @@ class Kermit:
 
 def _spaced(text: str) -> str:
     return " " + text if text[:1].isalnum() else text
+
+
+def _joined(text: str) -> str:
+    """A text without its blanks."""
+    blanked = BlankedText.parse(text)
+    return blanked.fill([""] * len(blanked.spaces))
+
+
+def _check_known(name: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise DecodingError(f"{name} must be {', '.join(known[:-1])} or {known[-1]}, not {value!r}")
 
 
 def _fit(values: Tensor, length: int) -> Tensor:

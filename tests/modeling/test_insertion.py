@@ -8,7 +8,7 @@ import pytest
 import torch
 from insertion_models import CLS, END, PAD, SEP, SPECIALS, TRUNKS, VOCABULARY, A, B, C, random_model, trunk_config
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoConfig, AutoModel, BertConfig, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, BertConfig, PreTrainedTokenizerFast
 
 from kermit.canvas import Canvas, Factorization
 from kermit.canvas_batch import CanvasBatch
@@ -323,6 +323,21 @@ def test_a_loaded_encoder_is_as_good_as_its_folder(tmp_path: Path) -> None:
     assert model.specials.others == {4, *range(9, 16)}  # rows without a word are never generated
     model.save_pretrained(tmp_path)
     assert KermitForInsertion.from_pretrained(tmp_path).specials == model.specials
+
+
+def test_a_loaded_encoder_stays_as_it_was() -> None:
+    tokenizer = checkpoint_tokenizer()
+    encoder = AutoModelForMaskedLM.from_config(trunk_config("bert", vocab_size=len(tokenizer)))  # its trunk is taken
+    before = {name: weight.clone() for name, weight in encoder.state_dict().items()}
+    settings = encoder.config.to_dict()
+    model = KermitForInsertion.from_encoder(encoder, tokenizer)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    assert model.config.vocab_size == len(tokenizer) == encoder.config.vocab_size + 1  # end-of-slot is new
+    assert encoder.config.to_dict() == settings
+    assert encoder.state_dict().keys() == before.keys()
+    assert all(torch.equal(weight, before[name]) for name, weight in encoder.state_dict().items())
 
 
 def test_a_tokenizer_without_a_frame_is_an_error_that_says_so() -> None:

@@ -12,12 +12,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from kermit.errors import DataError, ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast  # below where it is used: KERMIT's models follow it, and need this
 
 PAD, CLS, SEP, MASK, END_OF_SLOT = "[PAD]", "[CLS]", "[SEP]", "[MASK]", "[EOSLOT]"
 SPECIAL_TOKENS = (PAD, CLS, SEP, MASK, END_OF_SLOT)
@@ -40,6 +43,8 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenize
             f"a vocabulary of {vocab_size} is too small: the bytes and the special tokens alone are"
             f" {SMALLEST_VOCABULARY}; ask for more"
         )
+    from transformers import PreTrainedTokenizerFast
+
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     tokenizer.decoder = decoders.ByteLevel()
@@ -73,6 +78,8 @@ def _not_empty(texts: Iterable[str]) -> Iterator[str]:
 
 def load_tokenizer(path: str | Path) -> PreTrainedTokenizerFast:
     """Load a tokenizer from a folder (beside a model's weights, say) or from the Hub by name."""
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(path))
     except (OSError, ValueError) as error:

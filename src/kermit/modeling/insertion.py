@@ -6,6 +6,7 @@ over the open slots of the canvas. The model scores only the slots it is asked a
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,16 +98,17 @@ class KermitForInsertion(KermitPreTrainedModel):
         """Start from the weights of an existing encoder.
 
         Args:
-            encoder: a checkpoint folder, a name on the Hub, or a loaded model.
+            encoder: a checkpoint folder, a name on the Hub, or a loaded model, which stays as it is.
             tokenizer: its tokenizer, which gets an end-of-slot token if it has none.
             settings: further `KermitConfig` settings.
 
         Raises:
             ModelError: a tokenizer without a [CLS], [SEP] or padding token.
         """
-        trunk = (
-            encoder if isinstance(encoder, PreTrainedModel) else AutoModel.from_pretrained(encoder, dtype=torch.float32)
-        )
+        if isinstance(encoder, PreTrainedModel):
+            trunk = copy.deepcopy(encoder.base_model)  # its embedding may grow below
+        else:
+            trunk = AutoModel.from_pretrained(encoder, dtype=torch.float32)
         end_of_slot_id(tokenizer)
         if len(tokenizer) > trunk.get_input_embeddings().num_embeddings:
             trunk.resize_token_embeddings(len(tokenizer), mean_resizing=False)
