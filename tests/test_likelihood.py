@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from insertion_models import CLS, END, SPECIALS, A, B, C, random_model
+from insertion_models import CLS, END, SPECIALS, A, B, C, Says, TableModel, random_model
 
 from kermit.canvas import Canvas, Factorization, Insertion, Segment
 from kermit.canvas_batch import CanvasBatch
@@ -301,7 +301,7 @@ def test_texts_of_different_lengths_in_one_batch_are_as_one_by_one(termination: 
         assert alone.paper == pytest.approx(by_hand, abs=1e-5)
     exact_together = exact_log_likelihood(model, texts, batch_size=5)
     assert exact_together == pytest.approx([exact_log_likelihood(model, [text])[0] for text in texts], abs=1e-5)
-    many = bounds(model, texts, orders=400, generator=torch.Generator().manual_seed(1))
+    many = bounds(model, texts, orders=400, seed=1)
     for found, exact in zip(many, exact_together, strict=True):
         assert found.importance_weighted == pytest.approx(exact, abs=5 * found.standard_error + 1e-4)
 
@@ -336,9 +336,36 @@ def test_a_users_own_prior_bounds_and_trains_as_well() -> None:
     assert -loss == pytest.approx(found.paper, abs=0.2)
 
 
-def test_bounds_are_reproducible() -> None:
+def test_bounds_are_reproducible_and_do_not_depend_on_the_other_texts() -> None:
     model, text = model_of(Termination.SLOT), ((A, B, C, B),)
-    assert bounds(model, [text]) == bounds(model, [text])
+    alone = bounds(model, [text])
+    assert alone == bounds(model, [text])
+    assert bounds(model, [((C,),), ((B, A, A),), text])[2:] == alone
+    assert bounds(model, [text], seed=2**70 + 1) != alone
+    assert bounds(model, []) == []
+
+
+def test_a_canvas_that_orders_share_is_scored_once() -> None:
+    model = TableModel(lambda canvas: Says({slot: {A: 0.5, END: 0.5} for slot in canvas.open_slots}))
+    [found] = bounds(model, [((A, A),)], orders=50)
+    assert model.batches == [4]  # the kept sets of two tokens
+    assert found.importance_weighted == pytest.approx(math.log(0.5**3), abs=1e-5)  # as if any order were alike
+
+
+def test_scoring_ends_when_it_is_told_to() -> None:
+    def enough() -> None:
+        raise InterruptedError
+
+    model = TableModel(lambda canvas: Says({}))
+    for work in (bounds, exact_log_likelihood):
+        with pytest.raises(InterruptedError):
+            work(model, [((A, A, A),)] * 2, batch_size=2, on_batch=enough)
+    assert model.batches == [2, 2]
+
+
+def test_no_order_at_all_is_an_error() -> None:
+    with pytest.raises(ModelError, match="orders must be at least 1, not 0"):
+        bounds(model_of(Termination.SLOT), [((A,),)], orders=0)
 
 
 def test_a_text_too_long_for_the_exact_sum_is_an_error_that_says_what_to_do() -> None:

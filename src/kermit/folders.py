@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
-from kermit.errors import ModelError
+from kermit.errors import KermitError, ModelError
 
 
 def model_folder(path: Path) -> Path:
@@ -34,3 +36,20 @@ def named_or_bundled(path: Path | None) -> Path:
     if folder is None:
         raise ModelError("no model is bundled with this installation; name the folder of one")
     return folder
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Have what libraries say of broken files name the model instead.
+
+    Raises:
+        ModelError: the model that the block reads cannot be read.
+    """
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except KermitError:
+        raise
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ModelError(f"{path} holds no model that can be read: {error}") from error

@@ -14,7 +14,7 @@ All values are in nats. This module sees a model through `kermit.slots.Insertion
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,6 +29,11 @@ from kermit.slots import InsertionModel, row_logsumexp
 
 MAX_EXACT_TOKENS = 12
 """The longest text whose likelihood is summed exactly: 4,096 canvases."""
+
+_MAX_TOKENS = (
+    2**13
+)  # of the canvases that are scored together: a slot's logits are as many as the vocabulary has tokens
+_STOP = -1
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,7 @@ def exact_log_likelihood(
     factorization: Factorization = Factorization.JOINT,
     *,
     batch_size: int = 256,
+    on_batch: Callable[[], object] | None = None,
 ) -> list[float]:
     """The exact log-likelihood, by a sum over the sets of kept tokens.
 
@@ -66,7 +72,8 @@ def exact_log_likelihood(
         model: what scores the slots; put it in evaluation mode first.
         texts: the content tokens of each text's one or two segments.
         factorization: what is generated; of the given and absent segments nothing is asked.
-        batch_size: how many canvases to score together.
+        batch_size: the most canvases to score together.
+        on_batch: called after every batch of canvases; what it raises ends the work.
 
     Raises:
         ModelError: a text with more than `MAX_EXACT_TOKENS` generated tokens.
@@ -77,7 +84,8 @@ def exact_log_likelihood(
             f"text {too_long[0]} has {sides[too_long[0]]} tokens to generate; the exact sum takes at most "
             f"{MAX_EXACT_TOKENS}. Use the importance-weighted estimate"
         )
-    return [_exact(model, text, factorization, batch_size) for text in texts]
+    score = _Scorer(model, batch_size, on_batch)
+    return [_exact(score, _one(model, text, factorization)) for text in texts]
 
 
 def bounds(
@@ -87,44 +95,51 @@ def bounds(
     *,
     prior: OrderPrior | None = None,
     orders: int = 16,
-    generator: torch.Generator | None = None,
+    seed: int = 0,
     batch_size: int = 256,
+    on_batch: Callable[[], object] | None = None,
 ) -> list[Bounds]:
-    """Bounds and the importance-weighted estimate from orders drawn from a prior; texts may differ in length.
+    """Bounds and the importance-weighted estimate from orders drawn from a prior. No text's depend on the others.
 
     Args:
         model: what scores the slots; put it in evaluation mode first.
         texts: the content tokens of each text's one or two segments.
         factorization: what is generated.
         prior: where the orders come from; uniform by default. The better it fits the model, the tighter the bounds.
-        orders: how many to draw a text, each a forward pass over n + 1 canvases.
-        generator: the source of randomness; seeded with 0 by default.
-        batch_size: how many canvases to score together.
+        orders: how many to draw a text, each of n + 1 canvases; those that orders share are scored once.
+        seed: of the drawing, which begins with it anew for every text.
+        batch_size: the most canvases to score together.
+        on_batch: called after every batch of canvases; what it raises ends the work.
+
+    Raises:
+        ModelError: no order is asked for.
     """
-    prior = prior or UniformPrior()
-    generator = generator or torch.Generator().manual_seed(0)
-    rows = [text for text in texts for _ in range(orders)]
-    batch = Texts.of(CanvasBatch.from_segments(model.specials, rows), [factorization] * len(rows))
-    kept = batch.present & ~batch.generated
-    log_order = torch.zeros(len(rows))
-    steps: list[tuple[Tensor, Tensor]] = []  # the kept sets on the way, and the token that comes next
-    for step in range(int(batch.lengths.max()) if rows else 0):
-        going = step < batch.lengths
-        weights = prior.weights(kept, batch.present)
-        drawn = torch.multinomial(weights.where(going[:, None], 1.0), 1, generator=generator)
-        log_order += torch.where(going, weights.gather(1, drawn).squeeze(1).clamp(min=1e-38).log(), 0)
-        steps.append((kept, torch.where(going, drawn.squeeze(1), -1)))
-        new = torch.zeros_like(kept).scatter_(1, drawn, True)
-        kept = kept | (new & going[:, None])
-    steps.append((kept, torch.full((len(rows),), -2)))
-    log_actions = torch.zeros(len(rows))
-    for before, token in steps:
-        asked = (token != -1).nonzero().flatten()
-        log_actions[asked] += _action_log_probs(model, batch, asked, before[asked], token[asked], batch_size)
-    return [
-        _summarise(actions, order)
-        for actions, order in zip(log_actions.view(-1, orders), log_order.view(-1, orders), strict=True)
-    ]
+    if orders < 1:
+        raise ModelError(f"orders must be at least 1, not {orders}")
+    score = _Scorer(model, batch_size, on_batch)
+    return [_bounds(score, _one(model, text, factorization), prior or UniformPrior(), orders, seed) for text in texts]
+
+
+def _one(model: InsertionModel, text: Sequence[Sequence[int]], factorization: Factorization) -> Texts:
+    return Texts.of(CanvasBatch.from_segments(model.specials, [text]), [factorization])
+
+
+def _bounds(score: _Scorer, text: Texts, prior: OrderPrior, orders: int, seed: int) -> Bounds:
+    generator = torch.Generator().manual_seed(seed % 2**63)
+    present = text.present.expand(orders, -1)
+    kept = (text.present & ~text.generated).repeat(orders, 1)
+    log_order = torch.zeros(orders)
+    steps = []  # the kept sets on the way, and the tokens that come next
+    for _ in range(int(text.lengths)):
+        weights = prior.weights(kept, present)
+        drawn = torch.multinomial(weights, 1, generator=generator)
+        log_order += weights.gather(1, drawn).squeeze(1).log()
+        steps.append((kept, drawn.squeeze(1)))
+        kept = kept.scatter(1, drawn, True)
+    steps.append((kept, torch.full((orders,), _STOP)))
+    sets, source = torch.unique(torch.cat([before for before, _ in steps]), dim=0, return_inverse=True)
+    log_probs = score(text, sets, source, torch.cat([token for _, token in steps]))
+    return _summarise(log_probs.view(-1, orders).sum(0), log_order)
 
 
 def _summarise(log_actions: Tensor, log_order: Tensor) -> Bounds:
@@ -136,80 +151,76 @@ def _summarise(log_actions: Tensor, log_order: Tensor) -> Bounds:
     return Bounds(float(log_actions.double().mean()), float(log_weights.mean()), estimate, error, count)
 
 
-def _exact(
-    model: InsertionModel, text: Sequence[Sequence[int]], factorization: Factorization, batch_size: int
-) -> float:
-    texts = Texts.of(CanvasBatch.from_segments(model.specials, [text]), [factorization])
-    places = texts.generated[0].nonzero().flatten()
+def _exact(score: _Scorer, text: Texts) -> float:
+    places = text.generated[0].nonzero().flatten()
     length = len(places)
     sets = torch.arange(2**length)
     has = (sets[:, None] >> torch.arange(length)) & 1 == 1  # (sets, tokens)
-    kept = (texts.present & ~texts.generated).repeat(len(sets), 1)
+    kept = (text.present & ~text.generated).repeat(len(sets), 1)
     kept[:, places] = has
     # every action out of every set: (set, token not in it), and stopping from the full set
-    source, token = (~has).nonzero(as_tuple=True)
-    source = torch.cat([source, sets[-1:]])
-    token = torch.cat([places[token], torch.tensor([-2])])
-    rows = torch.zeros_like(source)
-    log_probs = _action_log_probs(model, texts, rows, kept[source], token, batch_size, kept_sets=(kept, source))
+    source, added = (~has).nonzero(as_tuple=True)
+    token = torch.cat([places[added], torch.tensor([_STOP])])
+    log_probs = score(text, kept, torch.cat([source, sets[-1:]]), token)
     reached = torch.full((len(sets),), -torch.inf, dtype=torch.double)
     reached[0] = 0.0
-    added = torch.searchsorted(places, token[:-1])
-    target = source[:-1] | (1 << added)
+    target = source | (1 << added)
     size = has.sum(1)
     for step in range(length):  # sets of one size lead to those of the next
-        moves = (size[source[:-1]] == step).nonzero().flatten()
+        moves = (size[source] == step).nonzero().flatten()
         arriving = reached[source[moves]] + log_probs[moves].double()
         reached = torch.logaddexp(reached, row_logsumexp(arriving, target[moves], len(sets)))
     return float(reached[-1] + log_probs[-1])
 
 
-def _action_log_probs(
-    model: InsertionModel,
-    texts: Texts,
-    rows: Tensor,
-    kept: Tensor,
-    token: Tensor,
-    batch_size: int,
-    kept_sets: tuple[Tensor, Tensor] | None = None,
-) -> Tensor:
-    """Log p of the action that inserts a token of the text into the canvas of a kept set, or of stopping.
+@dataclass(frozen=True)
+class _Scorer:
+    """Log-probabilities of actions, canvases of like length together."""
 
-    Args:
-        model: what scores the slots.
-        texts: complete texts.
-        rows: (actions,) the text of each action.
-        kept: (actions, tokens) bool, the kept set before it.
-        token: (actions,) the index in the text of the token to insert; -2 for stopping.
-        batch_size: how many canvases to score together.
-        kept_sets: the distinct kept sets and which of them each action starts from, to score each only once.
-    """
-    sets, source = (kept, torch.arange(len(kept))) if kept_sets is None else kept_sets
-    set_rows = rows if kept_sets is None else rows[:1].expand(len(sets))
-    out = torch.empty(len(token))
-    for start in range(0, len(sets), batch_size):
-        piece = slice(start, min(start + batch_size, len(sets)))
-        canvases, slot_of = canvases_of(texts.select(set_rows[piece]), sets[piece])
+    model: InsertionModel
+    batch_size: int
+    on_batch: Callable[[], object] | None
+
+    def __call__(self, text: Texts, sets: Tensor, source: Tensor, token: Tensor) -> Tensor:
+        """Log p of inserting tokens of one text into the canvases of kept sets, or of stopping.
+
+        Args:
+            text: the complete text.
+            sets: (sets, tokens) bool, the kept sets.
+            source: (actions,) the set that each action starts from.
+            token: (actions,) the index in the text of the token that it inserts, or `_STOP`.
+
+        Returns:
+            (actions,).
+        """
+        out = torch.empty(len(token))
+        most = max(1, min(self.batch_size, _MAX_TOKENS // text.batch.token_ids.shape[1]))
+        for some in torch.split(sets.sum(1).argsort(), most):
+            place = torch.full((len(sets),), -1)
+            place[some] = torch.arange(len(some))
+            mine = (place[source] >= 0).nonzero().flatten()
+            out[mine] = self._batch(text, sets[some], place[source[mine]], token[mine])
+            if self.on_batch is not None:
+                self.on_batch()
+        return out
+
+    def _batch(self, text: Texts, sets: Tensor, source: Tensor, token: Tensor) -> Tensor:
+        canvases, slot_of = canvases_of(text.select(torch.zeros(len(sets), dtype=torch.long)), sets)
         with torch.inference_mode():
-            scores = model.score_slots(canvases.to(model.device))
-        content = scores.content.float()
-        log_content = content - content.logsumexp(1, keepdim=True)
-        log_location, log_stop = scores.log_location()
-        if log_stop is None:
-            log_end = log_location + log_content[:, model.specials.end_of_slot_id]
-            log_stop = row_logsumexp(log_end, scores.rows, len(canvases))
-        number = torch.full(canvases.open_slots.shape, -1, device=scores.rows.device)
-        number[scores.rows, scores.slots] = torch.arange(len(scores.rows), device=scores.rows.device)
-        mine = ((source >= piece.start) & (source < piece.stop)).nonzero().flatten()
-        here, which = (source[mine] - piece.start), token[mine]
-        inserts = which >= 0
-        safe = which.clamp(min=0)
-        slot = slot_of[here, safe]
-        index = number.cpu()[here, slot]
-        content_ids = texts.batch.token_ids[rows[mine], safe]
-        log_insert = log_content.cpu()[index, content_ids] + log_location.cpu()[index]
-        out[mine] = torch.where(inserts, log_insert, log_stop.cpu()[here])
-    return out
+            scores = self.model.score_slots(canvases.to(self.model.device))
+            content = scores.content.float()
+            normaliser = content.logsumexp(1)
+            log_location, log_stop = scores.log_location()
+            if log_stop is None:
+                log_end = content[:, self.model.specials.end_of_slot_id] - normaliser + log_location
+                log_stop = row_logsumexp(log_end, scores.rows, len(canvases))
+            number = torch.zeros_like(canvases.open_slots, dtype=torch.long)  # of each open slot among the scored
+            number[scores.rows.cpu(), scores.slots.cpu()] = torch.arange(len(scores.rows))
+            inserted = token.clamp(min=0)
+            slot = number[source, slot_of[source, inserted]]
+            logit = content[slot.to(content.device), text.batch.token_ids[0, inserted].to(content.device)]
+            log_insert = logit.cpu() + (log_location - normaliser).cpu()[slot]
+            return torch.where(token == _STOP, log_stop.cpu()[source], log_insert)
 
 
 def _generated_length(text: Sequence[Sequence[int]], factorization: Factorization) -> int:

@@ -47,3 +47,4 @@ class Score:
 
 
 ScoreMethod = Literal["exact", "importance", "bound", "paper_bound"]
+Pooling = Literal["mean", "first"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from kermit.cli import logs
-from kermit.errors import DecodingError, ModelError
+from kermit.errors import DecodingError
 
 if TYPE_CHECKING:
     from kermit.decoding import DecodingSettings
@@ -108,17 +108,11 @@ def load_kermit(model: Path | None) -> Kermit:
     Raises:
         ModelError: there is no model, or one of another family.
     """
-    import json
-
     with loading():
         from kermit.folders import named_or_bundled
         from kermit.pipeline import Kermit
 
-        folder = named_or_bundled(model)
-        kind = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model_type")
-        if kind != "kermit":
-            raise ModelError(f"{folder} holds a model of the type {kind}, not kermit; it can translate at most")
-        return Kermit.from_pretrained(folder)
+        return Kermit.from_pretrained(named_or_bundled(model))
 
 
 def loading() -> AbstractContextManager[object]:

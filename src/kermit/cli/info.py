@@ -58,8 +58,10 @@ def model_facts(folder: Path) -> dict[str, Any]:
 
     from safetensors import safe_open
 
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    with safe_open(folder / "model.safetensors", framework="numpy") as weights:
+    from kermit.folders import reading
+
+    with reading(folder), safe_open(folder / "model.safetensors", framework="numpy") as weights:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         parameters = sum(prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
     languages = config.get("languages") or {}
     return {

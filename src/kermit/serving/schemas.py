@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from kermit.blanks import BlankedText
 from kermit.canvas import Factorization
 from kermit.decoding import Finish, Strategy
-from kermit.results import ScoreMethod
+from kermit.results import Pooling, ScoreMethod
 from kermit.tasks.families import PriorName
 
 MAX_CHARACTERS = 20_000
@@ -168,7 +168,7 @@ class ScoreRequest(_OnTexts):
 class EmbedRequest(_OnTexts):
     """Texts, or pairs, as vectors."""
 
-    pooling: Literal["mean", "first"] = "mean"
+    pooling: Pooling = "mean"
 
 
 class InsertionRecord(Schema):

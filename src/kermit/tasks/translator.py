@@ -22,7 +22,7 @@ from kermit.canvas import Factorization
 from kermit.data.parallel import Pair
 from kermit.data.tokenizer import load_tokenizer
 from kermit.errors import DecodingError, ModelError
-from kermit.folders import named_or_bundled
+from kermit.folders import named_or_bundled, reading
 from kermit.tasks.translation import Direction, Translation, TranslationScores, score_translations
 from kermit.training.families import Family, family_of_model_type
 from kermit.training.settings import Settings
@@ -65,10 +65,11 @@ class Translator:
         Without a path, the model that comes with the package.
         """
         folder = named_or_bundled(None if path is None else Path(path))
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        family = cast("TranslationFamily", family_of_model_type(config.get("model_type", "?")))
+        with reading(folder):
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            family = cast("TranslationFamily", family_of_model_type(config.get("model_type", "?")))
+            model = family.load(folder).to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
         languages = config.get("languages") or {"x": "x", "y": "y"}
-        model = family.load(folder).to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
         return cls(family, model, load_tokenizer(folder), (languages["x"], languages["y"]))
 
     def directions(self) -> list[Direction]:
@@ -77,7 +78,8 @@ class Translator:
         return directions_of([Factorization(name) for name in trained], self.languages)
 
     def direction_to(self, target: str) -> Direction:
-        """The direction into a language."""
+        """The direction into a language; `x` and `y` always work."""
+        target = dict(zip("xy", self.languages, strict=True)).get(target, target)
         if target not in self.languages:
             raise ModelError(
                 f"the model's languages are {' and '.join(self.languages)}; it cannot translate to {target}"
