@@ -131,15 +131,17 @@ def test_an_encoder_with_a_causal_mask_is_read_at_its_last_token(tmp_path: Path)
     assert row["input_ids"][0] == classifier.tokenizer.cls_token_id
     tokens = torch.tensor([row["input_ids"]])
     padded = torch.nn.functional.pad(tokens, (0, 3), value=classifier.tokenizer.pad_token_id)
-    hidden = model.bert(tokens).last_hidden_state
+    hidden = model.trunk(tokens).last_hidden_state
     changed = tokens.clone()
     changed[0, -2] = tokens[0, 1]
-    torch.testing.assert_close(model.bert(changed).last_hidden_state[:, :-2], hidden[:, :-2])  # causal
+    torch.testing.assert_close(model.trunk(changed).last_hidden_state[:, :-2], hidden[:, :-2])  # causal
     expected = hidden[:, -1] @ model.score.weight.T
     torch.testing.assert_close(model(tokens).logits, expected)
     torch.testing.assert_close(
         model(padded, attention_mask=(padded != model.config.pad_token_id).long()).logits, expected
     )
+    types = torch.ones_like(tokens)  # which a BERT tokenizer gives, and its pretraining did not have
+    torch.testing.assert_close(model(tokens, token_type_ids=types).logits, expected)
 
 
 def test_finetuning_starts_from_the_pooler_of_the_next_sentence_task(tmp_path: Path) -> None:

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from glue_files import SIZES, save_trunk, write_glue
+from transformers import AutoModelForSequenceClassification
 
 import kermit
 from kermit import Kermit
 from kermit.errors import DataError, ModelError
 from kermit.tasks.glue import runs as runs_module
+from kermit.tasks.glue.classifier import Classifier
 from kermit.tasks.glue.data import Example, GlueData
 from kermit.tasks.glue.finetuning import BERT_GRID, Grid, Setting, subsample
 from kermit.tasks.glue.report import Spread, summarise, table
@@ -62,6 +65,26 @@ def test_other_trunks_learn_by_the_same_call(kind: str, glue: GlueData, tmp_path
     assert run.result.score > 75
     again = evaluate(str(run.folder), task_named("CoLA"), glue)
     assert again.score == run.result.score
+
+    task, [dev] = task_named("CoLA"), glue.read(task_named("CoLA"), Split.DEV)
+    ours = Classifier.load(str(run.folder), task, max_length=40)
+    theirs = AutoModelForSequenceClassification.from_pretrained(run.folder).eval()
+    assert theirs.config.id2label == {0: "0", 1: "1"}
+    for example, expected in zip(dev.examples, ours.logits(dev.examples), strict=True):
+        [row] = ours.encoder.encode([example])
+        row.pop("label")
+        found = theirs(**{name: torch.tensor([values]) for name, values in row.items()}).logits
+        np.testing.assert_allclose(found[0].detach().numpy(), expected, atol=1e-4)
+
+
+def test_a_pretrained_model_is_not_taken_for_a_finetuned_one(glue: GlueData, tmp_path: Path) -> None:
+    for kind in ("masked", "causal-encoder"):
+        folder = save_trunk(kind, tmp_path / kind)
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        labels = {"id2label": {"0": "0", "1": "1"}, "label2id": {"0": 0, "1": 1}}
+        (folder / "config.json").write_text(json.dumps(config | labels), encoding="utf-8")
+        with pytest.raises(ModelError, match="lacks weights of its classifier"):
+            evaluate(str(folder), task_named("CoLA"), glue)
 
 
 def test_a_finetuned_kermit_model_still_generates(learned: list[Run]) -> None:

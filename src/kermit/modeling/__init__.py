@@ -1,15 +1,18 @@
-"""KERMIT models: any bidirectional encoder of transformers with an insertion head."""
+"""KERMIT models: any bidirectional encoder of transformers with an insertion head; and classifiers."""
 
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
 from kermit.modeling.classification import KermitForSequenceClassification
 from kermit.modeling.config import KermitConfig
 from kermit.modeling.insertion import InsertionOutput, KermitForInsertion, special_token_settings
+from kermit.modeling.last_token import LastTokenConfig, LastTokenForSequenceClassification
 from kermit.modeling.trunk import KermitModel
 
 AutoConfig.register("kermit", KermitConfig)
 AutoModel.register(KermitConfig, KermitModel)
 AutoModelForSequenceClassification.register(KermitConfig, KermitForSequenceClassification)
+AutoConfig.register("kermit_last_token", LastTokenConfig)
+AutoModelForSequenceClassification.register(LastTokenConfig, LastTokenForSequenceClassification)
 
 __all__ = [
     "InsertionOutput",
@@ -17,5 +20,7 @@ __all__ = [
     "KermitForInsertion",
     "KermitForSequenceClassification",
     "KermitModel",
+    "LastTokenConfig",
+    "LastTokenForSequenceClassification",
     "special_token_settings",
 ]

@@ -1,8 +1,7 @@
 """A model that classifies: a trunk with new layers for a task's labels, or one that was finetuned before.
 
-The trunk is a KERMIT checkpoint, a masked or causal language model or a bare encoder, from a folder or the Hub. All are
-loaded through transformers' AutoModelForSequenceClassification, but for encoders with a causal mask. This module does
-not train.
+The trunk is a KERMIT checkpoint, a masked or causal language model or a bare encoder, from a folder or the Hub. What is
+saved is loaded by transformers' AutoModelForSequenceClassification. This module does not train.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 from transformers import (
     AutoConfig,
+    AutoModel,
+    AutoModelForSequenceClassification,
     DataCollatorWithPadding,
     PreTrainedModel,
     PreTrainedTokenizerFast,
@@ -29,11 +30,11 @@ from transformers.utils import logging as transformers_logging
 
 from kermit.data.tokenizer import load_tokenizer
 from kermit.errors import ModelError
-from kermit.modeling import KermitConfig
+from kermit.modeling import KermitConfig, LastTokenForSequenceClassification
 from kermit.tasks.glue.data import Example, Part
 from kermit.tasks.glue.encoding import TextEncoder, give_padding
-from kermit.tasks.glue.last_token import classifier_class, is_causal, pooler_mapping
 from kermit.tasks.glue.metrics import answers_of
+from kermit.tasks.glue.reading import is_causal, lacks_classifier, pooler_mapping
 from kermit.tasks.glue.table import GlueTask
 
 _NUMBER = "number"  # the one label of a task that asks for a number
@@ -94,9 +95,10 @@ class Classifier:
     def _load(cls, place: str, config: Any, max_length: int, *, is_new: bool) -> Classifier:
         if is_causal(config):
             config.use_cache = False  # for generating; here it would only fill the memory
+        kind = AutoModel if is_new and lacks_classifier(config) else AutoModelForSequenceClassification
         try:
             with _quiet_transformers():
-                model, info = classifier_class(config).from_pretrained(
+                model, info = kind.from_pretrained(
                     place,
                     config=config,
                     dtype=torch.float32,
@@ -107,10 +109,13 @@ class Classifier:
         except (OSError, ValueError) as error:
             raise ModelError(f"{place} cannot be loaded as a classifier: {error}") from error
         missing = sorted(info["missing_keys"])
-        inside = [name for name in missing if name.startswith(f"{model.base_model_prefix}.") and "pooler" not in name]
+        inside = [name for name in missing if _in_trunk(model, name) and "pooler" not in name]
         if inside or (missing and not is_new):
             what = "its trunk" if inside else "its classifier"
             raise ModelError(f"{place} lacks weights of {what}: {', '.join((inside or missing)[:5])}")
+        if kind is AutoModel:
+            labels = {"id2label": config.id2label, "label2id": config.label2id, "problem_type": config.problem_type}
+            model = LastTokenForSequenceClassification.from_trunk(model, **labels)
         tokenizer = load_tokenizer(place)
         give_padding(model, tokenizer)
         return cls(model, tokenizer, TextEncoder.of(model, tokenizer, max_length))
@@ -178,6 +183,11 @@ def model_checksum(place: str) -> str:
         with path.open("rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
     return digest.hexdigest()[:12]
+
+
+def _in_trunk(model: PreTrainedModel, name: str) -> bool:
+    """Whether a weight is the trunk's, not a classifier's."""
+    return model.base_model is model or name.startswith(f"{model.base_model_prefix}.")
 
 
 def _load_config(place: str, **settings: Any) -> Any:

@@ -22,7 +22,7 @@ from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForSequenceClassification
 from kermit.modeling.trunk import first_position
 from kermit.tasks.glue.data import Example
-from kermit.tasks.glue.last_token import is_causal
+from kermit.tasks.glue.reading import is_causal
 
 logger = logging.getLogger(__name__)
 
@@ -84,10 +84,11 @@ class TextEncoder:
         if isinstance(model, KermitForSequenceClassification):
             positions, restarts, typed = model.kermit.max_positions, model.config.positions == "restart", True
         else:
-            limit = getattr(model.config, "max_position_embeddings", None)
+            config = model.base_model.config
+            limit = getattr(config, "max_position_embeddings", None)
             positions = None if limit is None else limit - first_position(model.base_model)
             restarts = False
-            typed = getattr(model.config, "type_vocab_size", 0) > 1 and not is_causal(model.config)
+            typed = getattr(config, "type_vocab_size", 0) > 1 and not is_causal(config)
         max_text_length = positions - 2 if restarts and positions is not None else None
         if positions is not None and not restarts:
             max_length = min(max_length, positions)
@@ -167,6 +168,6 @@ def give_padding(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> 
     if tokenizer.pad_token_id is None or tokenizer.pad_token_id in in_use:
         tokenizer.add_special_tokens({"pad_token": "[PAD]"})
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
-        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        model.base_model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     model.config.pad_token_id = tokenizer.pad_token_id
     tokenizer.padding_side = "right"
