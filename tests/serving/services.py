@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,3 +128,29 @@ def held(service: Service) -> Iterator[list[list[str]]]:
         yield batches
     finally:
         door.set()
+
+
+@contextmanager
+def slowed(service: Service, seconds: float = 0.5) -> Iterator[list[int]]:
+    """Have every pass of the model take so long until the block ends; tells of how many canvases each was."""
+    model, passes = service.engine.kermit.model, list[int]()
+    real = model.score_slots
+
+    def slow(canvases: CanvasBatch) -> Any:
+        passes.append(len(canvases))
+        time.sleep(seconds)
+        return real(canvases)
+
+    model.score_slots = slow  # type: ignore[method-assign]
+    try:
+        yield passes
+    finally:
+        del model.score_slots
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for something to become true."""
+    end = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -1,17 +1,16 @@
 """Rounds as server-sent events: those of the trace, in order, and then the answer."""
 
 import json
-import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import pytest
-from services import PAIRS, Live, running
+from services import PAIRS, Live, running, slowed, until
 
 from kermit import Kermit
 
 
-def events(live: Live, path: str, **body: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def events(live: Live, path: str, **body: Any) -> Generator[tuple[str, dict[str, Any]], None, None]:
     with live.client.stream("POST", path, json=body | {"stream": True}) as response:
         assert response.status_code == 200
         assert response.headers["Content-Type"].startswith("text/event-stream")
@@ -66,18 +65,18 @@ def test_what_is_refused_before_the_first_round_has_its_status(live: Live) -> No
 
 
 def test_a_deadline_that_passes_in_the_middle_is_told_as_an_event(kermit: Kermit) -> None:
-    with running(kermit, deadline=2.0) as live:
-        slowly = live.service.engine.kermit.model.score_slots
-
-        def sluggish(canvases: Any) -> Any:
-            time.sleep(0.5)
-            return slowly(canvases)
-
-        live.service.engine.kermit.model.score_slots = sluggish
-        try:
-            *told, (name, problem) = events(live, "/v1/sample", strategy="serial", termination_penalty=90.0)
-        finally:
-            del live.service.engine.kermit.model.score_slots
+    with running(kermit, deadline=2.0) as live, slowed(live.service):
+        *told, (name, problem) = events(live, "/v1/sample", strategy="serial", termination_penalty=90.0)
     assert told[0][0] == "start"
     assert name == "error"
     assert problem["detail"].startswith("no answer within 2 seconds")
+
+
+def test_a_listener_who_goes_away_ends_the_decode(kermit: Kermit) -> None:
+    with running(kermit) as live, slowed(live.service) as passes:
+        told = events(live, "/v1/sample", strategy="serial", termination_penalty=90.0, max_tokens=60)
+        assert [next(told)[0], next(told)[0]] == ["start", "round"]
+        told.close()
+        until(lambda: live.service.worker.computing == 0)
+        assert len(passes) < 30  # of sixty
+        assert live.metric("kermit_abandoned_total") == 1

@@ -2,24 +2,16 @@
 
 import socket
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
-from services import PAIRS, PATIENCE, Live, held, running
+from services import PAIRS, PATIENCE, Live, held, running, slowed, until
 
 from kermit import Kermit
 
 ENGLISH = [pair[0] for pair in PAIRS]
-
-
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def ask(live: Live, pool: ThreadPoolExecutor, *requests: tuple[str, dict[str, Any]]) -> list[Future[httpx.Response]]:
@@ -120,6 +112,14 @@ def test_past_its_deadline_a_decode_is_abandoned_at_the_next_round(kermit: Kermi
         assert finishes == ["abandoned"]
 
 
+def test_past_its_deadline_a_score_is_abandoned_at_the_next_batch_of_canvases(kermit: Kermit) -> None:
+    with running(kermit, deadline=2.0) as live, slowed(live.service) as passes:
+        long = " ".join(ENGLISH * 2)
+        assert live.post("/v1/score", x=[long] * 4, orders=64).status_code == 503
+        until(lambda: live.service.worker.computing == 0)
+        assert 0 < len(passes) < 12  # of dozens
+
+
 def test_a_caller_who_hangs_up_frees_the_place(kermit: Kermit) -> None:
     with running(kermit) as live, ThreadPoolExecutor(2) as pool:
         with held(live.service) as batches:
@@ -156,12 +156,13 @@ def test_what_is_wrong_with_one_request_does_not_become_anothers(live: Live) -> 
     assert found[1].json()["results"][0]["y"] == PAIRS[0][1]
 
 
+@pytest.mark.parametrize("place", ["answer", "check_lengths"])
 def test_a_defect_is_a_500_without_details_and_the_service_goes_on(
-    kermit: Kermit, monkeypatch: pytest.MonkeyPatch
+    place: str, kermit: Kermit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running(kermit) as live:
         with monkeypatch.context() as patch:
-            patch.setattr(live.service.engine, "answer", lambda jobs: 1 / 0)
+            patch.setattr(live.service.engine, place, lambda asked: 1 / 0)
             response = live.post("/v1/sample", max_tokens=1)
         assert response.status_code == 500
         assert "ZeroDivisionError" not in response.text

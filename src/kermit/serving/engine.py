@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -108,8 +109,9 @@ class Engine:
     def answer(self, jobs: Sequence[Job]) -> list[Answer]:
         """Answer like jobs together.
 
-        Every text's answer is the one that it would get alone: draws come from its own seed, and the decoder promises
-        not to mix the texts of a batch. Orders of likelihoods come from one generator, so texts are scored one by one.
+        Every text's answer is the one that it would get alone: draws come from its own seed, and the pipeline promises
+        not to mix the texts of a batch. A score is made of many canvases, so texts are scored one by one. An answer
+        that is no longer wanted is not finished.
         """
         requests = [job.request for job in jobs]
         match requests[0]:
@@ -204,21 +206,28 @@ class Engine:
     def _score(self, job: Job) -> Scores:
         request = job.request
         assert isinstance(request, ScoreRequest)
-        results = []
-        for number, x in enumerate(request.x):
+
+        def go_on() -> None:
             if not job.wanted:
-                break
-            (score,) = self.kermit.score(
-                [x],
-                None if request.y is None else [request.y[number]],
+                raise _UnwantedError
+
+        scores: list[Score] = []
+        with suppress(_UnwantedError):
+            scores = self.kermit.score(
+                request.x,
+                request.y,
                 factorization=request.factorization,
                 method=request.method,
                 prior=ObjectiveSettings(prior=request.prior).order_prior(),
                 orders=request.orders,
                 seed=request.seed,
+                on_batch=go_on,
             )
-            results.append(_scored(score, request))
-        return Scores(results=results)
+        return Scores(results=[_scored(score, request) for score in scores])
+
+
+class _UnwantedError(Exception):
+    """Nobody waits for the answer any more."""
 
 
 class _Audience:

@@ -61,7 +61,7 @@ class BodyLimit:
             return
         detail = f"the request has more than {self.most} bytes; split it"
         declared = Headers(scope=scope).get("content-length", "0")
-        if not declared.isdigit() or int(declared) > self.most:
+        if not declared.isdecimal() or int(declared) > self.most:
             problem = Problem(detail=detail, limit=self.most)
             await JSONResponse(problem.model_dump(), 413)(scope, receive, send)
             return

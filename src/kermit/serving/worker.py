@@ -40,6 +40,16 @@ class Worker(threading.Thread):
             self.computing = 0
 
     def _compute(self, jobs: Sequence[Job]) -> None:
+        """Answer jobs, whatever happens: without this thread nobody would be answered any more."""
+        try:
+            self._answer(jobs)
+        except Exception:
+            logger.exception("a batch of %d failed", len(jobs))
+            for job in jobs:
+                if not job.answer.done():
+                    job.answer.set_exception(InternalError("something went wrong on our side; the log says what"))
+
+    def _answer(self, jobs: Sequence[Job]) -> None:
         fitting = []
         for job in jobs:
             try:
@@ -58,11 +68,6 @@ class Worker(threading.Thread):
                 return
             for job in fitting:  # so that what is wrong with one does not become another's
                 self._compute([job])
-            return
-        except Exception:
-            logger.exception("a batch of %d failed", len(fitting))
-            for job in fitting:
-                job.answer.set_exception(InternalError("something went wrong on our side; the log says what"))
             return
         for job, answer in zip(fitting, answers, strict=True):
             if not job.wanted:  # some of it may have been abandoned
