@@ -92,6 +92,12 @@ def test_a_missing_file_and_a_broken_gzip_are_errors_that_name_the_file(tmp_path
         list(read_texts(tmp_path / "nowhere", Report()))
     cut = tmp_path / "cut.gz"
     cut.write_bytes(gzip.compress(b"line\n" * 5000)[:-12])
+    twisted = bytearray(gzip.compress(bytes(range(256)) * 50, mtime=0))
+    twisted[60:90] = b"?" * 30
+    (tmp_path / "twisted.gz").write_bytes(twisted)
+    for name in ("cut", "twisted"):
+        with pytest.raises(DataError, match=rf"{name}\.gz: the gzip stream is broken"):
+            checksum(TextSource(x=tmp_path / f"{name}.gz"))
     with pytest.raises(DataError, match=r"cut\.gz:\d+: the gzip stream is broken"):
         list(read_texts(cut, Report()))
 

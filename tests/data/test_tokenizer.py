@@ -103,6 +103,13 @@ def test_too_small_a_vocabulary_and_no_text_are_errors() -> None:
         train_tokenizer([], 300)
 
 
+@pytest.mark.parametrize("broken", ["half of a pair: \ud83d", None, 5])
+def test_what_is_no_text_is_an_error(tokenizer: PreTrainedTokenizerFast, broken: object) -> None:
+    with pytest.raises(DataError, match="a text must be a string that can be written in UTF-8"):
+        encode_texts(tokenizer, ["fine", broken])  # type: ignore[list-item]
+    assert encode_texts(tokenizer, ["[CLS]"])[0] != [tokenizer.cls_token_id]  # as before
+
+
 def test_a_folder_without_a_tokenizer_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="holds no tokenizer"):
         load_tokenizer(tmp_path)

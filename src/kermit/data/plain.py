@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import logging
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from kermit.errors import DataError
 logger = logging.getLogger(__name__)
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 class OnBad(StrEnum):
@@ -105,7 +107,7 @@ def lines_of(stream: IO[bytes], name: str) -> Iterator[Line]:
                 yield Line(raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8"), place)
             except UnicodeDecodeError:
                 yield Line(None, place)
-    except (EOFError, gzip.BadGzipFile) as error:
+    except _BROKEN_GZIP as error:
         raise DataError(f"{name}:{number + 1}: the gzip stream is broken: {error}") from error
 
 
@@ -125,6 +127,9 @@ def file_checksum(path: Path) -> str:
     """SHA-256 of a file's content as it is read (gunzipped), so that packing it changes nothing."""
     digest = hashlib.sha256()
     with open_bytes(path) as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
+        try:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+        except _BROKEN_GZIP as error:
+            raise DataError(f"{path}: the gzip stream is broken: {error}") from error
     return digest.hexdigest()

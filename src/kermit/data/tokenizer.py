@@ -104,12 +104,18 @@ def end_of_slot_id(tokenizer: PreTrainedTokenizerFast) -> int:
 
 
 def encode_texts(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[list[int]]:
-    """Ids of each text without special tokens; what looks like a special token in the text is spelled out as text."""
+    """Ids of each text without special tokens; what looks like a special token in the text is spelled out as text.
+
+    Raises:
+        DataError: something that is no text, or that holds half of a surrogate pair.
+    """
     backend = _whole_texts(tokenizer).backend_tokenizer
     special_as_text = backend.encode_special_tokens
     backend.encode_special_tokens = True
     try:
         encodings = backend.encode_batch(texts, add_special_tokens=False)
+    except TypeError as error:
+        raise DataError("a text must be a string that can be written in UTF-8; one of these is not") from error
     finally:
         backend.encode_special_tokens = special_as_text
     return [encoding.ids for encoding in encodings]
