@@ -44,6 +44,10 @@ def test_text_without_blanks_is_one_fragment() -> None:
         ("A ____", [""], "A"),
         ("A ____man", [""], "A man"),  # nothing was inserted, and the two words stay two
         ("A\n____man", [""], "A\nman"),
+        ("One.\n\n____ man.", [" A"], "One.\n\nA man."),
+        ("One.\n____", ["Two"], "One.\nTwo"),
+        ("A\t____ man", [", old"], "A, old man"),
+        ("A____man", [" old "], "A old man"),
         ("A ____man", [" sales"], "A salesman"),
         ("____", [" all"], "all"),
         ("____ ____ end", ["one", ""], "one end"),

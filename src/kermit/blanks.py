@@ -45,12 +45,19 @@ class BlankedText:
         return tuple(fragment != "" and space == "" for fragment, space in pairs)
 
     def fill(self, pieces: Sequence[str]) -> str:
-        """Put a piece of text into each blank; an empty piece leaves the fragments, and two words stay two."""
+        """Put a piece of text into each blank; an empty piece leaves the fragments, and two words stay two.
+
+        Where a piece begins with white space, or with a word, it gets the white space that was written before the
+        blank: a line break stays one.
+        """
         text = self.fragments[0]
         for piece, space, fragment in zip(pieces, self.spaces, self.fragments[1:], strict=True):
+            bare = piece.lstrip()
             if text == "":
-                piece = piece.lstrip()
-            elif piece[:1].isalnum() or (not piece and text[-1].isalnum() and fragment[:1].isalnum()):
-                piece = space + piece
+                piece = bare
+            elif bare != piece or bare[:1].isalnum():
+                piece = (space or piece[: len(piece) - len(bare)]) + bare
+            elif not piece and text[-1].isalnum() and fragment[:1].isalnum():
+                piece = space
             text += piece + (fragment.lstrip() if text == piece == "" else fragment)
         return text
