@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,15 @@ def test_from_recipe_to_translation_and_score(kermit: Run, recipe_file: Path, co
     records = [json.loads(line) for line in kermit(*say, "one two.", "three", "--json").out.splitlines()]
     assert [record["source"] for record in records] == ["one two.", "three"]
     assert set(records[0]) == {"source", "text", "rounds", "tokens", "log_prob", "finish"}
+    assert kermit(*say, "one two.", "", "three").out.split("\n")[1] == ""
+    too_long = kermit(*say, stdin=b"one\n" + b"two " * 500)
+    assert (too_long.code, too_long.err.startswith("error: stdin:2: the text has ")) == (2, True)
 
     score = ("evaluate", "translation", "--model", model, *data, "--split", "test", *beams)
     plot = tmp_path / "rounds.png"
-    (line,) = kermit(*score, "--directions", "en-de", "--json", "--plot", plot).out.splitlines()
-    assert json.loads(line)["direction"] == "en-de"
-    assert "family:transformer" in json.loads(line)["signature"]
+    (scores,) = json.loads(kermit(*score, "--directions", "en-de", "--json", "--plot", plot).out)
+    assert scores["direction"] == "en-de"
+    assert "family:transformer" in scores["signature"]
     assert plot.is_file()
     assert "BLEU" in kermit(*score).out
 
@@ -71,6 +75,22 @@ def test_texts_are_the_same_from_arguments_a_file_a_gzipped_file_and_stdin(ask: 
         assert ask("translate", "--to", "de", *LIMIT, *arguments, stdin=plain.read_bytes()).out == whole
 
 
+def test_texts_may_come_through_a_pipe_with_a_name(ask: Run, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"A man.\n",))
+    writer.start()
+    assert (
+        ask("translate", "--to", "de", *LIMIT, "-i", pipe).out == ask("translate", "--to", "de", *LIMIT, "A man.").out
+    )
+    writer.join()
+
+
+def test_line_n_of_the_output_is_for_line_n_of_the_input(ask: Run) -> None:
+    lines = ask("translate", "--to", "y", *LIMIT, "--set", "termination_penalty=50", stdin=b"A\r\n\r\n \nman\n").out
+    assert [line != "" for line in lines.removesuffix("\n").split("\n")] == [True, False, False, True]
+
+
 def test_no_lines_on_stdin_are_no_results(ask: Run) -> None:
     for verb in ("infill", "complete", "score", "embed"):
         assert ask(verb).out == ""
@@ -84,6 +104,13 @@ def test_results_go_to_a_file_that_has_its_name_once_it_is_complete(
     printed = ask("translate", "--to", "de", *LIMIT, *texts).out
     assert ask("translate", "--to", "de", *LIMIT, *texts, "--output", target).out == ""
     assert target.read_text(encoding="utf-8") == printed
+    packed, link = tmp_path / "out.gz", tmp_path / "link"
+    link.symlink_to(target)
+    for place in (packed, link):
+        ask("translate", "--to", "de", *LIMIT, *texts[:2], "--output", place)
+    assert gzip.decompress(packed.read_bytes()) == target.read_bytes()  # what was there is replaced, behind the link
+    assert printed.startswith(target.read_text(encoding="utf-8"))
+    assert link.is_symlink()
 
     target.unlink()
     monkeypatch.setattr("kermit.cli.texts.CHUNK", 2)
@@ -172,6 +199,7 @@ def test_an_interruption_exits_with_130_and_no_traceback(
         (("embed", "text", "--output", "/nowhere/out.npy"), "there is no folder /nowhere"),
         (("embed", "text", "--output", "out.npy", "--json"), "an array is no JSON"),
         (("evaluate", "nothing"), "No such command"),
+        (("evaluate", "translation", "--model", "m", "--data", "d", "--plot", "/nowhere/a.png"), "no folder /nowhere"),
     ],
 )
 def test_what_a_user_can_mend_is_told_without_a_traceback_and_exits_with_2(

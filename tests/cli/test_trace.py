@@ -7,6 +7,8 @@ from xml.etree import ElementTree
 import pytest
 
 LIMIT = ("--set", "max_tokens=5")
+STRANGE = b"""{"start": [[], []], "start_text": [[], []], "open_slots": [1, 2], "names": ["en", "de"],
+ "rounds": [[{"slot": 1, "token_id": 7, "text": "a", "log_prob": "likely"}]]}""".replace(b"\n", b"")
 
 
 def shown(svg: str) -> set[str]:
@@ -85,6 +87,11 @@ def test_what_is_drawn_follows_the_seed(ask):
         (("--from", "-"), b"\n{\n", "stdin:2: no JSON object"),
         (("--from", "-"), b"[]\n", "stdin:1: no JSON object, but list"),
         (("--from", "-"), b'{"x": "A man"}\n', "stdin:1: not a trace as --json --trace writes it: no 'start'"),
+        (
+            ("--from", "-"),
+            STRANGE,
+            "stdin:1: not a trace as --json --trace writes it: could not convert string to float",
+        ),
         (("--from", "-", "--layout", "spiral"), b"", "spiral"),
     ],
 )

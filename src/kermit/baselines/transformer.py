@@ -193,11 +193,12 @@ class TransformerFamily:
             raise ModelError("a Transformer translates by beam search; serial and parallel are for insertion models")
         sources = encode_texts(tokenizer, list(texts))
         positions = model.config.max_position_embeddings
-        for number, source in enumerate(sources, start=1):
+        for number, source in enumerate(sources):
             if len(source) >= positions:
                 raise DataError(f"text {number} has {len(source)} tokens, the model can read {positions - 1}; split it")
-        results: list[Translation | None] = [None] * len(texts)
-        for places in _batches(sources, decoding.batch_tokens):
+        results = [Translation(text, "", rounds=0, tokens=0, log_prob=0.0, finish="finished") for text in texts]
+        some = [place for place, text in enumerate(texts) if text.strip()]  # of a blank text nothing is made
+        for places in _batches(sources, some, decoding.batch_tokens):
             found = _beam_search(model, tokenizer, [sources[place] for place in places], decoding)
             for place, hypothesis in zip(places, found, strict=True):
                 results[place] = Translation(
@@ -210,7 +211,7 @@ class TransformerFamily:
                 )
             if progress is not None:
                 progress(len(places))
-        return [result for result in results if result is not None]
+        return results
 
 
 TRANSFORMER = TransformerFamily()
@@ -228,10 +229,10 @@ def _settings(recipe: Recipe) -> TransformerSettings:
     return recipe.model
 
 
-def _batches(sources: list[list[int]], budget: float) -> Iterator[list[int]]:
+def _batches(sources: list[list[int]], places: list[int], budget: float) -> Iterator[list[int]]:
     """Places of texts sorted by length, as many at a time as the budget of source tokens allows."""
     batch: list[int] = []
-    for place in sorted(range(len(sources)), key=lambda place: len(sources[place])):
+    for place in sorted(places, key=lambda place: len(sources[place])):
         if batch and (len(sources[place]) + 1) * (len(batch) + 1) > budget:
             yield batch
             batch = []

@@ -9,7 +9,7 @@ import typer
 
 from kermit.cli import logs
 from kermit.cli.choices import Json, Model, Output, PairInput, Side, X, Y, load_kermit, progress_bar
-from kermit.cli.results import Results
+from kermit.cli.results import Results, check_folder
 from kermit.cli.texts import chunks, placed, read_pairs, sides
 from kermit.errors import DataError
 
@@ -36,8 +36,7 @@ def embed(
     as_array = output is not None and output.suffix == ".npy"
     if as_array and json_:
         raise DataError(f"--output {output}: an array is no JSON; leave out --json, or name the file otherwise")
-    if as_array and output is not None and not output.parent.is_dir():
-        raise DataError(f"--output {output}: there is no folder {output.parent}")
+    check_folder("--output", output)
     kermit = load_kermit(model)
     on_y = kermit.segment(side) == kermit.segment("y")
     vectors = []

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from kermit.cli import cloze, logs
+from kermit.cli.choices import Decoding, decoding_choices, progress_bar
+from kermit.cli.results import check_folder
 
 app = typer.Typer(help="Score a model on a task.", no_args_is_help=True)
 
@@ -28,22 +30,23 @@ def translation(
     directions: Annotated[
         str | None, typer.Option(help="As en-de,de-en; all that the model was trained for by default.")
     ] = None,
-    decoding: Annotated[str | None, typer.Option(help="serial or parallel, for insertion models.")] = None,
+    decoding: Decoding = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A decoding setting of the model's family.")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the translations to OUTPUT.LANGUAGE.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw rounds by length beside log2(n + 1), as PNG.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="A JSON object a line, one a direction.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="A JSON list, an object a direction.")] = False,
 ) -> None:
     """Translate a test set and score it: BLEU, chrF, length ratio, rounds, speed.
 
     Example: kermit evaluate translation --model runs/multi30k/kermit --data multi30k --split test
     """
+    check_folder("--output", output)
+    check_folder("--plot", plot)
     logs.set_up()
     import json
 
-    from kermit.cli.choices import decoding_choices, progress_bar
     from kermit.tasks.translation import Direction, read_split
     from kermit.tasks.translation_report import note_of, plot_rounds, table
     from kermit.tasks.translator import Translator
@@ -67,7 +70,6 @@ def translation(
     if plot is not None:
         plot_rounds({scores.direction: translations for scores, translations in results}, plot)
     if json_:
-        for scores, _ in results:
-            typer.echo(json.dumps(scores.to_json(), ensure_ascii=False))
+        typer.echo(json.dumps([scores.to_json() for scores, _ in results], ensure_ascii=False))
     else:
         typer.echo(table([scores for scores, _ in results]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 from math import isfinite
@@ -21,7 +22,8 @@ class Results:
     """Lines of results, written as they come; use it with `with`.
 
     A file is written as ``NAME.part`` and takes its name at the end, so a run that was interrupted leaves what it had
-    done and no file that looks complete. That a folder is missing shows before the work begins.
+    done and no file that looks complete. That a folder is missing shows before the work begins. A file named ``.gz`` is
+    packed.
 
     Args:
         output: the file; stdout where there is none.
@@ -29,15 +31,17 @@ class Results:
 
     def __init__(self, output: Path | None) -> None:
         self.output = output
-        in_place = output is None or (output.exists() and not output.is_file())  # such as /dev/null
-        self._part = None if in_place or output is None else output.with_name(f"{output.name}.part")
+        self._target = None if output is None else output.resolve()  # a link stays one
+        in_place = self._target is None or (self._target.exists() and not self._target.is_file())  # such as /dev/null
+        self._part = None if in_place or self._target is None else self._target.with_name(f"{self._target.name}.part")
         self._stream: IO[str] | None = None
 
     def __enter__(self) -> Results:
-        path = self._part or self.output
-        if path is not None:
+        path = self._part or self._target
+        if path is not None and self._target is not None:
             try:
-                self._stream = path.open("w", encoding="utf-8")
+                packed = self._target.suffix == ".gz"
+                self._stream = gzip.open(path, "wt", encoding="utf-8") if packed else path.open("w", encoding="utf-8")
             except OSError as error:
                 raise DataError(f"--output {self.output}: {error.strerror}") from error
         return self
@@ -48,9 +52,9 @@ class Results:
         if self._stream is None:
             return
         self._stream.close()
-        if self._part is not None and self.output is not None:
+        if self._part is not None and self._target is not None:
             if kind is None:
-                self._part.replace(self.output)
+                self._part.replace(self._target)
             elif self._part.stat().st_size == 0:
                 self._part.unlink()
 
@@ -85,5 +89,17 @@ class Results:
         from kermit.rendering import Layout
 
         console = Console(file=self._stream or sys.stdout, highlight=False, soft_wrap=True)
-        for line in trace.terminal_lines(colour=console.is_terminal, layout=layout or Layout.ROUNDS):
-            console.print(line)
+        with console.capture() as capture:
+            for line in trace.terminal_lines(colour=console.is_terminal, layout=layout or Layout.ROUNDS):
+                console.print(line)
+        self.write(capture.get())
+
+
+def check_folder(option: str, path: Path | None) -> None:
+    """Whether a file can be put there, before the work begins.
+
+    Raises:
+        DataError: there is no such folder.
+    """
+    if path is not None and not path.parent.is_dir():
+        raise DataError(f"{option} {path}: there is no folder {path.parent}")

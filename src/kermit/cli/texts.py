@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 
 from kermit.errors import DataError, KermitError
@@ -64,6 +65,8 @@ def read_lines(path: Path | None, option: str = "--input") -> list[Given]:
         lines = plain.lines_of(sys.stdin.buffer, "stdin")
     elif path.is_file():
         lines = plain.read_lines(path)
+    elif path.exists() and not path.is_dir():  # a pipe, such as <(head texts.txt)
+        lines = plain.lines_of(BytesIO(path.read_bytes()), str(path))
     else:
         raise DataError(f"{option} {path}: there is no such file")
     return [Given(_checked(line.text, line.place), None, line.place) for line in lines]

@@ -54,13 +54,14 @@ class ReadableTrace:
         """
         try:
             start = tuple(tuple(map(int, segment)) for segment in record["start"])
-            texts = dict(zip(chain(*start), chain(*record["start_text"]), strict=True))
+            texts = dict(zip(chain(*start), map(str, chain(*record["start_text"])), strict=True))
             rounds = []
             for insertions in record["rounds"]:
-                rounds.append(tuple(TracedInsertion(i["slot"], i["token_id"], i["log_prob"]) for i in insertions))
-                texts |= {insertion["token_id"]: insertion["text"] for insertion in insertions}
-            canvas = Canvas(_NO_SPECIALS, start, frozenset(record["open_slots"]))
-            x, y = record["names"]
+                found = [TracedInsertion(int(i["slot"]), int(i["token_id"]), float(i["log_prob"])) for i in insertions]
+                rounds.append(tuple(found))
+                texts |= {int(insertion["token_id"]): str(insertion["text"]) for insertion in insertions}
+            canvas = Canvas(_NO_SPECIALS, start, frozenset(map(int, record["open_slots"])))
+            x, y = map(str, record["names"])
             trace = Trace(canvas, tuple(rounds))
             trace.canvases()  # refuses slots that do not exist
         except (KeyError, TypeError, ValueError) as error:
