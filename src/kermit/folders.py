@@ -20,6 +20,21 @@ def model_folder(path: Path) -> Path:
     )
 
 
+def find_model(place: str) -> str:
+    """The folder of any model of transformers, perhaps the best so far of a training's output; a Hub name as it is.
+
+    Raises:
+        ModelError: the folder holds no model.
+    """
+    folder = Path(place).expanduser()
+    if not folder.is_dir():
+        return place
+    for candidate in (folder, folder / "best"):
+        if (candidate / "config.json").is_file():
+            return str(candidate)
+    raise ModelError(f"{place} holds no model: config.json is looked for there and in {folder / 'best'}")
+
+
 def bundled_model() -> Path | None:
     """The folder of the model that comes with the package, if one does."""
     found = sorted(files("kermit").joinpath("models").glob("*/config.json"))  # type: ignore[attr-defined]

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from cloze_models import INSTANCES, bert_decoder, kermit, masked_lm, tokenizer
+from cloze_models import INSTANCES, PASSAGE, bert_decoder, kermit, masked_lm, tokenizer
 from insertion_models import trunk_config
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (
@@ -15,7 +15,7 @@ from transformers import (
 
 from kermit import DecodingSettings
 from kermit.tasks.cloze import CausalLMSystem, InsertionSystem, MaskedLMSystem
-from kermit.tasks.cloze.system import position_limit, position_offset
+from kermit.tasks.cloze.system import position_limit, position_offset, spelled
 
 WORDS = tokenizer()
 
@@ -106,6 +106,21 @@ def test_wordpiece_answers_never_begin_inside_a_word(kind):
     answers = system.answer(layouts)
     apart = [answer.text for answer, layout in zip(answers, layouts, strict=True) if not layout.joined]
     assert [text for text in apart if not text or text.startswith("##")] == []
+
+
+@pytest.mark.parametrize(
+    ("tokens", "spelling"),
+    [("controlled 65%", "controlled 65%"), ("THE REST OF IT!", "the rest of it!"), ("65% held", "65 % held")],
+)
+def test_an_answer_is_spelled_as_in_the_passage_where_it_stands_there(tokens, spelling):
+    words = wordpiece()
+    assert spelled(words, words.backend_tokenizer.encode(tokens, add_special_tokens=False).ids, PASSAGE) == spelling
+    assert spelled(words, [], PASSAGE) == ""
+
+
+def test_byte_level_answers_are_spelled_as_they_are_anyhow():
+    for text in (" 65% of the land", " Austria", " is Austria"):
+        assert spelled(WORDS, WORDS.backend_tokenizer.encode(text).ids, PASSAGE) == text.strip()
 
 
 def _with_end_of_slot(words):

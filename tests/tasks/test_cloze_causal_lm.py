@@ -5,10 +5,12 @@ import torch
 from cloze_models import INSTANCES, bert_decoder, gpt2, tokenizer
 
 from kermit.decoding import Sampling
+from kermit.decoding.choosing import draw, uniform
 from kermit.errors import DecodingError, ModelError
 from kermit.tasks.cloze import CausalLMSystem
-from kermit.tasks.cloze.causal_lm import Candidate
+from kermit.tasks.cloze.causal_lm import _Best
 from kermit.tasks.cloze.loading import load_causal_lm
+from kermit.tasks.cloze.system import instance_seed
 
 WORDS = tokenizer()
 MODELS = {"gpt2": gpt2, "bert": bert_decoder}
@@ -27,46 +29,74 @@ def direct(system, layout, tokens):
     return sum(float(log_p[len(before) - 1 + number, token]) for number, token in enumerate(rest))
 
 
-@pytest.mark.parametrize("kind", list(MODELS))
-def test_a_candidates_score_is_that_of_the_whole_sequence(kind):
-    system = make(kind)
-    layouts = [system.lay_out(instance) for instance in INSTANCES]
-    candidates = [Candidate(row, tokens) for row in range(len(layouts)) for tokens in ((40,), (41, 42, 43), (50, 51))]
-    scores = system.score(system.read(layouts), layouts, candidates)
-    for candidate, score in zip(candidates, scores, strict=True):
-        assert score == pytest.approx(direct(system, layouts[candidate.row], candidate.tokens), abs=1e-3)
+def continuations(system, layout):
+    """What is drawn after a gap's left side, from passes over whole sequences, without a cache; and nothing dropped."""
+    seed = torch.tensor([instance_seed(system.seed, layout.id)])
+    found = []
+    for number in range(system.samples):
+        tokens = []
+        for step in range(layout.gap_length if system.oracle_length else system.continuation_tokens):
+            with torch.inference_mode():
+                ids = torch.tensor([[*system.opening, *layout.before, *tokens]])
+                logits = system.model(input_ids=ids).logits[0, -1]
+            barred = system.never | (system.continues & (step == 0 and not layout.joined))
+            noise = uniform(seed, step, torch.tensor([number]))
+            tokens.append(int(draw(logits.masked_fill(barred, -torch.inf)[None], system.sampling, noise)))
+        found.append(tuple(tokens))
+    return found
 
 
 @pytest.mark.parametrize("kind", list(MODELS))
-def test_the_answer_is_the_best_beginning_of_any_continuation(kind):
-    system = make(kind)
-    for instance in INSTANCES[:3]:
+@pytest.mark.parametrize("oracle_length", [False, True])
+def test_the_answer_is_the_best_beginning_of_any_continuation(kind, oracle_length):
+    system = make(kind, oracle_length=oracle_length)
+    for instance in INSTANCES:
         layout = system.lay_out(instance)
-        [drawn] = system.draw(system.read([layout]), [layout]).tolist()
-        beginnings = {tuple(tokens[:length]) for tokens in drawn for length in range(1, 6)}
+        drawn = continuations(system, layout)
+        lengths = [layout.gap_length] if oracle_length else range(1, 6)
+        beginnings = {tokens[:length] for tokens in drawn for length in lengths}
         scores = {tokens: direct(system, layout, tokens) for tokens in beginnings}
-        [answer] = system.answer([layout])
         best = max(scores, key=scores.get)
+        [answer] = system.answer([layout])
         assert answer.text == WORDS.decode(best).strip()
         assert answer.score == pytest.approx(scores[best], abs=1e-3)
-        assert answer.sequences == 1 + 4 * 4 + len(beginnings)
-        assert answer.forward_passes == 6
+        assert answer.sequences <= 1 + 4 * len(drawn[0]) + len(beginnings)
 
 
-def test_candidates_that_were_drawn_twice_are_scored_once():
-    system = make()
-    layout = system.lay_out(INSTANCES[0])
-    drawn = torch.tensor([[[8, 9, 7, 6, 5], [8, 9, 7, 6, 4], [8, 9, 7, 6, 5], [9, 9, 9, 9, 9]]])
-    lengths = [len(candidate.tokens) for candidate in system.candidates([layout], drawn)]
-    assert sorted(lengths) == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5]
+def test_what_cannot_win_any_more_is_not_drawn_on_and_what_was_drawn_twice_is_scored_once():
+    system = make(samples=8, continuation_tokens=5)
+    layouts = [system.lay_out(instance) for instance in INSTANCES]
+    calls, call = [], system._call
+
+    def counted(token_ids, valid, *rest, **more):
+        calls.append(tuple(token_ids.shape))
+        return call(token_ids, valid, *rest, **more)
+
+    system._call = counted
+    for layout in layouts:
+        calls.clear()
+        [answer] = system.answer([layout])
+        assert calls[0] == (1, len(system.opening) + len(layout.before))  # read once
+        assert answer.forward_passes == len(calls)
+        assert answer.sequences == sum(rows for rows, _ in calls)
+        drawn = [rows for rows, width in calls[1:] if width == 1]
+        if len(layout.after) != 2:  # else the rest of the sentence is one token as well
+            assert drawn == sorted(drawn, reverse=True)
+        candidates = {tokens[:length] for tokens in continuations(system, layout) for length in range(1, 6)}
+        assert sum(rows for rows, width in calls[1:] if width > 1) < len(candidates)
+    twice = system.read(layouts[:1]).select(torch.tensor([0, 0, 1]))  # the first continuation two times
+    calls.clear()
+    system._try(system.extend(twice, layouts), torch.arange(3), layouts[0], _Best())
+    assert len(layouts[0].after) > 1
+    assert calls == [(3, 1), (2, len(layouts[0].after) - 1)]
 
 
 def test_tokens_are_drawn_from_the_models_distribution():
     system = make(samples=4000, continuation_tokens=1, sampling=Sampling(temperature=0.7))
     layout = system.lay_out(INSTANCES[1])
-    context = system.read([layout])
-    drawn = system.draw(context, [layout]).flatten()
-    logits = context.logits[0].masked_fill(system.never | system.continues, -torch.inf) / 0.7
+    read = system.read([layout])
+    drawn = system.extend(read, [layout]).tokens.flatten()
+    logits = read.logits[0].masked_fill(system.never | system.continues, -torch.inf) / 0.7
     share = torch.bincount(drawn, minlength=len(logits)) / 4000
     assert torch.allclose(share, logits.softmax(0), atol=0.03)
     assert not (system.never | system.continues)[drawn].any()
@@ -76,8 +106,9 @@ def test_the_first_token_may_continue_what_the_gap_touches():
     system = make(samples=500, continuation_tokens=1)
     layouts = [system.lay_out(INSTANCES[number]) for number in (3, 1)]
     assert [layout.joined for layout in layouts] == [True, False]
-    drawn = system.draw(system.read(layouts), layouts)
-    assert [bool(system.continues[row.flatten()].any()) for row in drawn] == [True, False]
+    drawn = system.extend(system.read(layouts), layouts)
+    continues = system.continues[drawn.tokens[:, 0]]
+    assert [bool(continues[drawn.owner == number].any()) for number in (0, 1)] == [True, False]
 
 
 @pytest.mark.parametrize("kind", list(MODELS))

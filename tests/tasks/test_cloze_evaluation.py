@@ -99,6 +99,9 @@ def test_predictions_made_otherwise_are_refused(tmp_path):
     predict(Parrot({}), INSTANCES[:1], PredictionLog(path, {"beams": 5, "weights": "abc"}))
     with pytest.raises(DataError, match=r"other settings \(beams was 5, now 4\)"):
         PredictionLog(path, {"beams": 4, "weights": "abc"})
+    (tmp_path / "predictions.settings.json").write_text("[1, 2]", encoding="utf-8")
+    with pytest.raises(DataError, match=r"predictions\.settings\.json does not say how .* was made"):
+        PredictionLog(path, {"beams": 5, "weights": "abc"})
     (tmp_path / "predictions.settings.json").unlink()
     with pytest.raises(DataError, match=r"but not predictions\.settings\.json"):
         PredictionLog(path, {"beams": 5, "weights": "abc"})

@@ -2,8 +2,12 @@
 
 The model reads ``passage question cloze(left)`` once. From there continuations are drawn, and every beginning of every
 one of them is a candidate. A candidate's score is the log-probability of candidate and cloze(right) given what was
-read; the best one is the answer. With the oracle length the candidates are those of that length. The state of what was
-read is cached and shared by all draws and all candidates; a candidate that was drawn twice is scored once.
+read; the best one is the answer. With the oracle length the candidates are those of that length.
+
+Nothing is computed twice, and nothing that cannot change the answer. All continuations share the state of what was
+read, and a candidate's score takes over the state in which it was drawn. Log-probabilities only fall as a text grows,
+so a continuation that is less likely by itself than the best candidate so far is dropped, and a candidate that is less
+likely with the first token of cloze(right) is not tried with the others.
 """
 
 from __future__ import annotations
@@ -11,15 +15,16 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers.cache_utils import DynamicLayer
 
-from kermit.data.tokenizer import decode_ids, encode_texts
+from kermit.data.tokenizer import encode_texts
 from kermit.decoding import Sampling
 from kermit.decoding.choosing import draw, uniform
 from kermit.errors import DecodingError, ModelError
@@ -33,6 +38,7 @@ from kermit.tasks.cloze.system import (
     never_generated,
     position_limit,
     position_offset,
+    spelled,
 )
 
 CONTINUATION_TOKENS = 20
@@ -40,36 +46,56 @@ CONTINUATION_TOKENS = 20
 
 
 @dataclass(frozen=True)
-class Context:
-    """What the model has read: the texts before some gaps.
+class Continuations:
+    """Continuations of what was read before some gaps, as far as they are drawn.
 
     Args:
+        owner: (rows,) whose gap.
+        number: (rows,) which of its continuations.
+        tokens: (rows, drawn).
+        log_probs: (rows,) of these tokens.
         cache: the model's keys and values.
-        valid: (rows, length) bool; padding is on the left.
+        valid: (rows, length) bool, what was read and drawn; padding is on the left.
         logits: (rows, vocabulary) of the next token.
     """
 
+    owner: Tensor
+    number: Tensor
+    tokens: Tensor
+    log_probs: Tensor
     cache: Any
     valid: Tensor
     logits: Tensor
 
+    def __len__(self) -> int:
+        return len(self.owner)
+
     @property
     def lengths(self) -> Tensor:
-        """(rows,) tokens read."""
+        """(rows,) tokens read and drawn."""
         return self.valid.sum(1)
 
+    def select(self, rows: Tensor) -> Continuations:
+        """Some of them, with a cache of their own, each as often as it is named."""
+        return Continuations(
+            self.owner[rows],
+            self.number[rows],
+            self.tokens[rows],
+            self.log_probs[rows],
+            _select(self.cache, rows),
+            self.valid[rows],
+            self.logits[rows],
+        )
 
-@dataclass(frozen=True)
-class Candidate:
-    """Some tokens for the gap of one row.
 
-    Args:
-        row: whose gap.
-        tokens: the tokens for the gap.
-    """
+@dataclass
+class _Best:
+    """The best candidate for a gap so far, and what it took to find it."""
 
-    row: int
-    tokens: tuple[int, ...]
+    score: float = -torch.inf
+    tokens: tuple[int, ...] = ()
+    forward_passes: int = 1
+    sequences: int = 1
 
 
 class CausalLMSystem:
@@ -139,92 +165,98 @@ class CausalLMSystem:
     @torch.inference_mode()
     def answer(self, layouts: Sequence[Layout]) -> list[ClozeAnswer]:
         """Draw continuations and take the best beginning of any."""
-        answers: list[ClozeAnswer] = []
-        for group in self._groups(layouts):
-            context = self.read(group)
-            candidates = self.candidates(group, self.draw(context, group))
-            scores = self.score(context, group, candidates)
-            for row, layout in enumerate(group):
-                own = [number for number, candidate in enumerate(candidates) if candidate.row == row]
-                best = max(own, key=lambda number: scores[number])
-                answers.append(self._answer(layout, candidates[best], scores[best], len(own)))
-        return answers
+        return [answer for group in self._groups(layouts) for answer in self._answer_group(group)]
+
+    def _answer_group(self, layouts: Sequence[Layout]) -> list[ClozeAnswer]:
+        best = [_Best() for _ in layouts]
+        drawn = self.read(layouts)
+        while len(drawn):
+            drawn = self.extend(drawn, layouts)
+            length = drawn.tokens.shape[1]
+            for number, (layout, found) in enumerate(zip(layouts, best, strict=True)):
+                own = (drawn.owner == number).nonzero().flatten()
+                if len(own):
+                    found.forward_passes += 1
+                    found.sequences += len(own)
+                    if not self.oracle_length or length == layout.gap_length:
+                        self._try(drawn, own, layout, found)
+            scores = drawn.log_probs.new_tensor([found.score for found in best])
+            longest = torch.tensor([self._longest(layout) for layout in layouts], device=drawn.owner.device)
+            hopeful = (drawn.log_probs > scores[drawn.owner]) & (length < longest[drawn.owner])
+            if not hopeful.all():
+                drawn = drawn.select(hopeful.nonzero().flatten())
+        return [self._answer(layout, found) for layout, found in zip(layouts, best, strict=True)]
 
     @torch.inference_mode()
-    def read(self, layouts: Sequence[Layout]) -> Context:
-        """Read what is before the gaps."""
+    def read(self, layouts: Sequence[Layout]) -> Continuations:
+        """Read what is before the gaps: for each as many continuations as will be drawn, all still empty."""
+        device = self.model.device
         rows = [torch.tensor([*self.opening, *layout.before]) for layout in layouts]
-        token_ids = pad_sequence(rows, batch_first=True, padding_side="left").to(self.model.device)
-        lengths = torch.tensor([len(row) for row in rows], device=self.model.device)
-        valid = torch.arange(token_ids.shape[1], device=self.model.device) >= token_ids.shape[1] - lengths[:, None]
+        token_ids = pad_sequence(rows, batch_first=True, padding_side="left").to(device)
+        lengths = torch.tensor([len(row) for row in rows], device=device)
+        valid = torch.arange(token_ids.shape[1], device=device) >= token_ids.shape[1] - lengths[:, None]
         positions = (valid.cumsum(1) - 1).clamp(min=0)
         last = {"logits_to_keep": 1} if "logits_to_keep" in self._accepted else {}
         out = self._call(token_ids, valid, positions, None, **last)
-        return Context(out.past_key_values, valid, out.logits[:, -1].float())
+        owner = torch.arange(len(layouts), device=device)
+        logits = out.logits[:, -1].float()
+        nothing = torch.zeros_like(token_ids[:, :0])
+        read = Continuations(owner, owner, nothing, logits.new_zeros(len(layouts)), out.past_key_values, valid, logits)
+        every = read.select(owner.repeat_interleave(self.samples))
+        return replace(every, number=torch.arange(self.samples, device=device).repeat(len(layouts)))
 
     @torch.inference_mode()
-    def draw(self, context: Context, layouts: Sequence[Layout]) -> Tensor:
-        """Draw continuations; what is drawn for a layout depends on its id and the seed alone.
+    def extend(self, drawn: Continuations, layouts: Sequence[Layout]) -> Continuations:
+        """Draw one more token for each, and read it. What was given is used up, as its cache grows.
 
-        Returns:
-            (layouts, samples, tokens).
+        What is drawn for a layout depends on its id, the seed, and the number of the continuation alone.
         """
-        rows = torch.arange(len(layouts)).repeat_interleave(self.samples)
-        seeds = torch.tensor([instance_seed(self.seed, layout.id) for layout in layouts])[rows]
-        numbers = torch.arange(self.samples).repeat(len(layouts))
-        glued = torch.tensor([not layout.joined for layout in layouts])[rows].to(self.model.device)
-        rows = rows.to(self.model.device)
-        cache, valid, logits = _select(context.cache, rows), context.valid[rows], context.logits[rows]
-        lengths = context.lengths[rows]
-        barred = self.never | (glued[:, None] & self.continues)
-        drawn: list[Tensor] = []
-        longest = max(map(self._longest, layouts))
-        for step in range(longest):
-            noise = uniform(seeds, step, numbers)
-            drawn.append(draw(logits.masked_fill(barred, -torch.inf), self.sampling, noise))
-            if step + 1 < longest:
-                valid = torch.nn.functional.pad(valid, (0, 1), value=True)
-                out = self._call(drawn[-1][:, None], valid, (lengths + step)[:, None], cache)
-                cache, logits, barred = out.past_key_values, out.logits[:, -1].float(), self.never
-        return torch.stack(drawn, 1).view(len(layouts), self.samples, longest)
+        step = drawn.tokens.shape[1]
+        owners = drawn.owner.tolist()
+        seeds = torch.tensor([instance_seed(self.seed, layouts[owner].id) for owner in owners])
+        barred = self.never
+        if step == 0:
+            apart = torch.tensor([not layouts[owner].joined for owner in owners], device=drawn.owner.device)
+            barred = barred | (apart[:, None] & self.continues)
+        noise = uniform(seeds, step, drawn.number.cpu())
+        token = draw(drawn.logits.masked_fill(barred, -torch.inf), self.sampling, noise)
+        valid = torch.nn.functional.pad(drawn.valid, (0, 1), value=True)
+        out = self._call(token[:, None], valid, drawn.lengths[:, None], drawn.cache)
+        return replace(
+            drawn,
+            tokens=torch.cat([drawn.tokens, token[:, None]], 1),
+            log_probs=drawn.log_probs + _log_probs(drawn.logits, token),
+            cache=out.past_key_values,
+            valid=valid,
+            logits=out.logits[:, -1].float(),
+        )
 
-    def candidates(self, layouts: Sequence[Layout], drawn: Tensor) -> list[Candidate]:
-        """The beginnings of what was drawn, each once."""
-        found: dict[Candidate, None] = {}
-        for row, (layout, continuations) in enumerate(zip(layouts, drawn.tolist(), strict=True)):
-            lengths = [layout.gap_length] if self.oracle_length else range(1, self.continuation_tokens + 1)
-            for length in lengths:
-                found |= dict.fromkeys(Candidate(row, tuple(tokens[:length])) for tokens in continuations)
-        return list(found)
+    def _try(self, drawn: Continuations, own: Tensor, layout: Layout, found: _Best) -> None:
+        """Score what is drawn for a gap, each candidate once and only where it could be the best so far."""
+        first = {tuple(tokens): row for tokens, row in zip(drawn.tokens[own].tolist(), own.tolist(), strict=True)}
+        rows = torch.tensor(list(first.values()), device=own.device)
+        scores = drawn.log_probs[rows]
+        if layout.after:
+            scores = scores + _log_probs(drawn.logits[rows], torch.full_like(rows, layout.after[0]))
+        if len(layout.after) > 1:
+            hopeful = scores > found.score
+            rows, scores = rows[hopeful], scores[hopeful]
+            if len(rows):
+                found.forward_passes += 1
+                found.sequences += len(rows)
+                scores = scores + self._rest(drawn.select(rows), layout.after)
+        for tokens, score in zip(drawn.tokens[rows].tolist(), scores.tolist(), strict=True):
+            if score > found.score:
+                found.score, found.tokens = score, tuple(tokens)
 
-    @torch.inference_mode()
-    def score(self, context: Context, layouts: Sequence[Layout], candidates: Sequence[Candidate]) -> list[float]:
-        """The log-probability of every candidate followed by its cloze(right), given what was read; in nats."""
-        texts = [candidate.tokens + layouts[candidate.row].after for candidate in candidates]
-        by_length = sorted(range(len(texts)), key=lambda number: len(texts[number]))
-        scores: dict[int, float] = {}
-        width = context.valid.shape[1]
-        for part in _parts(by_length, [width + len(text) for text in texts]):
-            rows = torch.tensor([candidates[number].row for number in part], device=self.model.device)
-            values = self._continued(context, rows, [texts[number] for number in part])
-            scores |= zip(part, values.tolist(), strict=True)
-        return [scores[number] for number in range(len(texts))]
-
-    def _continued(self, context: Context, rows: Tensor, texts: Sequence[tuple[int, ...]]) -> Tensor:
-        """(texts,) the log-probability of each text after its row of the context."""
+    def _rest(self, drawn: Continuations, after: Sequence[int]) -> Tensor:
+        """(rows,) the log-probability of all tokens of cloze(right) but the first, given that one."""
         device = self.model.device
-        token_ids = pad_sequence([torch.tensor(text) for text in texts], batch_first=True).to(device)
-        lengths = torch.tensor([len(text) for text in texts], device=device)
-        counted = torch.arange(token_ids.shape[1], device=device) < lengths[:, None]
-        logits = context.logits[rows][:, None]
-        if token_ids.shape[1] > 1:
-            given = token_ids[:, :-1]
-            valid = torch.cat([context.valid[rows], counted[:, :-1]], 1)
-            positions = context.lengths[rows][:, None] + torch.arange(given.shape[1], device=device)
-            out = self._call(given, valid, positions, _select(context.cache, rows))
-            logits = torch.cat([logits, out.logits.float()], 1)
-        chosen = logits.gather(2, token_ids[..., None]).squeeze(2) - logits.logsumexp(2)
-        return (chosen * counted).sum(1)
+        given, asked = (torch.tensor(part, device=device).expand(len(drawn), -1) for part in (after[:-1], after[1:]))
+        valid = torch.nn.functional.pad(drawn.valid, (0, given.shape[1]), value=True)
+        positions = drawn.lengths[:, None] + torch.arange(given.shape[1], device=device)
+        logits = self._call(given, valid, positions, drawn.cache).logits.float()
+        return _log_probs(logits.flatten(0, 1), asked.flatten()).view(asked.shape).sum(1)
 
     def _call(self, token_ids: Tensor, valid: Tensor, positions: Tensor, cache: Any, **more: Any) -> Any:
         inputs: dict[str, Any] = {"input_ids": token_ids, "attention_mask": valid.long(), "use_cache": True, **more}
@@ -243,15 +275,9 @@ class CausalLMSystem:
     def _longest(self, layout: Layout) -> int:
         return layout.gap_length if self.oracle_length else self.continuation_tokens
 
-    def _answer(self, layout: Layout, candidate: Candidate, score: float, candidates: int) -> ClozeAnswer:
-        drawn = self._longest(layout)
-        return ClozeAnswer(
-            text=decode_ids(self.tokenizer, list(candidate.tokens)).strip(),
-            tokens=len(candidate.tokens),
-            forward_passes=drawn + 1,
-            sequences=1 + self.samples * (drawn - 1) + candidates,
-            score=score,
-        )
+    def _answer(self, layout: Layout, found: _Best) -> ClozeAnswer:
+        text = spelled(self.tokenizer, found.tokens, layout.passage)
+        return ClozeAnswer(text, len(found.tokens), found.forward_passes, found.sequences, found.score)
 
     @torch.inference_mode()
     def _check_causal(self) -> None:
@@ -272,9 +298,16 @@ def _opening(tokenizer: PreTrainedTokenizerFast) -> list[int]:
     return opening or ([] if tokenizer.cls_token_id is None else [tokenizer.cls_token_id])
 
 
+def _log_probs(logits: Tensor, tokens: Tensor) -> Tensor:
+    """(rows,) of (rows,) tokens under (rows, vocabulary) logits."""
+    return logits.gather(1, tokens[:, None]).squeeze(1) - logits.logsumexp(1)
+
+
 def _select(cache: Any, rows: Tensor) -> Any:
     """A cache of its own for some rows, each as often as it is named."""
-    chosen = copy.deepcopy(cache)
+    chosen = copy.copy(cache)
+    # such a layer replaces its tensors and never writes into them, so they need no copy beside the selection's
+    chosen.layers = [(copy.copy if isinstance(layer, DynamicLayer) else copy.deepcopy)(layer) for layer in cache.layers]
     chosen.reorder_cache(rows)
     return chosen
 

@@ -14,12 +14,12 @@ from dataclasses import replace
 from transformers import PreTrainedTokenizerFast
 
 from kermit.canvas import Canvas, Segment
-from kermit.data.tokenizer import decode_ids, encode_texts
+from kermit.data.tokenizer import encode_texts
 from kermit.decoding import Constraints, Decoded, DecodingSettings, decode
 from kermit.modeling import KermitForInsertion
 from kermit.tasks.cloze.instances import ClozeInstance
 from kermit.tasks.cloze.layout import Layout, lay_out
-from kermit.tasks.cloze.system import ClozeAnswer, continuing_tokens, instance_seed
+from kermit.tasks.cloze.system import ClozeAnswer, continuing_tokens, instance_seed, spelled
 
 FRAME = 3
 """[CLS], [SEP] and [SEP]."""
@@ -99,7 +99,7 @@ class InsertionSystem:
                 seeds=[instance_seed(self.seed, layout.id) for layout in part],
                 batch_size=len(part),
             )
-            answers |= {number: self._answer(result) for number, result in zip(numbers, found, strict=True)}
+            answers |= {n: self._answer(layouts[n], result) for n, result in zip(numbers, found, strict=True)}
         return [answers[number] for number in range(len(layouts))]
 
     def _of_length(self, length: int) -> DecodingSettings:
@@ -108,8 +108,8 @@ class InsertionSystem:
         )
         return replace(self.decoding, constraints=constraints, max_tokens=length)
 
-    def _answer(self, result: Decoded) -> ClozeAnswer:
+    def _answer(self, layout: Layout, result: Decoded) -> ClozeAnswer:
         pairs = zip(result.canvas.segments[Segment.Y], result.inserted[Segment.Y], strict=True)
         tokens = [token_id for token_id, inserted in pairs if inserted]
-        text = decode_ids(self.tokenizer, tokens).strip()
+        text = spelled(self.tokenizer, tokens, layout.passage)
         return ClozeAnswer(text, len(tokens), result.rounds, result.rounds, result.log_prob)

@@ -34,6 +34,7 @@ class Layout:
         joined: whether the gap touches what is left of it.
         gap_length: how many tokens the gap held, the oracle length.
         cut: whether the passage was cut.
+        passage: the whole passage, whose spelling an answer takes over.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Layout:
     joined: bool
     gap_length: int
     cut: bool = False
+    passage: str = ""
 
     def __len__(self) -> int:
         return len(self.first) + len(self.before) + len(self.after)
@@ -66,7 +68,16 @@ def lay_out(instance: ClozeInstance, encode: Encode, fits: Callable[[Layout], bo
     def with_passage(passage: str, cut: bool) -> Layout:
         first, second = halves(passage) if split else ("", passage)
         before = " ".join(text for text in (second, instance.question, instance.left) if text)
-        return Layout(instance.id, tuple(encode(first)), tuple(encode(before)), after, instance.joined, gap_length, cut)
+        return Layout(
+            id=instance.id,
+            first=tuple(encode(first)),
+            before=tuple(encode(before)),
+            after=after,
+            joined=instance.joined,
+            gap_length=gap_length,
+            cut=cut,
+            passage=instance.passage,
+        )
 
     whole = with_passage(instance.passage, cut=False)
     if fits(whole):

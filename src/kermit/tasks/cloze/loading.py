@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerFast as Tokenizer
 
 from kermit.data.tokenizer import load_tokenizer
 from kermit.errors import ModelError
+from kermit.folders import find_model, reading
 from kermit.modeling import KermitForInsertion
 from kermit.training.families import family_of_model_type
 
@@ -27,29 +29,29 @@ GGUF = ".gguf"
 
 def load_insertion_model(path: str) -> tuple[KermitForInsertion, Tokenizer]:
     """A KERMIT model, or another of its kind, with its tokenizer."""
-    folder = _folder(path)
+    folder = find_model(path)
     if Path(folder).is_dir():
-        config = Path(folder) / "config.json"
-        kind = json.loads(config.read_text(encoding="utf-8")).get("model_type") if config.is_file() else None
-        model = family_of_model_type(kind).load(Path(folder)) if kind in ("kermit", "insertion_transformer") else None
+        kind = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8")).get("model_type")
+        if kind not in ("kermit", "insertion_transformer"):
+            raise ModelError(f"{path} holds no insertion model but a model of type {kind}; kermit train makes one")
+        with reading(path):
+            model = family_of_model_type(kind).load(Path(folder))
     else:
-        model, kind = _load(KermitForInsertion, folder), "kermit"
-    if not isinstance(model, KermitForInsertion):
-        found = f"a model of type {kind}" if kind else "no config.json"
-        raise ModelError(f"{path} holds no insertion model but {found}; kermit train makes one")
+        model = _load(KermitForInsertion, folder)
+    assert isinstance(model, KermitForInsertion)
     return _placed(model), load_tokenizer(folder)
 
 
 def load_masked_lm(path: str) -> tuple[PreTrainedModel, Tokenizer]:
     """A masked language model with its tokenizer."""
-    folder = _folder(path)
+    folder = find_model(path)
     return _placed(_load(AutoModelForMaskedLM, folder)), load_tokenizer(folder)
 
 
 def load_causal_lm(path: str) -> tuple[PreTrainedModel, Tokenizer]:
     """A left-to-right language model with its tokenizer; also from a GGUF file, which needs the package gguf."""
     if not path.endswith(GGUF):
-        folder = _folder(path)
+        folder = find_model(path)
         return _placed(_load(AutoModelForCausalLM, folder)), load_tokenizer(folder)
     file = Path(path)
     if not file.is_file():
@@ -65,16 +67,10 @@ def load_causal_lm(path: str) -> tuple[PreTrainedModel, Tokenizer]:
     return _placed(model), tokenizer
 
 
-def _folder(path: str) -> str:
-    """The folder itself, or the best model so far of a training's output; a name on the Hub as it is."""
-    best = Path(path) / "best"
-    return str(best) if not (Path(path) / "config.json").is_file() and (best / "config.json").is_file() else path
-
-
 def _load(kind: Any, path: str, **settings: Any) -> PreTrainedModel:
     try:
         model, report = kind.from_pretrained(path, output_loading_info=True, dtype=_dtype(), **settings)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise ModelError(f"{path} holds no model that {kind.__name__} can load: {error}") from error
     if missing := sorted(report["missing_keys"]):
         raise ModelError(

@@ -4,13 +4,14 @@ The input is ``[CLS] passage(1/2) [SEP] passage(2/2) question cloze(left) [MASK]
 of the beam fills its surest mask next, the one whose distribution has the lowest entropy. There is a search for each n
 from 1 to 4, or to the length of the gap where that is more, and the answer with the highest score is taken. The score
 is the sum of the log-probabilities of the tokens, each when it was filled in. Sums of more tokens are lower, so short
-answers are preferred, which is what the paper reports of BERT.
+answers are preferred, which is what the paper reports of BERT. Sums only fall, so an element of the beam that is no
+better than the best answer so far is given up; the answer is the same as without.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +20,19 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.data.tokenizer import decode_ids, encode_texts
+from kermit.data.tokenizer import encode_texts
 from kermit.errors import DecodingError, ModelError
 from kermit.modeling.taps import withheld_from
 from kermit.tasks.cloze.instances import ClozeInstance
 from kermit.tasks.cloze.layout import Layout, lay_out
-from kermit.tasks.cloze.system import CALL_TOKENS, ClozeAnswer, continuing_tokens, never_generated, position_limit
+from kermit.tasks.cloze.system import (
+    CALL_TOKENS,
+    ClozeAnswer,
+    continuing_tokens,
+    never_generated,
+    position_limit,
+    spelled,
+)
 
 MOST_MASKS = 4
 """How many masks are tried at least."""
@@ -38,11 +46,15 @@ class Filled:
 
     Args:
         tokens: (layouts, n).
-        scores: (layouts,) the summed log-probabilities.
+        scores: (layouts,) the summed log-probabilities; where the search was given up, none above the floor.
+        forward_passes: (layouts,) how many calls of the model it took.
+        sequences: (layouts,) how many sequences went through it.
     """
 
     tokens: Tensor
     scores: Tensor
+    forward_passes: Tensor
+    sequences: Tensor
 
 
 @dataclass(frozen=True)
@@ -111,28 +123,48 @@ class MaskedLMSystem:
     @torch.inference_mode()
     def answer(self, layouts: Sequence[Layout]) -> list[ClozeAnswer]:
         """Search with every number of masks, and take the best."""
-        best: list[tuple[float, list[int]]] = [(-torch.inf, []) for _ in layouts]
+        best = [ClozeAnswer("", 0, 0, 0, -torch.inf) for _ in layouts]
         for length in range(1, 1 + max(self._lengths(layout)[-1] for layout in layouts)):
             tried = [number for number, layout in enumerate(layouts) if length in self._lengths(layout)]
             if not tried:
                 continue
-            found = self.fill([layouts[number] for number in tried], length)
-            for number, score, tokens in zip(tried, found.scores.tolist(), found.tokens.tolist(), strict=True):
-                if score > best[number][0]:
-                    best[number] = (score, tokens)
-        return [self._answer(layout, score, tokens) for layout, (score, tokens) in zip(layouts, best, strict=True)]
+            found = self.fill([layouts[number] for number in tried], length, [best[number].score for number in tried])
+            for row, number in enumerate(tried):
+                before, score = best[number], float(found.scores[row])
+                text, tokens = before.text, before.tokens
+                if score > before.score:
+                    text = spelled(self.tokenizer, found.tokens[row].tolist(), layouts[number].passage)
+                    tokens = length
+                passes = before.forward_passes + int(found.forward_passes[row])
+                sequences = before.sequences + int(found.sequences[row])
+                best[number] = ClozeAnswer(text, tokens, passes, sequences, max(score, before.score))
+        return best
 
     @torch.inference_mode()
-    def fill(self, layouts: Sequence[Layout], length: int) -> Filled:
-        """Fill so many masks in each gap by a beam search, the surest mask first."""
+    def fill(self, layouts: Sequence[Layout], length: int, floors: Sequence[float] | None = None) -> Filled:
+        """Fill so many masks in each gap by a beam search, the surest mask first.
+
+        Args:
+            layouts: what to fill.
+            length: the number of masks.
+            floors: a score for each layout; what is no better is not looked for.
+        """
         inputs = self.inputs(layouts, length)
         rows, device = len(layouts), self.model.device
         tokens = torch.full((rows, 1, length), self.tokenizer.mask_token_id, device=device)
         filled = torch.zeros_like(tokens, dtype=torch.bool)
         scores = torch.zeros(rows, 1, device=device)
+        floor = torch.tensor([-torch.inf] * rows if floors is None else list(floors), device=device)[:, None]
         kept_whole = torch.tensor([not layout.joined for layout in layouts], device=device)[:, None, None]
+        passes = torch.zeros(rows, dtype=torch.long, device=device)
+        sequences = torch.zeros_like(passes)
         for _ in range(length):
-            position, log_probs = self._surest(inputs, tokens, filled)
+            hopeful = scores > floor
+            if not hopeful.any():
+                break
+            passes += hopeful.any(1)
+            sequences += hopeful.sum(1)
+            position, log_probs = self._surest(inputs, tokens, filled, hopeful)
             glued = (position == 0)[..., None] & kept_whole & self.continues
             total = scores[..., None] + log_probs.masked_fill(self.never | glued, -torch.inf)
             scores, chosen = total.flatten(1).topk(min(self.beams, total[0].numel()))
@@ -141,7 +173,7 @@ class MaskedLMSystem:
             parent = parent[..., None].expand(-1, -1, length)
             tokens = tokens.gather(1, parent).scatter(2, here, token[..., None])
             filled = filled.gather(1, parent).scatter(2, here, True)
-        return Filled(tokens[:, 0], scores[:, 0])
+        return Filled(tokens[:, 0], scores[:, 0], passes, sequences)
 
     def inputs(self, layouts: Sequence[Layout], length: int) -> _Inputs:
         """The layouts with so many masks in their gaps, padded to one length."""
@@ -161,31 +193,32 @@ class MaskedLMSystem:
             token_ids.to(device), valid.to(device), pad_sequence(segments, batch_first=True).to(device), gap.to(device)
         )
 
-    def _surest(self, inputs: _Inputs, tokens: Tensor, filled: Tensor) -> tuple[Tensor, Tensor]:
+    def _surest(self, inputs: _Inputs, tokens: Tensor, filled: Tensor, hopeful: Tensor) -> tuple[Tensor, Tensor]:
         """The surest mask of every element of the beam.
 
         Args:
             inputs: the rows.
             tokens: (rows, beams, n) what stands in the gap.
             filled: (rows, beams, n) bool, whether a mask was filled.
+            hopeful: (rows, beams) bool, the elements that are asked for.
 
         Returns:
-            (rows, beams) its number, and (rows, beams, vocabulary) the log-probabilities there.
+            (rows, beams) its number, and (rows, beams, vocabulary) the log-probabilities there; -inf where not asked.
         """
-        rows, beams = tokens.shape[:2]
-        owner = torch.arange(rows, device=tokens.device).repeat_interleave(beams)
-        flat, done = tokens.flatten(0, 1), filled.flatten(0, 1)
-        positions, log_probs = [], []
-        for part in _chunks(len(owner), inputs):
-            gap = inputs.gap[owner[part]]
-            token_ids = inputs.token_ids[owner[part]].scatter(1, gap, flat[part])
-            log_p = self._logits(token_ids, inputs.valid[owner[part]], inputs.segment_ids[owner[part]], gap)
-            log_p = log_p.float().log_softmax(2)
+        rows, beams = hopeful.shape
+        asked = hopeful.flatten().nonzero().flatten()
+        position = torch.zeros_like(hopeful.flatten(), dtype=torch.long)
+        log_probs = torch.full((rows * beams, len(self.never)), -torch.inf, device=tokens.device)
+        for part in torch.split(asked, max(1, CALL_TOKENS // inputs.token_ids.shape[1])):
+            owner = part // beams
+            gap = inputs.gap[owner]
+            token_ids = inputs.token_ids[owner].scatter(1, gap, tokens.flatten(0, 1)[part])
+            logits = self._logits(token_ids, inputs.valid[owner], inputs.segment_ids[owner], gap)
+            log_p = logits.float().log_softmax(2)
             entropy = torch.special.entr(log_p.exp()).sum(2)
-            position = entropy.masked_fill(done[part], torch.inf).argmin(1)
-            positions.append(position)
-            log_probs.append(log_p[torch.arange(len(position)), position])
-        return torch.cat(positions).view(rows, beams), torch.cat(log_probs).view(rows, beams, -1)
+            position[part] = entropy.masked_fill(filled.flatten(0, 1)[part], torch.inf).argmin(1)
+            log_probs[part] = log_p[torch.arange(len(part), device=part.device), position[part]]
+        return position.view(rows, beams), log_probs.view(rows, beams, -1)
 
     def _logits(self, token_ids: Tensor, valid: Tensor, segment_ids: Tensor, gap: Tensor) -> Tensor:
         """(rows, n, vocabulary) at the gap; logits of the passage are never made where the head can be told apart."""
@@ -205,22 +238,6 @@ class MaskedLMSystem:
         if self.oracle_length:
             return range(layout.gap_length, layout.gap_length + 1)
         return range(1, max(MOST_MASKS, layout.gap_length) + 1)
-
-    def _answer(self, layout: Layout, score: float, tokens: list[int]) -> ClozeAnswer:
-        lengths = self._lengths(layout)
-        return ClozeAnswer(
-            text=decode_ids(self.tokenizer, tokens).strip(),
-            tokens=len(tokens),
-            forward_passes=sum(lengths),
-            sequences=sum(1 + self.beams * (length - 1) for length in lengths),
-            score=score,
-        )
-
-
-def _chunks(rows: int, inputs: _Inputs) -> Iterator[slice]:
-    """Rows in parts of at most `CALL_TOKENS` tokens."""
-    size = max(1, CALL_TOKENS // inputs.token_ids.shape[1])
-    return (slice(start, start + size) for start in range(0, rows, size))
 
 
 def _at(values: Tensor, positions: Tensor) -> Tensor:

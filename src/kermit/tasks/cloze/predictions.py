@@ -87,9 +87,16 @@ class PredictionLog:
                     f"{self.path} is there, but not {place.name}, which says how it was made; choose another --output"
                 )
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+            scratch = place.with_name(f".{place.name}.partial")
+            scratch.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+            scratch.rename(place)
             return
-        made = json.loads(place.read_text(encoding="utf-8"))
+        try:
+            made = dict(json.loads(place.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise DataError(
+                f"{place} does not say how {self.path} was made ({error}); choose another --output"
+            ) from error
         differing = sorted(key for key in settings.keys() | made.keys() if settings.get(key) != made.get(key))
         if differing:
             notes = "; ".join(f"{key} was {made.get(key)}, now {settings.get(key)}" for key in differing)

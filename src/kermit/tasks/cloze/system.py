@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.data.tokenizer import word_continuations
+from kermit.data.tokenizer import decode_ids, word_continuations
 from kermit.tasks.cloze.instances import ClozeInstance
 from kermit.tasks.cloze.layout import Layout
 
@@ -70,6 +70,21 @@ class ClozeSystem(Protocol):
 def instance_seed(seed: int, identity: str) -> int:
     """A seed for the draws of one instance, wherever it stands among the others."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{identity}".encode()).digest()[:7], "big")
+
+
+def spelled(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[int], passage: str) -> str:
+    """An answer as text: as the passage spells it where these tokens stand there in a row, else as the tokenizer does.
+
+    BERT's tokenizer gives back ``200, 000`` for 200,000 and ``u. s.`` for U.S., which SQuAD's script takes for other
+    words; its answers are parts of the passage.
+    """
+    wanted = list(tokens)
+    found = tokenizer.backend_tokenizer.encode(passage, add_special_tokens=False)
+    for start in range(len(found.ids) - len(wanted) + 1 if wanted else 0):
+        if found.ids[start : start + len(wanted)] == wanted:
+            (begin, _), (_, end) = found.offsets[start], found.offsets[start + len(wanted) - 1]
+            return passage[begin:end].strip()
+    return decode_ids(tokenizer, wanted).strip()
 
 
 def continuing_tokens(tokenizer: PreTrainedTokenizerFast, vocabulary: int) -> Tensor:

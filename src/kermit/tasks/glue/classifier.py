@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from tqdm import tqdm
 from transformers import (
     AutoConfig,
@@ -106,7 +107,7 @@ class Classifier:
                     output_loading_info=True,
                     ignore_mismatched_sizes=is_new,
                 )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
             raise ModelError(f"{place} cannot be loaded as a classifier: {error}") from error
         missing = sorted(info["missing_keys"])
         inside = [name for name in missing if _in_trunk(model, name) and "pooler" not in name]
@@ -156,21 +157,6 @@ class Classifier:
         """Write model and tokenizer."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-
-
-def find_trunk(place: str) -> str:
-    """The folder with the weights, which may be the best model so far of a training's output; or the name as it is.
-
-    Raises:
-        ModelError: the folder holds no model.
-    """
-    folder = Path(place).expanduser()
-    if not folder.is_dir():
-        return place
-    for candidate in (folder, folder / "best"):
-        if (candidate / "config.json").is_file():
-            return str(candidate)
-    raise ModelError(f"{place} holds no model: config.json is looked for there and in {folder / 'best'}")
 
 
 def model_checksum(place: str) -> str:

@@ -20,7 +20,7 @@ def is_causal(config: Any) -> bool:
 
 
 def lacks_classifier(config: Any) -> bool:
-    """Whether it is an encoder with a causal mask, for which transformers has no classifier that reads the last token."""
+    """Whether it is an encoder with a causal mask, whose last token no classifier of transformers reads."""
     return is_causal(config) and type(config) in MODEL_FOR_MASKED_LM_MAPPING
 
 

@@ -19,7 +19,8 @@ from typing import Any
 
 import kermit
 from kermit.errors import DataError, ModelError
-from kermit.tasks.glue.classifier import Classifier, find_trunk, model_checksum
+from kermit.folders import find_model
+from kermit.tasks.glue.classifier import Classifier, model_checksum
 from kermit.tasks.glue.data import GlueData, Part, checksum
 from kermit.tasks.glue.finetuning import Setting, finetune, subsample
 from kermit.tasks.glue.metrics import score_task
@@ -176,7 +177,7 @@ def finetune_all(
     """
     if negative := [seed for seed in seeds if seed < 0]:
         raise ModelError(f"a seed of {negative[0]} cannot be; give 0 or more")
-    place = find_trunk(trunk)
+    place = find_model(trunk)
     weights = model_checksum(place)
     _refuse_others(find_runs(output), "model", weights)
     runs = []
@@ -253,7 +254,7 @@ def evaluate(
     """
     if split is Split.TEST:
         raise DataError(f"{task.name}: GLUE keeps the labels of test; score dev, or make a zip with `kermit submit`")
-    place = find_trunk(model)
+    place = find_model(model)
     length = trained_length(place) if max_length is None else max_length
     parts = data.read(task, split)
     classifier = Classifier.load(place, task, max_length=length)
