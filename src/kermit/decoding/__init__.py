@@ -1,10 +1,11 @@
 """Decoding: canvases with open slots to finished texts."""
 
 from kermit.decoding.rounds import Decoded, OnRound, check_lengths, decode
-from kermit.decoding.settings import Constraints, DecodingSettings, Finish, Sampling, Strategy
+from kermit.decoding.settings import DRAWING_TEMPERATURE, Constraints, DecodingSettings, Finish, Sampling, Strategy
 from kermit.decoding.trace import Trace, TracedInsertion, TracedToken
 
 __all__ = [
+    "DRAWING_TEMPERATURE",
     "Constraints",
     "Decoded",
     "DecodingSettings",

@@ -10,6 +10,13 @@ from torch import Tensor
 
 from kermit.errors import DecodingError
 
+DRAWING_TEMPERATURE = 0.7
+"""Of texts that the command line and the service draw unless told otherwise; 1 is the model's own distribution.
+
+Trained with label smoothing, a model gives every token of the vocabulary some probability; at 1 a long text is
+likely to draw such a token somewhere.
+"""
+
 
 class Strategy(StrEnum):
     """One insertion a round, or one at every unfinished slot."""

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 from kermit.blanks import BlankedText
 from kermit.canvas import Factorization
-from kermit.decoding import Finish, Strategy
+from kermit.decoding import DRAWING_TEMPERATURE, Finish, Strategy
 from kermit.results import Pooling, ScoreMethod
 from kermit.tasks.families import PriorName
 
@@ -136,7 +136,7 @@ class CompleteRequest(Generating, _OnTexts):
     """Complete pairs from fragments on both sides, inserting anywhere."""
 
     y: Texts
-    temperature: float | None = Field(default=1.0, ge=0.01, le=100, description="Null takes the best.")
+    temperature: float | None = Field(default=DRAWING_TEMPERATURE, ge=0.01, le=100, description="Null takes the best.")
     keep_words: bool = Field(default=True, description="Whether given words stay whole.")
 
 
@@ -145,7 +145,7 @@ class SampleRequest(Generating):
 
     count: int = Field(default=1, ge=1)
     segment: str = Field(default="both", max_length=100, description="Both, or a language (x and y always work).")
-    temperature: float | None = Field(default=1.0, ge=0.01, le=100, description="Null takes the best.")
+    temperature: float | None = Field(default=DRAWING_TEMPERATURE, ge=0.01, le=100, description="Null takes the best.")
 
     @property
     def size(self) -> int:
