@@ -2,8 +2,11 @@
 
 import io
 import re
+import runpy
+import sys
 from contextlib import redirect_stdout
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -72,6 +75,17 @@ def test_a_page_has_no_other_kind_of_block_and_no_dead_link(page: Path) -> None:
     text = page.read_text("utf-8")
     assert {language for language, _ in BLOCK.findall(text)} <= {"python", "output", "text", "sh", "yaml", "bibtex"}
     assert [link for link in LINK.findall(text) if not (page.parent / link).exists()] == []
+
+
+def test_the_pictures_are_those_that_the_script_makes(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["make_pictures", "--model", str(folder / "my-model"), "--output", str(tmp_path)])
+    runpy.run_path(str(ROOT / "docs" / "make_pictures.py"), run_name="__main__")
+    for name in ("slots", "balanced_tree"):  # those that need no model
+        assert (ROOT / "docs" / "pictures" / f"{name}.svg").read_bytes() == (tmp_path / f"{name}.svg").read_bytes()
+    for name in ("rounds", "tree", "infilling"):
+        assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("svg")
 
 
 def test_the_version_is_the_same_everywhere() -> None:

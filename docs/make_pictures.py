@@ -1,0 +1,113 @@
+"""Make the pictures of these pages: `python docs/make_pictures.py [--model DIR] [--output DIR]`.
+
+Two of them show an idea and need no model: the slots of a canvas, and an order by balanced tree. The others are decodes
+of the model that comes with the package, or of the one that is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from kermit.canvas import Canvas, Factorization, Insertion, SpecialTokens
+from kermit.decoding import Trace, TracedInsertion
+from kermit.folders import bundled_model
+from kermit.rendering import Layout, ReadableTrace
+from kermit.rendering.measure import width
+from kermit.rendering.svg import SIZE, STYLE
+
+SPECIALS = SpecialTokens(cls_id=1, sep_id=2, pad_id=0, end_of_slot_id=3)
+FRAME = {SPECIALS.cls_id: "[CLS]", SPECIALS.sep_id: "[SEP]"}
+SENTENCE = "Two dogs run through the deep snow while a small child looks on and laughs"
+SOURCE = "Two girls in red jackets play with a dog in the snow."
+BLANKED = ("A man ____ a red ____.", "Ein Mann ____ Fahrrad.")
+
+
+def ids_of(text: str, first: int = 10) -> dict[int, str]:
+    """The words of a text by made-up token ids."""
+    return dict(enumerate(text.split(), start=first))
+
+
+def slots() -> str:
+    """The canvas of the page on canvases, its tokens in a row and its slots numbered between them."""
+    x, y = ids_of("courses proved popular"), ids_of("Die sehr beliebt", 20)
+    canvas = Canvas.from_ids(SPECIALS, x, y, generate=Factorization.JOINT)
+    gap, row, below, elements = 2.6 * SIZE, 30, 68, []
+    left = 0.5 * SIZE
+    for slot, token_id in enumerate(canvas.token_ids):
+        if slot:
+            middle = left + gap / 2
+            elements.append(f'<path class="edge" d="M{middle:.1f} {row - 14}V{below - 14}" stroke-dasharray="3 3"/>')
+            elements.append(_text(middle, below, str(slot), "now"))
+            left += gap
+        word = FRAME.get(token_id) or (x | y)[token_id]
+        room = SIZE * width(word)
+        elements.append(_text(left + room / 2, row, word, "note" if token_id in FRAME else "before"))
+        left += room
+    wide, high = round(left + 0.5 * SIZE), below + 16
+    size = f'width="{wide}" height="{high}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {wide} {high}" role="img" '
+        f'aria-label="Slots 1 to 8 of a canvas"><style>{STYLE}</style><rect class="paper" {size}/>'
+        f"{''.join(elements)}</svg>\n"
+    )
+
+
+def _text(x: float, y: float, text: str, style: str) -> str:
+    return f'<text class="{style}" x="{x:.1f}" y="{y}" text-anchor="middle">{escape(text)}</text>'
+
+
+def balanced_tree() -> ReadableTrace:
+    """A sentence inserted in the order of a balanced tree: in every round the middle of each span that is missing."""
+    words = ids_of(SENTENCE)
+    start = canvas = Canvas.from_ids(SPECIALS, (), (), generate=Factorization.X)
+    rounds = []
+    while True:
+        row = canvas.token_ids
+        insertions = []
+        for slot in sorted(canvas.open_slots):
+            before = row[slot - 1] + 1 if row[slot - 1] in words else min(words)
+            after = row[slot] if row[slot] in words else max(words) + 1
+            if before < after:
+                insertions.append(TracedInsertion(slot, (before + after - 1) // 2, 0.0))
+        if not insertions:
+            return ReadableTrace(Trace(start, tuple(rounds)), lambda token_id: " " + words[token_id], ("x", "y"))
+        rounds.append(tuple(insertions))
+        canvas = canvas.insert(Insertion(insertion.slot, insertion.token_id) for insertion in insertions)
+
+
+def decodes(model: Path | None) -> dict[str, str]:
+    """A translation by its rounds and as its tree, and a pair whose blanks are filled on both sides at once."""
+    from kermit.pipeline import Kermit
+
+    kermit = Kermit.from_pretrained(model)
+    [translated] = kermit.translate([SOURCE], to="y", trace=True)
+    [filled] = kermit.infill([BLANKED[0]], [BLANKED[1]], trace=True)
+    translation, infilling = kermit.readable(translated.trace), kermit.readable(filled.trace)
+    assert translation is not None
+    assert infilling is not None
+    return {
+        "rounds": translation.svg(Layout.ROUNDS),
+        "tree": translation.svg(Layout.TREE),
+        "infilling": infilling.svg(Layout.ROUNDS),
+    }
+
+
+def main() -> None:
+    """Write the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, help="a model's folder; the bundled one by default")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "pictures")
+    options = parser.parse_args()
+    pictures = {"slots": slots(), "balanced_tree": balanced_tree().svg(Layout.TREE)}
+    if options.model is not None or bundled_model() is not None:
+        pictures |= decodes(options.model)
+    options.output.mkdir(parents=True, exist_ok=True)
+    for name, svg in pictures.items():
+        (options.output / f"{name}.svg").write_text(svg, encoding="utf-8")
+        print(options.output / f"{name}.svg")
+
+
+if __name__ == "__main__":
+    main()
