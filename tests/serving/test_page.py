@@ -282,6 +282,10 @@ def test_on_a_phone_it_fits_and_is_readable_in_light_and_dark(new_page: NewPage,
     assert left is not None
     assert right is not None
     assert right["y"] > left["y"] + left["height"]
+    page.get_by_text("How to decode").tap()
+    for name in ("button", "summary", "select", "input:not([type=checkbox])"):
+        sizes = [place.bounding_box() for place in page.locator(name).all() if place.is_visible()]
+        assert min(size["height"] for size in sizes if size) >= 38, name  # for a thumb
     contrast = page.evaluate(CONTRAST)
     assert min(contrast.values()) >= 4.5, contrast
 
@@ -290,8 +294,11 @@ def test_a_service_with_a_token_is_asked_for_it(new_page: NewPage, kermit: Kermi
     with running(kermit, token="secret") as guarded:
         page = new_page(url=guarded.url, reduced_motion="reduce")
         expect(page.get_by_role("alert")).to_contain_text("token")
-        page.get_by_label("Token of this service").fill("secret")
+        page.get_by_label("Token of this service").fill("wrong")
         button(page, "Use it").click()
+        expect(page.get_by_role("alert")).to_contain_text("token")
+        page.get_by_label("Token of this service").fill("secret")
+        page.keyboard.press("Enter")
         expect(page.get_by_label("English", exact=True)).to_be_visible()
         expect(page.get_by_role("alert")).to_be_hidden()
         button(page, "Surprise me").click()

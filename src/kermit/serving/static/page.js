@@ -10,7 +10,7 @@ const ACTIONS = {
   "to-y": { path: "v1/translate", needs: ["y_given_x", "joint"], body: ({ x }) => ({ texts: [x], to: "y" }) },
   "to-x": { path: "v1/translate", needs: ["x_given_y", "joint"], body: ({ y }) => ({ texts: [y], to: "x" }) },
   infill: { path: "v1/infill", needs: [], body: ({ x, y }) => ({ x: [x], y: [y] }) },
-  complete: { path: "v1/complete", needs: ["joint"], body: ({ x, y }) => ({ x: [unblanked(x)], y: [unblanked(y)] }) },
+  complete: { path: "v1/complete", needs: ["joint"], body: ({ x, y }) => ({ x: [x], y: [y] }) },
   sample: { path: "v1/sample", needs: ["joint"], body: () => ({}) },
 };
 
@@ -31,11 +31,6 @@ const player = new Player(
 let model = null;
 let asked = null; // what was last asked, as the link has it
 let running = null;
-
-/** A text whose every slot is open has no need of blanks. */
-function unblanked(text) {
-  return text.replace(BLANK, " ").replace(/\s+/g, " ").trim();
-}
 
 /** What is wrong with what is asked, before the service is bothered; null if nothing is. */
 function complaint(state) {
@@ -140,7 +135,7 @@ function remember(state) {
 /** Fill the page from the address and do what it says. */
 function recall() {
   const linked = new URLSearchParams(location.hash.slice(1));
-  if (!(linked.get("do") in ACTIONS)) return;
+  if (!Object.hasOwn(ACTIONS, linked.get("do"))) return;
   for (const field of FIELDS) part(field).value = linked.get(field) ?? (field === "seed" ? "0" : "");
   run(state(linked.get("do")));
 }
@@ -192,7 +187,8 @@ part("copy").addEventListener("click", async () => {
     part("status").textContent = "The browser does not allow copying; take the link beside the button.";
   }
 });
-part("use-token").addEventListener("click", async () => {
+part("token-row").addEventListener("submit", async (event) => {
+  event.preventDefault();
   keepToken(part("token").value);
   if (await introduce()) recall();
 });
