@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint browser format clean reproduce-translation
+.PHONY: demo test check lint browser format clean reproduce-translation reproduce-representation
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +36,11 @@ check: lint
 # Trains, distils and scores every row of the translation table: hours. Stop it and give it again at any time.
 reproduce-translation: $(STAMP)
 	$(BIN)/python benchmarks/reproduce_translation.py $(if $(KERMIT_DATA),--data $(KERMIT_DATA)) $(if $(KERMIT_RUNS),--runs $(KERMIT_RUNS))
+
+# Pretrains, finetunes on GLUE and asks cloze questions: hours. ONLY="glue:kermit" does the stages that begin so, and
+# PLAN=1 lists them with the minutes of GLUE's tasks. Stop it and give it again at any time.
+reproduce-representation: $(STAMP)
+	$(BIN)/python benchmarks/reproduce_representation.py $(if $(KERMIT_DATA),--data $(KERMIT_DATA)) $(if $(KERMIT_RUNS),--runs $(KERMIT_RUNS)) $(if $(ONLY),--only $(ONLY)) $(if $(PLAN),--plan)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -2,18 +2,52 @@
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
+
+from kermit.cli import app
+from kermit.tasks.glue.finetuning import Setting
+from kermit.tasks.glue.report import summarise
+from kermit.tasks.glue.runs import Result
 
 ROOT = Path(__file__).parents[1]
 
 
+def benchmark(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture(scope="module")
 def translation():
-    spec = importlib.util.spec_from_file_location("reproduce", ROOT / "benchmarks" / "reproduce_translation.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    return benchmark("reproduce_translation")
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return benchmark("representation_tables")
+
+
+@pytest.fixture
+def representation(tables, monkeypatch, tmp_path):
+    """The stages of representation learning, with a page of their own and without what has to be fetched."""
+    module = benchmark("reproduce_representation")
+    for name in ("glue", "cloze"):
+        monkeypatch.setitem(tables.RESULTS, name, tmp_path / f"{name}.json")
+    page = "".join(f"<!-- {name} table: begin -->\n<!-- {name} table: end -->\n" for name in ("glue", "cloze"))
+    (tmp_path / "results.md").write_text(page, encoding="utf-8")
+    monkeypatch.setattr(tables, "PAGE", tmp_path / "results.md")
+    monkeypatch.setattr(module.Workshop, "told", lambda self, task: task)
+    monkeypatch.setattr(module.Workshop, "trunk", lambda self: "trunk")
+    monkeypatch.setattr(module.Workshop, "smollm2", lambda self: "smollm2/model.gguf")
+    monkeypatch.setenv("KERMIT_MINILM", str(tmp_path))
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     return module
 
 
@@ -42,3 +76,128 @@ def test_a_row_gives_both_penalties_rounds_and_cost(translation):
         "| KERMIT, unidirectional | en-de | 31.4 (penalty 1.5) | 30.0 | 55.5 | 0.98 (0.91) | 5.2 | 4.0 | 4.3M "
         "| 12,000 steps, 90 min | 27.8 |"
     )
+
+
+# ------------------------------------------------------------------------------------- representation, cloze questions
+
+
+@pytest.mark.parametrize("name", ["glue", "cloze"])
+def test_the_page_shows_the_kept_results_of_representation_learning(tables, name):
+    page = tables.PAGE.read_text(encoding="utf-8")
+    table = tables.TABLES[name](tables.read_results(name))
+    assert f"<!-- {name} table: begin -->\n{table}\n<!-- {name} table: end -->" in page
+
+
+def test_without_results_the_tables_have_no_rows(tables):
+    assert [len(table({}).splitlines()) for table in tables.TABLES.values()] == [2, 2]
+
+
+def finetuned(scores):
+    """What `kermit finetune glue --json` prints of scores by task, one for each seed."""
+    setting = Setting(learning_rate=1e-4)
+    results = [
+        Result(
+            task, seed, setting, {"metric": score}, score, 9, 9, 1, 0.1, "pretraining/kermit_minilm", "w", "d", "0.1"
+        )
+        for task, values in scores.items()
+        for seed, score in enumerate(values)
+    ]
+    return json.loads(json.dumps(summarise(results).to_json()))
+
+
+def test_a_row_of_glue_gives_means_with_their_spread_and_the_papers_stand_below(tables):
+    steady = {"SST-2": 90.0, "MRPC": 80.0, "STS-B": 85.0, "RTE": 60.0}
+    scores = {"CoLA": (30.0, 33.0, 36.0)} | {task: (score,) * 3 for task, score in steady.items()}
+    cost = {"parameters": 22_900_000, "steps": 1200, "minutes": 61.4}
+    partial = tables.glue_table({"kermit": {"pretraining": cost, "finetuning": finetuned(scores)}}).splitlines()
+    assert partial[2] == (
+        "| KERMIT | yes | 33.0 ± 3.0 | 90.0 ± 0.0 | 80.0 ± 0.0 | 85.0 ± 0.0 | 60.0 ± 0.0 |  |  |  "
+        "| 1,200 steps, 61 min |"
+    )
+    whole = {"trunk": {"pretraining": None, "finetuning": finetuned(scores | {"WNLI": (48.0, 52.0, 56.0)})}}
+    # (33 + 90 + 80 + 85 + 60 + 52) / 6 with sqrt(3² + 4²) / 6, and 348 / 5 with 3 / 5
+    assert tables.glue_table(whole).splitlines()[2].endswith("| 52.0 ± 4.0 | 66.7 ± 0.8 | 69.6 ± 0.6 |  |")
+    # (60.0 + 94.2 + (88.6 + 84.3) / 2 + (86.6 + 85.6) / 2 + 68.4 + 65.1) / 6
+    assert partial[3].endswith("| 76.7 | 79.0 |  |")
+    assert len(partial) == 6
+
+
+def test_a_row_of_cloze_questions_gives_what_it_cost_and_the_papers_figures(tables):
+    found = {
+        "exact_match": 12.34,
+        "f1": 20.06,
+        "instances": 3938,
+        "empty": 7,
+        "mean_forward_passes": 4.2,
+        "mean_sequences": 4.2,
+        "answers_per_second": 3.456,
+        "mean_tokens": 2.51,
+        "mean_gap_tokens": 4.28,
+    }
+    rows = tables.cloze_table({"kermit:nonempty": found, "kermit:free": found}).splitlines()[2:]
+    assert rows == [
+        "| KERMIT | 12.3 | 20.1 | 3,938 | 7 | 4.2 | 4.2 | 3.46 | 2.5 (4.3) | 20.9, 30.3 |",
+        "| KERMIT, at least one token | 12.3 | 20.1 | 3,938 | 7 | 4.2 | 4.2 | 3.46 | 2.5 (4.3) |  |",
+    ]
+
+
+def taken_down(module, workshop, monkeypatch):
+    """Let the commands of a workshop be checked against the command line and answered, not run."""
+    asked, answers = [], {"train": "", "finetune": json.dumps(finetuned({"CoLA": (1.0, 2.0, 3.0)}))}
+    figures = ("exact_match", "f1", "instances", "empty", "answers_per_second", "mean_forward_passes", "mean_sequences")
+    answers["evaluate"] = json.dumps(dict.fromkeys((*figures, "mean_tokens", "mean_gap_tokens"), 1))
+
+    def kermit(*arguments):
+        words, command = [str(word) for word in arguments], get_command(app)
+        asked.append(words)
+        while hasattr(command, "commands"):
+            command, words = command.commands[words[0]], words[1:]
+        command.make_context(command.name, list(words))
+        if asked[-1][0] == "train":
+            folder = workshop.runs / words[words.index("--output") + 1]
+            folder.mkdir(parents=True)
+            cost = {"parameters": 1, "steps": 1, "minutes": 1.0}
+            (folder / "summary.json").write_text(json.dumps(cost), encoding="utf-8")
+        return answers[asked[-1][0]]
+
+    monkeypatch.setattr(workshop, "kermit", kermit)
+    return asked
+
+
+def test_every_stage_is_a_command_that_would_be_taken_and_fills_its_row(representation, tables, tmp_path, monkeypatch):
+    workshop = representation.Workshop(tmp_path / "data", tmp_path / "runs")
+    asked = taken_down(representation, workshop, monkeypatch)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    with pytest.raises(SystemExit, match="kermit is not trained to its end; do `--only pretrain:kermit` first"):
+        workshop.do("glue:kermit:CoLA")
+    for stage in representation.stages():
+        workshop.do(stage)
+    assert [words[0] for words in asked] == ["train"] * 3 + ["finetune"] * 4 * 6 + ["evaluate"] * (3 + 2 + 2 + 2)
+    named = [words[words.index("--model") + 1] for words in asked if "--model" in words]
+    recipes = {f"pretraining/{name}_minilm" for name in ("kermit", "masked_lm", "causal_lm")}
+    assert set(named) == recipes | {"trunk", "smollm2/model.gguf"}
+    assert [words for words in asked if "--subsample" in words] == [words for words in asked if "SST-2" in words]
+    assert {model.name for model in tables.MODELS if model.on_glue} == set(tables.read_results("glue"))
+    assert len(tables.read_results("cloze")) == 9
+    page = tables.PAGE.read_text(encoding="utf-8")
+    assert all(table(tables.read_results(name)) in page for name, table in tables.TABLES.items())
+    trained = len(asked)
+    workshop.do("pretrain:kermit")
+    assert len(asked) == trained
+
+
+def test_stages_are_chosen_by_what_their_names_begin_with(representation, monkeypatch, capsys):
+    assert representation.stages(["glue:kermit:RTE"]) == ["glue:kermit:RTE"]
+    assert representation.stages(["glue:kermit"]) == [f"glue:kermit:{task}" for task in representation.GLUE_TASKS]
+    assert representation.stages(["glue:ker"]) == []
+    assert len(representation.stages(["pretrain", "cloze:masked_lm"])) == 3 + 2
+    monkeypatch.setattr(sys, "argv", ["reproduce", "--data", "data", "--only", "glue:bert"])
+    with pytest.raises(SystemExit):
+        representation.main()
+    assert "no stage begins with glue:bert; there are pretrain:kermit" in capsys.readouterr().err
+
+
+def test_every_task_has_its_finetuning_and_every_model_its_recipe(representation, tables):
+    assert set(representation.FINETUNING) == set(tables.GLUE_TASKS)
+    recipes = {path.stem for path in (ROOT / "recipes" / "pretraining").glob("*_minilm.yaml")}
+    assert {model.recipe for model in tables.MODELS} - {None} == recipes

@@ -164,6 +164,12 @@ def test_of_a_seeds_settings_the_best_keeps_its_weights(glue: GlueData, trunk: s
     assert all(sorted(path.name for path in run.folder.iterdir()) == ["result.json"] for run in runs if run is not best)
 
 
+def test_the_scores_may_be_all_that_is_kept(glue: GlueData, trunk: str, tmp_path: Path) -> None:
+    [run] = finetune_all([task_named("CoLA")], trunk, glue, tmp_path, settings=[ONE_STEP], keep_models=False)
+    assert [path.name for path in run.folder.iterdir()] == ["result.json"]
+    assert finetune_all([task_named("CoLA")], trunk, glue, tmp_path, settings=[ONE_STEP]) == [run]
+
+
 def test_results_of_another_model_or_other_data_are_refused(glue: GlueData, trunk: str, tmp_path: Path) -> None:
     finetune_all([task_named("CoLA")], trunk, glue, tmp_path / "runs", settings=[ONE_STEP])
     other = str(save_trunk("encoder", tmp_path / "other"))

@@ -59,6 +59,9 @@ def finetune(
             "--keep-insertion-head/--drop-insertion-head", help="Whether a finetuned KERMIT model can still generate."
         ),
     ] = True,
+    scores_only: Annotated[
+        bool, typer.Option("--scores-only", help="Keep the results and not the finetuned models.")
+    ] = False,
     json_: Json = False,
 ) -> None:
     """Finetune on tasks of GLUE and score on dev; run again to go on after an interruption.
@@ -92,6 +95,7 @@ def finetune(
         seeds=_numbers(int, seeds, "--seeds"),
         settings=list(chosen.settings(max_length=max_length, subsample=subsample, precision=Precision(precision))),
         keep_insertion_head=keep_insertion_head,
+        keep_models=not scores_only,
         progress=not logs.spoken.quiet,
     )
     summary = summarise([run.result for run in find_runs(output)])

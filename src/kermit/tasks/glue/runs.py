@@ -1,8 +1,8 @@
 """Many finetunings: tasks by seeds by settings, each kept in a folder of its own as soon as it is done.
 
-`OUTPUT/TASK/seed-N/SETTING` holds `result.json`, the score with all that led to it, and the finetuned model. Of several
-settings of a seed only the best one on the dev split keeps its weights. What is there is not computed again; what was
-interrupted starts anew. Results of another model or other data are refused.
+`OUTPUT/TASK/seed-N/SETTING` holds `result.json`, the score with all that led to it, and the finetuned model if it is to
+be kept. Of several settings of a seed only the best one on the dev split keeps its weights. What is there is not
+computed again; what was interrupted starts anew. Results of another model or other data are refused.
 """
 
 from __future__ import annotations
@@ -157,6 +157,7 @@ def finetune_all(
     seeds: Sequence[int] = (0,),
     settings: Sequence[Setting] = (Setting(),),
     keep_insertion_head: bool = True,
+    keep_models: bool = True,
     progress: bool = False,
 ) -> list[Run]:
     """Finetune and score every task with every seed and setting, except where that was done before.
@@ -169,6 +170,7 @@ def finetune_all(
         seeds: one finetuning each.
         settings: one finetuning each.
         keep_insertion_head: whether a KERMIT model's insertion head is carried along.
+        keep_models: whether the finetuned models are written beside their results.
         progress: whether to show bars on a terminal.
 
     Raises:
@@ -214,7 +216,8 @@ def finetune_all(
                         data_checksum=text,
                         version=kermit.__version__,
                     )
-                    classifier.save(scratch)
+                    if keep_models:
+                        classifier.save(scratch)
                     (scratch / RESULT).write_text(json.dumps(result.to_json(), indent=2) + "\n", encoding="utf-8")
                 told = ", ".join(f"{name} {value:.2f}" for name, value in scores.metrics.items())
                 logger.info("%s: %s", title, told)

