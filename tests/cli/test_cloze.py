@@ -56,7 +56,8 @@ def test_the_scores_come_as_json_with_their_signature(run, system):
 
 @pytest.mark.parametrize("system", list(SMALL))
 def test_with_the_oracle_length_answers_are_as_long_as_the_gaps(run, system):
-    scores = json.loads(run(system, *SMALL[system], "--oracle-length", "--json"))
+    small = [word for word in SMALL[system] if word not in ("--continuation-tokens", "4")]
+    scores = json.loads(run(system, *small, "--oracle-length", "--json"))
     assert scores["mean_tokens"] == scores["mean_gap_tokens"]
 
 
@@ -86,6 +87,8 @@ def test_a_second_run_goes_on_and_one_with_other_settings_is_refused(run, tmp_pa
         ("masked-lm", ["--seed", "2"], "--seed is for --system kermit and causal-lm, not for masked-lm"),
         ("causal-lm", ["--decoding", "serial"], "--decoding is for --system kermit"),
         ("kermit", ["--seed", "2"], "--seed is for draws"),
+        ("kermit", ["--oracle-length", "--min-tokens", "1"], "--min-tokens says how long answers are, and so does"),
+        ("causal-lm", ["--oracle-length", "--continuation-tokens", "9"], "--continuation-tokens says how long"),
         ("kermit", ["--set", "nothing=2"], "nothing.* known: .*max_tokens"),
     ],
 )

@@ -197,6 +197,16 @@ def test_the_hub_gives_the_same_examples_as_the_files(glue: GlueData, monkeypatc
         hub.read(task_named("AX"), Split.DEV)
 
 
+def test_rows_of_the_hub_that_are_left_out_are_counted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [{"question1": "a", "question2": text, "label": 1, "idx": 0} for text in ("b", "", "c")]
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: rows)
+    [part] = GlueData().read(task_named("QQP"), Split.DEV)
+    assert [example.y for example in part.examples] == ["b", "c"]
+    assert "qqp[validation]: 1 broken rows left out" in caplog.text
+
+
 def test_no_network_is_told_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     def load_dataset(*_: Any, **__: Any) -> None:
         raise ConnectionError("no route")

@@ -144,6 +144,13 @@ def test_an_encoder_with_a_causal_mask_is_read_at_its_last_token(tmp_path: Path)
     torch.testing.assert_close(model(tokens, token_type_ids=types).logits, expected)
 
 
+def test_only_a_kermit_model_has_an_insertion_head_to_leave_out(tmp_path: Path) -> None:
+    start = {"max_length": 40, "seed": 0, "keep_insertion_head": False}
+    assert Classifier.start(str(save_trunk("kermit", tmp_path / "a")), task_named("RTE"), **start).model.head is None
+    with pytest.raises(ModelError, match="has no insertion head to leave out"):
+        Classifier.start(str(save_trunk("masked", tmp_path / "b")), task_named("RTE"), **start)
+
+
 def test_finetuning_starts_from_the_pooler_of_the_next_sentence_task(tmp_path: Path) -> None:
     save_trunk("masked", tmp_path)
     masked = add_next_sentence_head(BertForMaskedLM.from_pretrained(tmp_path))

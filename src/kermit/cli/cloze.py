@@ -83,6 +83,8 @@ def cloze(
     ):
         if value is not None and system not in owners:
             raise DecodingError(f"{option} is for --system {' and '.join(owners)}, not for {system}; leave it out")
+        if value is not None and oracle_length and option in ("--min-tokens", "--continuation-tokens"):
+            raise DecodingError(f"{option} says how long answers are, and so does --oracle-length; leave one out")
     data = read_cloze(qa2d, squad)
     instances = data.instances[:limit]
     match system:

@@ -61,6 +61,9 @@ class Classifier:
             max_length: the most tokens of an input.
             seed: of the new layers.
             keep_insertion_head: whether a KERMIT model's insertion head is carried along.
+
+        Raises:
+            ModelError: the trunk cannot be loaded, or has no insertion head to leave out.
         """
         labels = task.labels or (_NUMBER,)
         config = _load_config(
@@ -70,7 +73,11 @@ class Classifier:
             label2id={label: number for number, label in enumerate(labels)},
             problem_type="regression" if task.is_regression else "single_label_classification",
         )
-        if isinstance(config, KermitConfig) and not keep_insertion_head:
+        if not keep_insertion_head:
+            if not isinstance(config, KermitConfig):
+                raise ModelError(
+                    f"{trunk} is no KERMIT model and has no insertion head to leave out; do not ask for it"
+                )
             config.keep_insertion_head = False
         with torch.random.fork_rng():
             torch.manual_seed(seed)

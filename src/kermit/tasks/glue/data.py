@@ -176,7 +176,7 @@ def _from_hub(task: GlueTask, split: Split, file: GlueFile) -> Iterator[Example]
             f"{task.name} cannot be loaded from the Hub ({HUB_DATASET}): {error}; name a folder with GLUE's files with"
             " --data"
         ) from error
-    columns = replace(task.hub_columns, label="label")
+    columns, broken = replace(task.hub_columns, label="label"), 0
     for number, row in enumerate(rows):
         label = row["label"]
         written = label if task.is_regression else task.labels[label] if 0 <= label < len(task.labels) else str(label)
@@ -184,8 +184,11 @@ def _from_hub(task: GlueTask, split: Split, file: GlueFile) -> Iterator[Example]
         if isinstance(example, str):
             if not task.has_broken_rows:
                 raise DataError(f"{HUB_DATASET}/{task.hub_config}[{file.hub_split}]:{number}: {example}")
+            broken += 1
             continue
         yield example
+    if broken:
+        logger.warning("%s/%s[%s]: %d broken rows left out", HUB_DATASET, task.hub_config, file.hub_split, broken)
 
 
 def checksum(parts: Sequence[Part]) -> str:
