@@ -38,6 +38,13 @@ def process(folder: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+def address(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    found = re.search(r"by-heart at (http://127\.0\.0\.1:\d+)$", process.stderr.readline().strip())
+    assert found, "the first line says where it listens"
+    return found[1]
+
+
 def queue_depth(client: httpx.Client) -> float:
     found = re.search(r"^kermit_queue_depth (\S+)$", client.get("/metrics").text, re.MULTILINE)
     assert found
@@ -45,12 +52,10 @@ def queue_depth(client: httpx.Client) -> float:
 
 
 def test_told_to_stop_it_answers_what_it_accepted_and_refuses_the_rest(process: subprocess.Popen[str]) -> None:
-    assert process.stderr is not None
-    found = re.search(r"by-heart at (http://127\.0\.0\.1:\d+)$", process.stderr.readline().strip())
-    assert found, "the first line says where it listens"
+    url = address(process)
     endless = {"strategy": "serial", "termination_penalty": 90.0}
     with (
-        httpx.Client(base_url=found[1], headers=TOKEN, timeout=PATIENCE) as client,
+        httpx.Client(base_url=url, headers=TOKEN, timeout=PATIENCE) as client,
         ThreadPoolExecutor(6) as pool,
     ):
         assert client.get("/v1/models", headers={"Authorization": ""}).status_code == 401
@@ -78,15 +83,27 @@ def test_told_to_stop_it_answers_what_it_accepted_and_refuses_the_rest(process: 
         if answer.status_code == 200
     )
     assert process.wait(PATIENCE) == 0
+    assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
 
 
-def test_interrupted_a_second_time_it_stops_at_once(kermit: Kermit) -> None:
-    one = server.Server(create_app(kermit))
-    one.handle_exit(signal.SIGINT, None)
-    assert (one.should_exit, one.force_exit, one.service.stopping) == (True, False, True)
-    one.handle_exit(signal.SIGINT, None)
-    assert one.force_exit
+def test_interrupted_a_second_time_it_ends_at_once_and_without_a_word(process: subprocess.Popen[str]) -> None:
+    url = address(process)
+    endless = {"x": ["A dog sleeps. " * 15] * 32, "orders": 64}
+    with httpx.Client(base_url=url, headers=TOKEN, timeout=PATIENCE) as client, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.post, "/v1/score", json=endless)
+        end = time.monotonic() + PATIENCE
+        while queue_depth(client) > 0 or "kermit_batch_size_count 1.0" not in client.get("/metrics").text:
+            assert time.monotonic() < end
+        process.send_signal(signal.SIGINT)
+        while client.get("/healthz").status_code == 200:
+            assert time.monotonic() < end
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+        assert isinstance(asked.exception(PATIENCE), httpx.TransportError)
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
 
 
 def test_while_it_stops_its_health_says_so(kermit: Kermit) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import logging
 import math
+import os
 import signal
 import socket
 from types import FrameType
@@ -30,15 +31,16 @@ class Server(uvicorn.Server):
         )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop; interrupted a second time, at once."""
-        self.force_exit = self.should_exit and sig == signal.SIGINT
+        """Stop; interrupted a second time, at once, for a thread that computes cannot be ended in good order."""
+        if self.should_exit and sig == signal.SIGINT:
+            os._exit(128 + sig)
         self.should_exit = True
         self.service.stop_accepting()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer what was accepted while the door still answers, then close it."""
         self.service.stop_accepting()
-        while self.service.busy and not self.force_exit:
+        while self.service.busy:
             await asyncio.sleep(0.02)
         await super().shutdown(sockets)
 
