@@ -77,7 +77,7 @@ def settings_of(
     min_tokens_per_blank: int = 0,
     max_tokens_per_blank: int | None = None,
 ) -> DecodingSettings:
-    """The decoder's settings from the command line; samples are drawn at 0.7 unless something is said."""
+    """The decoder's settings from the command line; samples are drawn at 0.7 unless another temperature is set."""
     from dataclasses import replace
 
     from pydantic import ValidationError
@@ -86,8 +86,8 @@ def settings_of(
     from kermit.tasks.families import InsertionDecoding
 
     choices = decoding_choices(decoding, chosen)
-    if samples and not {"temperature", "top_k", "top_p"} & set(choices):
-        choices["temperature"] = DRAWING_TEMPERATURE
+    if samples:
+        choices.setdefault("temperature", DRAWING_TEMPERATURE)
     known = sorted(set(InsertionDecoding.model_fields) - {"batch_size", "seed"})  # those two are options or no matter
     for key in choices:
         if key not in known:

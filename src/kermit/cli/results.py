@@ -80,7 +80,7 @@ class Results:
             self._stream.flush()
             return
         with tqdm.external_write_mode(file=sys.stdout):
-            typer.echo(text, nl=False)
+            typer.echo(text, nl=False, color=True)  # which leaves the text as it is
 
     def trace(self, trace: ReadableTrace, layout: Layout | None = None) -> None:
         """A decode, by its rounds unless another layout is named; in colour where there is any."""
