@@ -1,7 +1,7 @@
 """Make the pictures of these pages: `python docs/make_pictures.py [--model DIR] [--output DIR]`.
 
-Two of them show an idea and need no model: the slots of a canvas, and an order by balanced tree. The others are decodes
-of the model that comes with the package, or of the one that is named.
+Three of them show an idea and need no model: the slots of a canvas, and an order by balanced tree, as the tree and by
+its rounds. The others are decodes of the model that comes with the package, or of the one that is named.
 """
 
 from __future__ import annotations
@@ -100,7 +100,12 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="a model's folder; the bundled one by default")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "pictures")
     options = parser.parse_args()
-    pictures = {"slots": slots(), "balanced_tree": balanced_tree().svg(Layout.TREE)}
+    order = balanced_tree()
+    pictures = {
+        "slots": slots(),
+        "balanced_tree": order.svg(Layout.TREE),
+        "balanced_rounds": order.svg(Layout.ROUNDS),
+    }
     if options.model is not None or bundled_model() is not None:
         pictures |= decodes(options.model)
     options.output.mkdir(parents=True, exist_ok=True)
