@@ -14,7 +14,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/python examples/toy_pairs.py
+	$(BIN)/python examples/quickstart.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,5 +1,6 @@
 """Every recipe of the project loads, builds its model and makes a loss of a batch."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -61,8 +62,18 @@ def test_a_recipe_that_is_not_trained_is_extended():
     assert set(RECIPES) - set(TRAINED) <= extended
 
 
-@pytest.mark.parametrize("path", TRAINED, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_recipe_loads_builds_and_makes_a_loss(path, tokenizer):
+@pytest.fixture
+def readme(tmp_path):
+    """The recipe that the README gives."""
+    text = (ROOT.parent / "README.md").read_text(encoding="utf-8")
+    path = tmp_path / "mine.yaml"
+    path.write_text(re.search(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL).group(1), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("path", [*TRAINED, "readme"], ids=lambda path: Path(path).stem)
+def test_a_recipe_loads_builds_and_makes_a_loss(path, tokenizer, readme):
+    path = readme if path == "readme" else path
     loaded = load_recipe(path, overrides=SMALLER.get(path.name, []))
     torch.manual_seed(0)
     model = loaded.family.build(loaded.recipe, tokenizer)
