@@ -20,7 +20,7 @@ from kermit.rendering.svg import SIZE, STYLE
 SPECIALS = SpecialTokens(cls_id=1, sep_id=2, pad_id=0, end_of_slot_id=3)
 FRAME = {SPECIALS.cls_id: "[CLS]", SPECIALS.sep_id: "[SEP]"}
 SENTENCE = "Two dogs run through the deep snow while a small child looks on and laughs"
-SOURCE = "Two girls in red jackets play with a dog in the snow."
+SOURCE = "A little girl in a pink dress is sitting on a bench."
 BLANKED = ("A man ____ a red ____.", "Ein Mann ____ Fahrrad.")
 
 
