@@ -7,7 +7,7 @@ import sacrebleu
 from safetensors import safe_open
 
 from kermit import Factorization, Kermit, KermitForInsertion
-from kermit.decoding import Finish
+from kermit.decoding import Constraints, DecodingSettings, Finish
 from kermit.folders import bundled_model
 
 PAIRS = [
@@ -41,8 +41,9 @@ def test_it_prefers_the_translation_to_another_sentence(kermit):
 
 
 def test_it_infills_both_languages(kermit):
-    [english] = kermit.infill(["A man is ____ a bike."])
-    [german] = kermit.infill([""], ["Ein Mann ____ ein Buch."])
+    how = DecodingSettings(constraints=Constraints(min_tokens_per_blank=1))
+    [english] = kermit.infill(["A man is ____ a bike."], settings=how)
+    [german] = kermit.infill([""], ["Ein Mann ____ ein Buch."], settings=how)
     assert re.fullmatch(r"A man is \w.* a bike\.", english.x)
     assert re.fullmatch(r"Ein Mann \w.* ein Buch\.", german.y)
 
