@@ -48,16 +48,13 @@ def _shake(model, seed: int):
     return model.eval()
 
 
+def _bert_config(words, positions, **more):
+    shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    return BertConfig(vocab_size=len(words), max_position_embeddings=positions, **shape, **more)
+
+
 def masked_lm(words, *, positions=128, seed=0):
-    config = BertConfig(
-        vocab_size=len(words),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=positions,
-        pad_token_id=words.pad_token_id,
-    )
+    config = _bert_config(words, positions, pad_token_id=words.pad_token_id)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return _shake(BertForMaskedLM(config), seed)
@@ -72,15 +69,7 @@ def gpt2(words, *, positions=160, seed=0):
 
 
 def bert_decoder(words, *, positions=160, seed=0, is_decoder=True):
-    config = BertConfig(
-        vocab_size=len(words),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=positions,
-        is_decoder=is_decoder,
-    )
+    config = _bert_config(words, positions, is_decoder=is_decoder)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return _shake(BertLMHeadModel(config), seed)
