@@ -1,7 +1,9 @@
 """Muon in float32: momentum whose steps are orthogonalised, for the matrices inside the layers.
 
 The same update as torch.optim.Muon's, which orthogonalises in bfloat16: processors without it take a hundred times as
-long as in float32. Here matrices of one shape are orthogonalised together, in the format that they have.
+long as in float32. Here matrices of one shape are orthogonalised together, in the format that they have, and in three
+rounds instead of five: they are divided by a closer bound of their largest singular value, and each round has its own
+polynomial.
 """
 
 from __future__ import annotations
@@ -13,18 +15,21 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic: steep at 0, within about 0.3 of 1 after five times
-_TIMES = 5
+# x (a + b x^2 + c x^4), one after the other, chosen for the least distance to 1 on [0.01, 1]: at most 0.29
+_POLYNOMIALS = ((4.5909, -13.3846, 9.8828), (4.3068, -9.9649, 6.0889), (3.8863, -6.2671, 3.1398))
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
     """Matrices with the same singular vectors and singular values near 1, by Newton-Schulz; (number, rows, columns)."""
-    a, b, c = _COEFFICIENTS
     tall = matrices.shape[1] > matrices.shape[2]
     found = matrices.mT if tall else matrices
     found = found / found.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    for _ in range(_TIMES):
-        gram = found @ found.mT
+    gram = found @ found.mT
+    largest = gram.norm(dim=(1, 2), keepdim=True).sqrt().clamp(min=1e-7)  # at least the largest singular value
+    found, gram = found / largest, gram / largest**2
+    for index, (a, b, c) in enumerate(_POLYNOMIALS):
+        if index:
+            gram = found @ found.mT
         found = torch.baddbmm(found, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), found, beta=a)
     return found.mT if tall else found
 
