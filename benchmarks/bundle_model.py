@@ -8,15 +8,12 @@ scored on the test sets, as a user would, and the card's table is written anew.
 """
 
 import argparse
-import json
-import shutil
 from pathlib import Path
 from statistics import fmean
 
-import torch
-from safetensors.torch import load_file, save_file
+from half_precision import configure, copy_in_half
+from pages import put
 
-from kermit.folders import model_folder
 from kermit.tasks.translation import read_split
 from kermit.tasks.translation_report import note_of
 from kermit.tasks.translator import Translator
@@ -25,27 +22,7 @@ TARGET = Path(__file__).parents[1] / "src" / "kermit" / "models" / "english_germ
 TESTS = {"Multi30k": ("multi30k", "test_2016_flickr"), "Tatoeba": ("tatoeba", "test")}
 VALIDATION = {"Multi30k": ("multi30k", "val"), "Tatoeba": ("tatoeba", "val")}
 PENALTIES = (0.0, 0.5, 1.0, 1.5, 2.0)
-MARKS = ("<!-- scores: begin -->", "<!-- scores: end -->")
 LIMIT = 25_000_000
-
-
-def copy(run):
-    source = model_folder(run)
-    TARGET.mkdir(parents=True, exist_ok=True)
-    weights = {name: weight.to(torch.float16) for name, weight in load_file(source / "model.safetensors").items()}
-    save_file(weights, TARGET / "model.safetensors", metadata={"format": "pt"})
-    shutil.copyfile(source / "config.json", TARGET / "config.json")
-    configure(dtype="float16")
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copyfile(source / name, TARGET / name)
-    size = sum(path.stat().st_size for path in TARGET.iterdir())
-    assert size <= LIMIT, f"{TARGET} is {size:,} bytes, over {LIMIT:,}"
-
-
-def configure(**settings):
-    path = TARGET / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8")) | settings
-    path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 def scores(data, splits, penalty=None, texts=None):
@@ -82,12 +59,9 @@ def main():
     parser.add_argument("--run", type=Path, required=True, help="the training's output folder")
     parser.add_argument("--data", type=Path, required=True, help="the folder that holds multi30k/ and tatoeba/")
     arguments = parser.parse_args()
-    copy(arguments.run)
-    configure(termination_penalty=best_penalty(arguments.data))
-    card = TARGET / "README.md"
-    before, rest = card.read_text(encoding="utf-8").split(MARKS[0])
-    written = f"{before}{MARKS[0]}\n{table(scores(arguments.data, TESTS))}\n{MARKS[1]}{rest.split(MARKS[1])[1]}"
-    card.write_text(written, encoding="utf-8")
+    copy_in_half(arguments.run, TARGET, LIMIT)
+    configure(TARGET, termination_penalty=best_penalty(arguments.data))
+    put(TARGET / "README.md", scores=table(scores(arguments.data, TESTS)))
 
 
 if __name__ == "__main__":

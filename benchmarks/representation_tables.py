@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+from pages import put, write_whole
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
 RESULTS = {name: ROOT / "docs" / "results" / f"{name}.json" for name in ("glue", "cloze")}
@@ -136,21 +138,9 @@ def read_results(name):
 def keep(name, key, result):
     """Put a result among those that are kept, and show them on the page."""
     results = read_results(name) | {key: result}  # read anew, as another stage may have ended meanwhile
-    _write(RESULTS[name], json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    write_whole(RESULTS[name], json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     write_tables()
 
 
 def write_tables():
-    page = PAGE.read_text(encoding="utf-8")
-    for name, table in TABLES.items():
-        begin, end = (f"<!-- {name} table: {edge} -->" for edge in ("begin", "end"))
-        before, rest = page.split(begin)
-        page = f"{before}{begin}\n{table(read_results(name))}\n{end}{rest.split(end)[1]}"
-    _write(PAGE, page)
-
-
-def _write(path, text):
-    """Write a file whole or not at all."""
-    scratch = path.with_name(f".{path.name}.partial")
-    scratch.write_text(text, encoding="utf-8")
-    scratch.rename(path)
+    put(PAGE, **{f"{name}_table": table(read_results(name)) for name, table in TABLES.items()})

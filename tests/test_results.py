@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 from typer.main import get_command
 
 from kermit.cli import app
@@ -14,6 +16,14 @@ from kermit.tasks.glue.report import summarise
 from kermit.tasks.glue.runs import Result
 
 ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def beside_the_benchmarks():
+    """Let the scripts find what they share, as they do when they are run."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    yield
+    sys.path.remove(str(ROOT / "benchmarks"))
 
 
 def benchmark(name):
@@ -40,9 +50,12 @@ def representation(tables, monkeypatch, tmp_path):
     module = benchmark("reproduce_representation")
     for name in ("glue", "cloze"):
         monkeypatch.setitem(tables.RESULTS, name, tmp_path / f"{name}.json")
-    page = "".join(f"<!-- {name} table: begin -->\n<!-- {name} table: end -->\n" for name in ("glue", "cloze"))
+    marks = ("glue table", "cloze table", "infilled", "figure5")
+    page = "".join(f"<!-- {name}: begin -->\n<!-- {name}: end -->\n" for name in marks)
     (tmp_path / "results.md").write_text(page, encoding="utf-8")
-    monkeypatch.setattr(tables, "PAGE", tmp_path / "results.md")
+    for place in (tables, module):
+        monkeypatch.setattr(place, "PAGE", tmp_path / "results.md")
+    monkeypatch.setattr(module, "ENGLISH", tmp_path / "english")
     monkeypatch.setattr(module.Workshop, "told", lambda self, task: task)
     monkeypatch.setattr(module.Workshop, "trunk", lambda self: "trunk")
     monkeypatch.setattr(module.Workshop, "smollm2", lambda self: "smollm2/model.gguf")
@@ -157,10 +170,13 @@ def taken_down(module, workshop, monkeypatch):
             folder = workshop.runs / words[words.index("--output") + 1]
             folder.mkdir(parents=True)
             cost = {"parameters": 1, "steps": 1, "minutes": 1.0}
-            (folder / "summary.json").write_text(json.dumps(cost), encoding="utf-8")
+            for name, content in {"summary": cost, "config": {}, "tokenizer": {}, "tokenizer_config": {}}.items():
+                (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+            save_file({"weight": torch.full((2, 2), 0.1)}, folder / "model.safetensors")
         return answers[asked[-1][0]]
 
     monkeypatch.setattr(workshop, "kermit", kermit)
+    monkeypatch.setattr(workshop, "run", lambda script, *words: f"{script.name} {' '.join(map(str, words))}\n")
     return asked
 
 
@@ -181,6 +197,13 @@ def test_every_stage_is_a_command_that_would_be_taken_and_fills_its_row(represen
     assert len(tables.read_results("cloze")) == 9
     page = tables.PAGE.read_text(encoding="utf-8")
     assert all(table(tables.read_results(name)) in page for name, table in tables.TABLES.items())
+    assert f"<!-- infilled: begin -->\n```\ninfill_wikipedia.py --model {tmp_path / 'english'} --input" in page
+    assert "figure5.py --kermit pretraining/kermit_minilm --masked-lm pretraining/masked_lm_minilm --causal-lm" in page
+    kept = load_file(tmp_path / "english" / "model.safetensors")["weight"]
+    assert kept.dtype == torch.float16
+    assert kept.float().sub(0.1).abs().max() < 1e-4
+    config = json.loads((tmp_path / "english" / "config.json").read_text(encoding="utf-8"))
+    assert config == {"dtype": "float16"}
     trained = len(asked)
     workshop.do("pretrain:kermit")
     assert len(asked) == trained

@@ -1,0 +1,30 @@
+"""A trained model kept in float16: half the size, and loaded in float32 again."""
+
+import json
+import shutil
+
+import torch
+from pages import write_whole
+from safetensors.torch import load_file, save_file
+
+from kermit.folders import model_folder
+
+
+def copy_in_half(run, target, most_bytes):
+    """The weights, config and tokenizer of a training's model into a folder, which must not get too large."""
+    source = model_folder(run)
+    target.mkdir(parents=True, exist_ok=True)
+    weights = {name: weight.to(torch.float16) for name, weight in load_file(source / "model.safetensors").items()}
+    save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(source / name, target / name)
+    (target / "model.safetensors").chmod((target / "config.json").stat().st_mode)
+    configure(target, dtype="float16")
+    size = sum(path.stat().st_size for path in target.iterdir())
+    assert size <= most_bytes, f"{target} is {size:,} bytes, over {most_bytes:,}"
+
+
+def configure(folder, **settings):
+    """Change settings of a kept model's config."""
+    path = folder / "config.json"
+    write_whole(path, json.dumps(json.loads(path.read_text(encoding="utf-8")) | settings, indent=2) + "\n")
