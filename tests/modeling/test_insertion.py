@@ -325,6 +325,17 @@ def test_a_loaded_encoder_is_as_good_as_its_folder(tmp_path: Path) -> None:
     assert KermitForInsertion.from_pretrained(tmp_path).specials == model.specials
 
 
+@pytest.mark.parametrize("slot_vector", ["right", "both"])
+def test_a_warm_started_model_begins_by_leaving_most_slots_as_they_are(slot_vector: str) -> None:
+    tokenizer = checkpoint_tokenizer()
+    encoder = AutoModel.from_config(trunk_config("bert", vocab_size=len(tokenizer)))
+    model = KermitForInsertion.from_encoder(encoder, tokenizer, slot_vector=slot_vector).eval()
+    canvas = Canvas(model.specials, ((5, 6, 7),), frozenset({1, 2, 3, 4}))
+    with torch.inference_mode():
+        content = model.score_slots(CanvasBatch.from_canvases([canvas])).content.softmax(1)
+    assert (content[:, model.specials.end_of_slot_id] - 7 / 8).abs().max() < 0.1
+
+
 def test_a_loaded_encoder_stays_as_it_was() -> None:
     tokenizer = checkpoint_tokenizer()
     encoder = AutoModelForMaskedLM.from_config(trunk_config("bert", vocab_size=len(tokenizer)))  # its trunk is taken

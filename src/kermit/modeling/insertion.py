@@ -7,6 +7,7 @@ over the open slots of the canvas. The model scores only the slots it is asked a
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,9 @@ class KermitForInsertion(KermitPreTrainedModel):
         )
         if model.kermit.segment_embeddings is not None:
             nn.init.zeros_(model.kermit.segment_embeddings.weight)
+        if model.head.stop is None:
+            # seven slots in eight finished, so that the trunk is not torn while the head learns no more than that
+            nn.init.constant_(model.head.bias[config.end_of_slot_token_id], math.log(7 * config.vocab_size))
         return model
 
     @property
