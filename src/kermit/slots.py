@@ -26,7 +26,7 @@ class Termination(StrEnum):
 
 @dataclass(frozen=True)
 class SlotScores:
-    """Scores of all open slots of a batch, one after the other, row by row.
+    """Scores of all open slots of a batch, one after the other, row by row; in float32, whatever the model computes in.
 
     Args:
         rows: (slots,) the canvas of each open slot, ascending.

@@ -136,3 +136,41 @@ def test_the_loss_under_autocast_is_close_and_its_gradients_have_the_leaves_type
         assert leaf.grad is not None
         assert leaf.grad.dtype == torch.float32
         assert torch.allclose(leaf.grad, wanted / 3, atol=0.1)
+
+
+def many_slots(dtype: torch.dtype, scale: float = 1.0) -> list[Tensor]:
+    """The gradients where 2,000 slots ask for one token, under autocast or, for float32, without."""
+    work = problem(3, slots=2000)
+    work["target_tokens"] = torch.full_like(work["target_tokens"], 5)
+    work["vectors"] += 1  # all a little alike, so that nothing cancels
+    work["embedding"] *= 0.1  # and logits small, so that their own rounding does not count
+    leaves = {name: work[name].clone().requires_grad_() for name in ("vectors", "embedding", "bias")}
+    with torch.autocast("cpu", dtype=dtype, enabled=dtype is not torch.float32):
+        loss = slot_loss(**(work | leaves), chunk_elements=100 * VOCABULARY)
+    (loss * scale).backward()
+    return [leaf.grad / scale for leaf in leaves.values()]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_gradient_of_a_token_that_thousands_of_slots_ask_for_is_not_summed_in_halves(dtype: torch.dtype) -> None:
+    _, expected, _ = many_slots(torch.float32)
+    _, found, _ = many_slots(dtype)
+    assert float((found[5] - expected[5]).norm() / expected[5].norm()) < 0.05 * torch.finfo(dtype).eps
+
+
+def test_a_loss_scaled_beyond_what_float16_holds_has_finite_gradients() -> None:
+    for found, expected in zip(many_slots(torch.float16, scale=2.0**17), many_slots(torch.float32), strict=True):
+        assert torch.allclose(found, expected, atol=0.02 * float(expected.abs().max()))
+
+
+def test_vectors_that_autocast_left_in_halves_meet_an_embedding_in_float32() -> None:
+    work = problem(2)
+    leaves = {"vectors": work["vectors"].bfloat16(), "embedding": work["embedding"].clone()}
+    for leaf in leaves.values():
+        leaf.requires_grad_()
+    slot_loss(**(work | leaves)).backward()
+    _, wanted = loss_and_gradients(dense_loss, work)
+    for leaf, gradient in zip(leaves.values(), wanted, strict=False):
+        assert leaf.grad is not None
+        assert leaf.grad.dtype == leaf.dtype
+        assert torch.allclose(leaf.grad.float(), gradient / 3, atol=0.1)

@@ -134,6 +134,18 @@ def test_a_resumed_pretraining_gives_the_same_weights(articles: Path, tmp_path: 
         assert all(torch.equal(tensor, resumed[name]) for name, tensor in whole.items()), file
 
 
+@pytest.mark.parametrize("family", ["kermit", "masked_lm", "causal_lm"])
+def test_half_precision_trains_validates_and_judges(articles: Path, tmp_path: Path, family: str) -> None:
+    raw = with_data(recipe(family, 2, runtime={"precision": "bfloat16"}), next_sentence=family != "causal_lm")
+    raw["model"]["trunk"] = TRUNK | {"model_type": "modernbert", "global_attn_every_n_layers": 1}
+    if family == "causal_lm":
+        raw["model"]["trunk"] = TRUNK
+    train(check_recipe(raw, data=articles), tmp_path)
+    assert all(0 < loss < 20 for loss in history(tmp_path, "eval_loss"))
+    assert history(tmp_path, "eval_accuracy")
+    assert all(weight.dtype == torch.float32 for weight in load_file(tmp_path / "model.safetensors").values())
+
+
 def test_the_command_says_what_was_reached(
     articles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

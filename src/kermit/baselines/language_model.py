@@ -59,6 +59,7 @@ def token_loss(model: nn.Module, vectors: Tensor, tokens: Tensor) -> Tensor:
 def best_tokens(model: nn.Module, vectors: Tensor) -> Tensor:
     """The likeliest token at each of (positions, width)."""
     weight, bias = _output(model)
+    vectors = vectors.to(weight.dtype)  # a model trained in half precision makes halves of them
     parts = [nn.functional.linear(part, weight, bias).argmax(1) for part in torch.split(vectors, _ROWS)]
     return torch.cat(parts) if parts else vectors.new_zeros(0, dtype=torch.long)
 

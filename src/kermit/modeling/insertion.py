@@ -230,9 +230,9 @@ class KermitForInsertion(KermitPreTrainedModel):
         ).last_hidden_state
         rows, slots = canvases.open_slots.nonzero(as_tuple=True)
         vectors = self.head.vectors(hidden, rows * canvases.token_ids.shape[1] + slots)
-        content = nn.functional.linear(vectors, self.get_input_embeddings().weight, self.content_bias)
-        stop = self.head.stop(hidden[:, 0]).squeeze(1) if self.head.stop is not None else None
-        return SlotScores(rows, slots, content, self.head.location(vectors).squeeze(1), stop)
+        content = nn.functional.linear(vectors, self.get_input_embeddings().weight, self.content_bias).float()
+        stop = self.head.stop(hidden[:, 0]).squeeze(1).float() if self.head.stop is not None else None
+        return SlotScores(rows, slots, content, self.head.location(vectors).squeeze(1).float(), stop)
 
 
 def special_token_settings(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:

@@ -7,7 +7,7 @@ embedding, so the vocabulary-sized memory is that of one chunk, and the logits a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +17,11 @@ CHUNK_ELEMENTS = 4 * 1024 * 1024
 
 
 class _ChunkedSlotLoss(torch.autograd.Function):
-    """Sum of weighted slot losses; its gradient is computed on the way forward."""
+    """Sum of weighted slot losses; its gradient is computed on the way forward.
+
+    Matrices are multiplied in ``dtype``, and everything is summed up in float32 or better: in a sum of halves, the row
+    of a token that thousands of slots ask for, as they do for end-of-slot, would soon stand still.
+    """
 
     @staticmethod
     def forward(
@@ -31,9 +35,11 @@ class _ChunkedSlotLoss(torch.autograd.Function):
         target_weights: Tensor,
         smoothing: float,
         chunk_elements: int,
+        dtype: torch.dtype,
     ) -> Tensor:
         needs_grad = any(ctx.needs_input_grad[:3])
-        exact = torch.promote_types(vectors.dtype, torch.float32)
+        exact = torch.promote_types(dtype, torch.float32)
+        vectors, embedding = vectors.to(dtype), embedding.to(dtype)
         chunk = max(1, chunk_elements // embedding.shape[0])
         mass = torch.zeros_like(slot_weights).index_add_(0, target_slots, target_weights.to(slot_weights.dtype))
         scale = (slot_weights * mass).to(exact)
@@ -41,65 +47,71 @@ class _ChunkedSlotLoss(torch.autograd.Function):
         starts = torch.arange(0, len(vectors) + chunk, chunk, device=vectors.device)
         edges = torch.searchsorted(target_slots, starts).tolist()
         loss = vectors.new_zeros((), dtype=exact)
-        grad_vectors = torch.empty_like(vectors) if needs_grad else None
-        grad_embedding = torch.zeros_like(embedding) if needs_grad else None
-        grad_bias = torch.zeros_like(bias) if needs_grad else None
+        grads = _Gradients.of(vectors, embedding, bias, exact) if needs_grad else None
         for number, start in enumerate(range(0, len(vectors), chunk)):
             piece, asked = slice(start, start + chunk), slice(edges[number], edges[number + 1])
             part = vectors[piece]
-            logits = torch.addmm(bias.to(part.dtype), part, embedding.t()).to(exact)
+            logits = torch.addmm(bias.to(dtype), part, embedding.t()).to(exact)
             loss -= (pull[asked] * logits[target_slots[asked] - start, target_tokens[asked]]).sum()
             peak = logits.amax(1, keepdim=True)
             exponentials = logits.sub_(peak).exp_()
             total = exponentials.sum(1)
             loss += (scale[piece] * (peak.squeeze(1) + total.log())).sum()
-            if grad_vectors is None or grad_embedding is None or grad_bias is None:
-                continue
-            rate = (scale[piece] / total).to(part.dtype)[:, None]
-            exponentials = exponentials.to(part.dtype)
-            torch.mm(exponentials, embedding, out=grad_vectors[piece]).mul_(rate)
-            grad_embedding.addmm_(exponentials.t(), part * rate)
-            grad_bias += (exponentials.t() @ rate).squeeze(1).to(bias.dtype)
-        if grad_vectors is not None and grad_embedding is not None and grad_bias is not None:
-            weight = -pull.to(vectors.dtype)[:, None]
-            grad_vectors.index_add_(0, target_slots, embedding[target_tokens] * weight)
-            grad_embedding.index_add_(0, target_tokens, vectors[target_slots] * weight)
-            grad_bias.index_add_(0, target_tokens, weight.squeeze(1).to(bias.dtype))
+            if grads is not None:
+                rate = (scale[piece] / total)[:, None]
+                exponentials = exponentials.to(dtype)
+                grads.vectors[piece] = (exponentials @ embedding) * rate
+                grads.add_to_embedding(exponentials, (part * rate).to(dtype))
+                grads.bias.add_((exponentials.t() @ rate.to(dtype)).squeeze(1))
+        if grads is not None:
+            weight = -pull[:, None]
+            grads.vectors.index_add_(0, target_slots, embedding[target_tokens] * weight)
+            grads.embedding.index_add_(0, target_tokens, vectors[target_slots] * weight)
+            grads.bias.index_add_(0, target_tokens, weight.squeeze(1))
         if smoothing:
-            loss -= _spread_target(vectors, embedding, bias, smoothing * scale, grad_vectors, grad_embedding, grad_bias)
-        ctx.save_for_backward(grad_vectors, grad_embedding, grad_bias)
+            loss -= _spread_target(vectors.to(exact), embedding.to(exact), bias.to(exact), smoothing * scale, grads)
+        ctx.save_for_backward(*(grads or (None, None, None)))
         return loss
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        vectors, embedding, bias = ctx.saved_tensors
-        scaled = (
-            grad * upstream.to(grad.dtype) if needed else None
-            for grad, needed in zip((vectors, embedding, bias), ctx.needs_input_grad[:3], strict=True)
+        scaled = (  # in float32 or better; autograd gives each the format of what it is the gradient of
+            grad * upstream if needed else None
+            for grad, needed in zip(ctx.saved_tensors, ctx.needs_input_grad[:3], strict=True)
         )
-        return (*scaled, None, None, None, None, None, None)
+        return (*scaled, None, None, None, None, None, None, None)
 
 
-def _spread_target(
-    vectors: Tensor,
-    embedding: Tensor,
-    bias: Tensor,
-    scale: Tensor,
-    grad_vectors: Tensor | None,
-    grad_embedding: Tensor | None,
-    grad_bias: Tensor | None,
-) -> Tensor:
+class _Gradients(NamedTuple):
+    """Those of the slot vectors, the embedding and the bias, being summed up."""
+
+    vectors: Tensor
+    embedding: Tensor
+    bias: Tensor
+
+    @classmethod
+    def of(cls, vectors: Tensor, embedding: Tensor, bias: Tensor, exact: torch.dtype) -> _Gradients:
+        return cls(*(torch.zeros_like(tensor, dtype=exact) for tensor in (vectors, embedding, bias)))
+
+    def add_to_embedding(self, exponentials: Tensor, rated: Tensor) -> None:
+        """Add the product of (slots, vocab), transposed, and (slots, width)."""
+        if exponentials.dtype == self.embedding.dtype:
+            self.embedding.addmm_(exponentials.t(), rated)
+        else:
+            self.embedding.add_(exponentials.t() @ rated)
+
+
+def _spread_target(vectors: Tensor, embedding: Tensor, bias: Tensor, scale: Tensor, grads: _Gradients | None) -> Tensor:
     """The weighted sum of each slot's mean logit, which needs the mean of the embedding alone, and its gradients."""
     allowed = bias.isfinite()
     share = allowed.to(bias.dtype) / allowed.sum()
-    mean = share.to(embedding.dtype) @ embedding
-    weight = scale.to(vectors.dtype)
-    pulled = weight @ vectors
-    if grad_vectors is not None and grad_embedding is not None and grad_bias is not None:
-        grad_vectors.addr_(weight, mean, alpha=-1)
-        grad_embedding.addr_(share.to(embedding.dtype), pulled, alpha=-1)
-        grad_bias -= scale.sum().to(bias.dtype) * share
-    return (pulled @ mean).to(scale.dtype) + scale.sum() * (share * bias.where(allowed, 0)).sum().to(scale.dtype)
+    mean = share @ embedding
+    pulled = scale @ vectors
+    if grads is not None:
+        grads.vectors.addr_(scale, mean, alpha=-1)
+        grads.embedding.addr_(share, pulled, alpha=-1)
+        grads.bias.sub_(scale.sum() * share)
+    return pulled @ mean + scale.sum() * (share * bias.where(allowed, 0)).sum()
 
 
 def slot_loss(
@@ -117,7 +129,7 @@ def slot_loss(
     """The weighted sum of slot losses.
 
     Args:
-        vectors: (slots, width).
+        vectors: (slots, width); logits are computed in their format, or in autocast's.
         embedding: (vocab, width), the output embedding.
         bias: (vocab,), -inf at what may never be inserted.
         slot_weights: (slots,).
@@ -130,18 +142,19 @@ def slot_loss(
     Returns:
         A scalar, differentiable once.
     """
-    if torch.is_autocast_enabled(vectors.device.type):
-        dtype = torch.get_autocast_dtype(vectors.device.type)
-        vectors, embedding = vectors.to(dtype), embedding.to(dtype)
-    loss: Tensor = _ChunkedSlotLoss.apply(  # type: ignore[no-untyped-call]
-        vectors,
-        embedding,
-        bias,
-        slot_weights,
-        target_slots,
-        target_tokens,
-        target_weights,
-        smoothing,
-        chunk_elements,
-    )
+    device = vectors.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else vectors.dtype
+    with torch.autocast(device, enabled=False):
+        loss: Tensor = _ChunkedSlotLoss.apply(  # type: ignore[no-untyped-call]
+            vectors,
+            embedding,
+            bias,
+            slot_weights,
+            target_slots,
+            target_tokens,
+            target_weights,
+            smoothing,
+            chunk_elements,
+            dtype,
+        )
     return loss

@@ -151,7 +151,8 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         num_items_in_batch: torch.Tensor | None = None,
     ) -> Any:
         """The sum over this share, over the items of the whole step; times the processes, over which DDP averages."""
-        total = self.family.loss(model, {k: v for k, v in inputs.items() if k != ITEMS}, self.recipe)
+        with self.accelerator.autocast():  # a family's loss may go on where the model's forward ends
+            total = self.family.loss(model, {k: v for k, v in inputs.items() if k != ITEMS}, self.recipe)
         items = inputs[ITEMS].sum() if num_items_in_batch is None else num_items_in_batch
         return total / items * self.accelerator.num_processes
 
@@ -240,7 +241,8 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
             tensors = self.collator(rows.fetch(batch.rows), batch_generator(_VALIDATION_SEED, batch))
             items += tensors.pop(ITEMS).sum()
             inputs = self._prepare_inputs(tensors)
-            total += self.family.loss(self.model, inputs, self.recipe).cpu()
+            with self.accelerator.autocast():
+                total += self.family.loss(self.model, inputs, self.recipe).cpu()
         return float(total / items)
 
     def save_kept(self, folder: Path) -> None:
