@@ -36,6 +36,19 @@ TRUNKS: dict[str, dict[str, Any]] = {
     "mpnet": {"pad_token_id": PAD, "bos_token_id": CLS, "eos_token_id": SEP},
     "distilbert": {},
 }
+# those that differ in a point: a narrow embedding, shared layers, distances instead of positions, rotary positions
+MORE_TRUNKS: dict[str, dict[str, Any]] = {
+    "electra": {"embedding_size": 8},
+    "albert": {"embedding_size": 8},
+    "deberta-v2": {"relative_attention": True, "position_biased_input": False, "pos_att_type": ["p2c", "c2p"]},
+    "eurobert": {
+        "num_key_value_heads": 2,
+        "pad_token_id": PAD,
+        "bos_token_id": CLS,
+        "eos_token_id": SEP,
+        "mask_token_id": A,
+    },
+}
 
 
 def trunk_config(
@@ -60,7 +73,7 @@ def trunk_config(
             "max_position_embeddings": max_positions,
         }
     off = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout", "embedding_dropout")
-    return AutoConfig.for_model(family, **shape, **dict.fromkeys(off, 0.0), **TRUNKS[family])
+    return AutoConfig.for_model(family, **shape, **dict.fromkeys(off, 0.0), **(TRUNKS | MORE_TRUNKS)[family])
 
 
 def random_model(family: str = "bert", *, seed: int = 0, scale: float = 0.3, **settings: Any) -> KermitForInsertion:

@@ -1,19 +1,34 @@
 """The model on every trunk: it trains, saves, loads, sees the whole canvas, and knows its segments and positions."""
 
 import itertools
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from insertion_models import CLS, END, PAD, SEP, SPECIALS, TRUNKS, VOCABULARY, A, B, C, random_model, trunk_config
+from insertion_models import (
+    CLS,
+    END,
+    MORE_TRUNKS,
+    PAD,
+    SEP,
+    SPECIALS,
+    TRUNKS,
+    VOCABULARY,
+    A,
+    B,
+    C,
+    random_model,
+    trunk_config,
+)
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, BertConfig, PreTrainedTokenizerFast
 
 from kermit.canvas import Canvas, Factorization
 from kermit.canvas_batch import CanvasBatch
 from kermit.data.tokenizer import END_OF_SLOT
-from kermit.decoding import DecodingSettings, Strategy, decode
+from kermit.decoding import DecodingSettings, Sampling, Strategy, decode
 from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel
 from kermit.objective import LowerBoundObjective, SlotObjective, Texts, TrainingCanvases
@@ -21,6 +36,7 @@ from kermit.orders import BalancedTreePrior, UniformPrior
 from kermit.slots import SlotScores, Termination
 
 EVERY_TRUNK = pytest.mark.parametrize("family", list(TRUNKS))
+MANY_TRUNKS = pytest.mark.parametrize("family", [*TRUNKS, *MORE_TRUNKS])
 # transformers' MPNet has neither gradient checkpointing nor scaled dot-product attention
 ALL_BUT_MPNET = [family for family in TRUNKS if family != "mpnet"]
 # every choice of the head, spread over the trunks' tests
@@ -58,11 +74,11 @@ def hidden(model: KermitForInsertion, tokens: list[int], segments: list[int]) ->
 
 def is_idle(name: str, termination: str) -> bool:
     """A key's bias moves all scores of a query alike, and the locations' bias all locations: softmax ignores both."""
-    keys = ("key.bias", ".k.bias", "k_lin.bias")
+    keys = ("key.bias", ".k.bias", "k_lin.bias", "key_proj.bias")
     return name.endswith(keys) or (name == "head.location.bias" and termination == "slot")
 
 
-@EVERY_TRUNK
+@MANY_TRUNKS
 @pytest.mark.parametrize(("slot_vector", "termination"), HEADS)
 def test_every_trunk_trains_a_step_saves_loads_and_decodes_the_same(
     family: str, slot_vector: str, termination: str, tmp_path: Path
@@ -108,7 +124,7 @@ def test_auto_classes_load_the_config_and_the_trunk(family: str, tmp_path: Path)
     assert torch.allclose(found[0], hidden(model, tokens[0].tolist(), segments[0].tolist()), atol=1e-6)
 
 
-@EVERY_TRUNK
+@MANY_TRUNKS
 def test_there_is_no_causal_mask(family: str) -> None:
     model = random_model(family)
     one, other = (Canvas.from_ids(SPECIALS, (A, B, last), generate=None) for last in (A, C))
@@ -117,7 +133,7 @@ def test_there_is_no_causal_mask(family: str) -> None:
     assert float((first - second).abs().max()) > 1e-4
 
 
-@EVERY_TRUNK
+@MANY_TRUNKS
 @pytest.mark.parametrize("termination", ["slot", "sequence"])
 def test_padding_does_not_change_the_scores(family: str, termination: str) -> None:
     model = random_model(family, termination=termination)
@@ -133,7 +149,7 @@ def test_padding_does_not_change_the_scores(family: str, termination: str) -> No
         assert torch.allclose(together.stop[:1], alone.stop, atol=1e-5)
 
 
-@EVERY_TRUNK
+@MANY_TRUNKS
 def test_segments_matter_beyond_positions(family: str) -> None:
     model = random_model(family, positions="continue")
     tokens = [CLS, A, SEP, A, SEP]
@@ -285,7 +301,7 @@ def checkpoint_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-@EVERY_TRUNK
+@MANY_TRUNKS
 def test_a_warm_start_keeps_the_trunks_weights_and_grows_the_vocabulary_by_end_of_slot(
     family: str, tmp_path: Path
 ) -> None:
@@ -361,6 +377,48 @@ def test_a_decoder_is_no_trunk() -> None:
     trunk = BertConfig(vocab_size=7, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, is_decoder=True)
     with pytest.raises(ModelError, match="causal mask"):
         KermitForInsertion(KermitConfig(trunk_config=trunk))
+
+
+@pytest.mark.parametrize(
+    ("family", "shape", "reason"),
+    [
+        ("gpt2", {"n_embd": 8, "n_layer": 1, "n_head": 1}, "GPT2Model cannot be a trunk: its attention has a causal"),
+        ("llama", {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}, "LlamaModel .* causal mask"),
+        ("t5", {"d_model": 8, "num_layers": 1, "num_heads": 1}, "T5Model cannot be a trunk: its forward takes no pos"),
+    ],
+)
+def test_a_model_that_cannot_be_a_trunk_is_refused_with_the_reason(
+    family: str, shape: dict[str, int], reason: str
+) -> None:
+    special = {"bos_token_id": CLS, "eos_token_id": SEP, "pad_token_id": PAD}
+    with pytest.raises(ModelError, match=reason):
+        KermitForInsertion(KermitConfig(trunk_config=AutoConfig.for_model(family, vocab_size=7, **shape, **special)))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("termination", ["slot", "sequence"])
+def test_a_model_in_half_precision_decodes_and_scores_nearly_as_in_full(dtype: torch.dtype, termination: str) -> None:
+    model = random_model(termination=termination)
+    full = score(model, *starts())
+    half = score(model.to(dtype), *starts())
+    for wanted, found in ((full.content, half.content), (full.location, half.location), (full.stop, half.stop)):
+        if wanted is not None and found is not None:
+            assert found.dtype == torch.float32
+            finite = wanted.isfinite()
+            assert torch.allclose(found[finite], wanted[finite], atol=0.2)
+    for sampling in (None, Sampling()):
+        settings = DecodingSettings(strategy=Strategy.SERIAL, sampling=sampling, max_tokens=6)
+        assert all(math.isfinite(result.log_prob) for result in decode(model, starts(), settings))
+
+
+def test_an_encoder_in_half_precision_starts_a_model_in_full(tmp_path: Path) -> None:
+    encoder = AutoModel.from_config(trunk_config("bert", vocab_size=8), dtype=torch.bfloat16)
+    model = KermitForInsertion.from_encoder(encoder, checkpoint_tokenizer())
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    model.to(torch.bfloat16).save_pretrained(tmp_path)
+    for dtype in (torch.float32, torch.bfloat16):
+        again = KermitForInsertion.from_pretrained(tmp_path, dtype=dtype)
+        assert {parameter.dtype for parameter in again.parameters()} == {dtype}
 
 
 @pytest.mark.parametrize(

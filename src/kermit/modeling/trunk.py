@@ -2,12 +2,14 @@
 
 Every trunk gets segments and restarting positions. A trunk with two or more token types of its own takes segments as
 those; for the others a segment embedding is added to the word embeddings. Trunks that number positions from their
-padding index (RoBERTa, MPNet) get the offset they expect.
+padding index (RoBERTa, MPNet) get the offset they expect. Trunks that know the distance of two tokens alone (DeBERTa)
+take no notice of positions: for them Y goes on where X ends. A trunk with a causal mask is refused.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Container
 from typing import Any
 
 import torch
@@ -52,14 +54,15 @@ class KermitModel(KermitPreTrainedModel):
         super().__init__(config)
         if getattr(config.trunk_config, "is_decoder", False):
             raise ModelError("the trunk's config has is_decoder set, a causal mask; KERMIT sees the whole canvas")
-        self.encoder = AutoModel.from_config(config.trunk_config)
+        # in the format of the whole model, whatever the one that a checkpoint's trunk was saved in
+        self.encoder = AutoModel.from_config(config.trunk_config, dtype=torch.get_default_dtype())
         if getattr(self.encoder, "pooler", None) is not None:
             self.encoder.pooler = None
         accepted = inspect.signature(self.encoder.forward).parameters
-        if missing := {"position_ids", "inputs_embeds", "attention_mask"} - set(accepted):
+        if reason := _unfit(self.encoder, accepted):
             raise ModelError(
-                f"{type(self.encoder).__name__} cannot be a trunk: its forward takes no {', '.join(sorted(missing))}. "
-                "Choose an encoder such as BERT, ModernBERT, RoBERTa, XLM-RoBERTa, MPNet or DistilBERT"
+                f"{type(self.encoder).__name__} cannot be a trunk: {reason}. "
+                "Choose an encoder such as BERT, ModernBERT, RoBERTa, DeBERTa, ELECTRA or DistilBERT"
             )
         types = getattr(config.trunk_config, "type_vocab_size", 0)
         if "token_type_ids" not in accepted or types < 2:
@@ -111,7 +114,17 @@ class KermitModel(KermitPreTrainedModel):
         else:
             embedded = self.get_input_embeddings()(input_ids)
             inputs = {"inputs_embeds": embedded + self.segment_embeddings(segment_ids)}
-        return self.encoder(**inputs, attention_mask=mask.long(), position_ids=positions, **kwargs)
+        seen = None if attention_mask is None else mask.long()
+        return self.encoder(**inputs, attention_mask=seen, position_ids=positions, **kwargs)
+
+
+def _unfit(encoder: PreTrainedModel, accepted: Container[str]) -> str | None:
+    """Why a model whose forward takes these arguments cannot be a trunk; None if it can."""
+    if missing := [name for name in ("attention_mask", "inputs_embeds", "position_ids") if name not in accepted]:
+        return f"its forward takes no {', '.join(missing)}"
+    if any(getattr(module, "is_causal", False) for module in encoder.modules()):
+        return "its attention has a causal mask, and KERMIT sees the whole canvas"
+    return None
 
 
 def first_position(encoder: PreTrainedModel) -> int:
