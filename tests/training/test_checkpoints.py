@@ -1,7 +1,9 @@
+import os
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from kermit.training.checkpoints import (
     list_checkpoints,
@@ -22,6 +24,17 @@ def test_a_folder_appears_only_when_it_is_whole(tmp_path: Path) -> None:
         (scratch / "all").write_text("all")
         assert list_checkpoints(tmp_path) == []
     assert [path.name for path in place.iterdir()] == ["all"]
+
+
+def test_files_may_be_read_by_whom_the_umask_lets(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with written_whole(tmp_path / "best") as scratch:
+            save_file({"weight": torch.ones(2)}, scratch / "model.safetensors")
+            (scratch / "config.json").write_text("{}")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "best").iterdir()} == {0o640}
 
 
 def test_a_new_version_takes_the_place_of_the_old(tmp_path: Path) -> None:

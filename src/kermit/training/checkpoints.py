@@ -30,8 +30,10 @@ def written_whole(folder: Path) -> Iterator[Path]:
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     yield scratch
+    mode = scratch.stat().st_mode & 0o666  # as the umask has it; safetensors lets no one but the owner read
     for path in scratch.rglob("*"):
         if path.is_file():
+            path.chmod(mode)
             with path.open("rb") as stream:
                 os.fsync(stream.fileno())
     if folder.exists():
