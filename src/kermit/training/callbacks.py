@@ -1,13 +1,15 @@
-"""What is done at the edges of a training's steps: keeping time and the average, and heeding signals."""
+"""What is done at the edges of a training's steps: keeping time and the average, telling, and heeding signals."""
 
 from __future__ import annotations
 
 import logging
 import signal
+import sys
 import time
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from tqdm import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
 if TYPE_CHECKING:
@@ -61,6 +63,56 @@ def minutes_spent(state: TrainerState) -> float:
     """How many minutes a training has taken, over all its resumptions."""
     saved = state.stateful_callbacks.get(_MINUTES)
     return float(saved["attributes"]["minutes"]) if isinstance(saved, dict) else 0.0
+
+
+class Bar(TrainerCallback):  # type: ignore[misc]
+    """Progress on stderr, hidden where no one looks; stdout is for results.
+
+    Args:
+        title: what the bar says; None where it is to say nothing.
+        hidden: whether it is not to be shown at all.
+    """
+
+    def __init__(self, title: str | None, *, hidden: bool) -> None:
+        self._title, self._hidden = title, hidden
+        self._bar: tqdm[Any] | None = None
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Show the bar, from the step that is gone on from."""
+        hidden = True if self._hidden or not state.is_world_process_zero else None
+        self._bar = tqdm(
+            total=state.max_steps,
+            initial=state.global_step,
+            desc=self._title,
+            file=sys.stderr,
+            disable=hidden,
+            leave=False,
+        )
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Advance it."""
+        assert self._bar is not None
+        self._bar.update(1)
+
+    def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Take it away."""
+        assert self._bar is not None
+        self._bar.close()
+
+
+class Log(TrainerCallback):  # type: ignore[misc]
+    """Losses and metrics go to the log, where transformers would print them."""
+
+    def on_log(
+        self, args: Any, state: TrainerState, control: TrainerControl, logs: dict[str, Any] | None = None, **_: Any
+    ) -> None:
+        """A line, for which a bar on the same terminal makes room; transformers' own summary is left out."""
+        if not logs or "train_runtime" in logs:
+            return
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in logs.items() if isinstance(value, int | float))
+        if state.is_world_process_zero:
+            with tqdm.external_write_mode(file=sys.stderr):
+                logger.info("step %d: %s", state.global_step, shown)
 
 
 class Signals(TrainerCallback):  # type: ignore[misc]

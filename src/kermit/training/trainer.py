@@ -23,6 +23,7 @@ import torch
 from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
+    PrinterCallback,
     Trainer,
     TrainingArguments,
 )
@@ -37,7 +38,7 @@ from kermit.data.batching import (
     share_of_rank,
 )
 from kermit.training.averaging import MovingAverage, mean_of_checkpoints
-from kermit.training.callbacks import Progress, Signals
+from kermit.training.callbacks import Bar, Log, Progress, Signals
 from kermit.training.checkpoints import list_checkpoints, load_state, remove_old, save_state, written_whole
 from kermit.training.dropout import FastDropout
 from kermit.training.families import ITEMS, Collator, Family
@@ -99,8 +100,9 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
             model=model,
             args=_arguments(recipe, output),
             eval_dataset=validation,
-            callbacks=[Progress(self), self.signals],
+            callbacks=[Progress(self), Log(), Bar(None, hidden=not logger.isEnabledFor(logging.INFO)), self.signals],
         )
+        self.remove_callback(PrinterCallback)
         self.recipe = recipe
         self.task = get_task(recipe.task)
         self.family = family
@@ -282,6 +284,13 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         if self.average is not None:
             self.average.load(folder / "average.safetensors")
 
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Of weights that a checkpoint lacks as they are tied to others, or never saved, there is nothing to warn."""
+        model = self.model
+        known = {*getattr(model, "all_tied_weights_keys", ()), *(model._keys_to_ignore_on_save or ())}
+        if load_result.unexpected_keys or set(load_result.missing_keys) - known:
+            super()._issue_warnings_after_load(load_result)
+
     def _load_scaler(self, checkpoint: str | None) -> None:
         """Loaded with the schedule."""
 
@@ -309,6 +318,7 @@ def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:
         ddp_backend="gloo" if "WORLD_SIZE" in os.environ and not torch.cuda.is_available() else None,
         ddp_find_unused_parameters=False,
         report_to=["tensorboard"],
+        disable_tqdm=True,
         remove_unused_columns=False,
         logging_nan_inf_filter=False,
         seed=recipe.seed,

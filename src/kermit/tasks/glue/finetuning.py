@@ -8,7 +8,6 @@ Trainer; texts of like length go into a batch together.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -18,13 +17,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from tqdm import tqdm
-from transformers import DataCollatorWithPadding, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import DataCollatorWithPadding, PrinterCallback, Trainer, TrainingArguments
 
 from kermit.errors import ModelError
 from kermit.tasks.glue.classifier import Classifier
 from kermit.tasks.glue.data import Example
 from kermit.tasks.glue.encoding import Features
+from kermit.training.callbacks import Bar
 from kermit.training.dropout import FastDropout
 from kermit.training.settings import Precision
 
@@ -120,7 +119,7 @@ def finetune(
             args=_arguments(setting, seed, scratch),
             train_dataset=classifier.encoder.encode(examples),
             data_collator=DataCollatorWithPadding(classifier.tokenizer),
-            callbacks=[_Bar(title)],
+            callbacks=[Bar(title, hidden=title is None)],
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
@@ -142,29 +141,6 @@ class _GlueTrainer(Trainer):  # type: ignore[misc]
         entropy = [self.args.seed, self.state.global_step]
         with FastDropout(entropy) if self.args.device.type == "cpu" else nullcontext():
             return super().training_step(model, inputs, num_items_in_batch)
-
-
-class _Bar(TrainerCallback):  # type: ignore[misc]
-    """Progress on stderr, hidden where no one looks; stdout is for results."""
-
-    def __init__(self, title: str | None) -> None:
-        self._title = title
-        self._bar: tqdm[Any] | None = None
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Show the bar."""
-        hidden = True if self._title is None else None
-        self._bar = tqdm(total=state.max_steps, desc=self._title, file=sys.stderr, disable=hidden, leave=False)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Advance it."""
-        assert self._bar is not None
-        self._bar.update(1)
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Take it away."""
-        assert self._bar is not None
-        self._bar.close()
 
 
 def _arguments(setting: Setting, seed: int, scratch: str) -> TrainingArguments:
