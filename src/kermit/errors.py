@@ -3,9 +3,25 @@
 The command line prints these without a traceback and exits with code 2; anything else is a defect of ours.
 """
 
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
 
 class KermitError(Exception):
     """Base of every error that a user can cause and mend."""
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """What a user who wrote a word that nobody knows may have meant, for the end of a message; empty where nothing."""
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def in_a_line(error: BaseException) -> str:
+    """What a library says is wrong, without its line breaks."""
+    return " ".join(str(error).split())
 
 
 class CanvasError(KermitError, ValueError):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
-from kermit.errors import KermitError, ModelError
+from kermit.errors import KermitError, ModelError, in_a_line
 
 
 def model_folder(path: Path) -> Path:
@@ -53,18 +55,59 @@ def named_or_bundled(path: Path | None) -> Path:
     return folder
 
 
+def read_config(folder: Path) -> dict[str, Any]:
+    """What the config.json of a model says.
+
+    Raises:
+        ModelError: it is no JSON object.
+    """
+    with reading(folder):
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if not isinstance(config, dict):
+        raise ModelError(f"{folder} holds no model that can be read: its config.json is no JSON object")
+    return config
+
+
 @contextmanager
 def reading(path: str | Path) -> Iterator[None]:
-    """Have what libraries say of broken files name the model instead.
+    """Have what libraries say of broken files name the model instead, and show no bar for what takes a moment.
 
     Raises:
         ModelError: the model that the block reads cannot be read.
     """
+    from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
+    from transformers.utils import logging
 
+    hidden = Path(path).is_dir() and logging.is_progress_bar_enabled()  # a download keeps its bar
+    if hidden:
+        logging.disable_progress_bar()
     try:
         yield
     except KermitError:
         raise
-    except (OSError, ValueError, SafetensorError) as error:
-        raise ModelError(f"{path} holds no model that can be read: {error}") from error
+    except (OSError, RuntimeError, ValueError, SafetensorError, StrictDataclassError) as error:
+        raise ModelError(f"{path} holds no model that can be read: {in_a_line(error)}") from error
+    finally:
+        if hidden:
+            logging.enable_progress_bar()
+
+
+def load_whole(kind: Any, path: str | Path, **settings: Any) -> Any:
+    """A model of one of transformers' kinds, of whose weights none is missing: it would be filled with random numbers.
+
+    Args:
+        kind: the class.
+        path: the folder, or a name on the Hub.
+        settings: for the class's `from_pretrained`; the numbers are float32 by default.
+
+    Raises:
+        ModelError: some are.
+    """
+    model, report = kind.from_pretrained(str(path), output_loading_info=True, **{"dtype": "float32"} | settings)
+    if missing := sorted(report["missing_keys"]):
+        raise ModelError(
+            f"{path} lacks {len(missing)} of the weights of {type(model).__name__} ({', '.join(missing[:3])} ...);"
+            " give a checkpoint that was trained for this"
+        )
+    return model

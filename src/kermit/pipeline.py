@@ -23,7 +23,7 @@ from kermit.canvas_batch import CanvasBatch
 from kermit.data.tokenizer import decode_ids, encode_texts, load_tokenizer, word_continuations
 from kermit.decoding import Constraints, Decoded, DecodingSettings, OnRound, Sampling, Trace, check_lengths, decode
 from kermit.errors import DataError, DecodingError, ModelError
-from kermit.folders import named_or_bundled, reading
+from kermit.folders import load_whole, named_or_bundled, read_config, reading
 from kermit.likelihood import bounds, exact_log_likelihood
 from kermit.modeling import KermitConfig, KermitForInsertion
 from kermit.orders import OrderPrior
@@ -80,10 +80,12 @@ class Kermit:
         if path is None or Path(path).is_dir():
             path = named_or_bundled(None if path is None else Path(path))
         with reading(path):
-            kind = KermitConfig.get_config_dict(str(path))[0].get("model_type")
+            folder = Path(path)
+            config = read_config(folder) if folder.is_dir() else KermitConfig.get_config_dict(str(path))[0]
+            kind = config.get("model_type")
             if kind != KermitConfig.model_type:
                 raise ModelError(f"{path} holds a model of the type {kind}, not {KermitConfig.model_type}")
-            model = KermitForInsertion.from_pretrained(str(path), dtype=torch.float32)
+            model = load_whole(KermitForInsertion, path)
         model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         return cls(model, load_tokenizer(path), batch_size=batch_size, progress=progress)
 

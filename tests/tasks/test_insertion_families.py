@@ -151,6 +151,36 @@ def test_a_wrong_trunk_is_a_recipe_error(tiny_recipe, tokenizer):
         loaded.family.build(loaded.recipe, tokenizer)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "brt"}, r"model\.trunk\.model_type: transformers has no 'brt' \(did you mean 'bert'\?\)"),
+        ({"num_attention_haeds": 4}, r"model\.trunk\.num_attention_haeds: .*did you mean 'num_attention_heads'"),
+        ({"num_attention_heads": 3}, r"model\.trunk: The hidden size \(16\) is not a multiple"),
+        ({"hidden_size": "wide"}, r"model\.trunk: .*'hidden_size' expected int"),
+        ({"vocab_size": 300}, r"model\.trunk\.vocab_size: it follows from the tokenizer"),
+    ],
+)
+def test_a_wrong_key_of_the_trunk_is_told_with_its_path(tiny_recipe, tokenizer, change, message):
+    model = KERMIT_MODEL | {"trunk": KERMIT_MODEL["trunk"] | change}
+    loaded = check_recipe(insertion_recipe(tiny_recipe, model), data=None)
+    with pytest.raises(RecipeError, match=message):
+        loaded.family.build(loaded.recipe, tokenizer)
+
+
+def test_a_key_that_the_trunk_reads_and_does_not_keep_is_known(tiny_recipe, tokenizer):
+    trunk = {**KERMIT_MODEL["trunk"], "model_type": "modernbert", "global_attn_every_n_layers": 1}
+    loaded = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL | {"trunk": trunk}), data=None)
+    assert loaded.family.build(loaded.recipe, tokenizer).config.trunk_config.layer_types == ["full_attention"]
+
+
+def test_texts_that_the_trunk_has_no_positions_for_are_told_before_training(tiny_recipe, corpus, tmp_path):
+    model = KERMIT_MODEL | {"trunk": KERMIT_MODEL["trunk"] | {"max_position_embeddings": 8}}
+    loaded = check_recipe(insertion_recipe(tiny_recipe, model), data=corpus)
+    with pytest.raises(RecipeError, match=r"the longest text takes \d+ tokens, but the model has positions for 6"):
+        train(loaded, tmp_path)
+
+
 def test_the_lower_bound_is_an_objective_of_recipes(tiny_recipe, tokenizer):
     recipe = insertion_recipe(tiny_recipe, KERMIT_MODEL, objective={"name": "lower_bound", "prior": "uniform"})
     loaded = check_recipe(recipe, data=None)

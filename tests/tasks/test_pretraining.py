@@ -296,7 +296,7 @@ def test_a_tokenizer_without_end_of_slot_gets_it_and_the_embedding_a_row(
     ("model", "message"),
     [
         ({"trunk_from": "/nowhere/at-all"}, r"model\.trunk_from: "),
-        ({"trunk": {"hidden_droput": 0.1}}, r"model\.trunk: the configuration of .* has no hidden_droput"),
+        ({"trunk": {"hidden_droput": 0.1}}, r"model\.trunk\.hidden_droput: .*did you mean 'hidden_dropout_prob'"),
     ],
 )
 def test_a_wrong_checkpoint_is_the_users_to_mend(encoder: Path, model: dict[str, Any], message: str) -> None:

@@ -58,6 +58,7 @@ def test_an_unknown_key_is_an_error_with_its_path_and_the_nearest_name(
         ("data.train.1.x=a", "--set data.train.1.x: '1' is not the number of an item, 0 to 0"),
         ("model.max_positions=40", "model.max_positions: 40 is too few for texts of data.max_tokens 40"),
         ("seed.a=1", "is inside a plain value"),
+        ("seed=[1", "--set seed=[1: '[1' is no YAML value"),
         ("seed", "write it as key=value"),
         ("tokenizer.path=somewhere", "tokenizer: give either vocab_size"),
         ("averaging.checkpoints=3", "averaging: choose ema or checkpoints"),

@@ -19,6 +19,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from kermit.canvas import Factorization, Segment
 from kermit.errors import RecipeError
+from kermit.folders import load_whole
 from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel, special_token_settings
 from kermit.tasks.families import KermitFamily, ObjectiveSettings
 from kermit.tasks.translation_training import pair_data
@@ -185,7 +186,7 @@ class InsertionTransformerFamily(KermitFamily):
 
     def load(self, path: Path) -> PreTrainedModel:
         """A saved Insertion Transformer."""
-        return InsertionTransformer.from_pretrained(path, dtype=torch.float32)
+        return load_whole(InsertionTransformer, path)
 
 
 INSERTION_TRANSFORMER = InsertionTransformerFamily()

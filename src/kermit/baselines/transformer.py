@@ -21,6 +21,7 @@ from kermit.canvas import Factorization
 from kermit.data.batching import padded
 from kermit.data.tokenizer import decode_ids, encode_texts
 from kermit.errors import DataError, ModelError, RecipeError
+from kermit.folders import load_whole
 from kermit.modeling.slot_loss import slot_loss
 from kermit.tasks.translation import Direction, Translation
 from kermit.tasks.translation_training import pair_data
@@ -159,7 +160,7 @@ class TransformerFamily:
 
     def load(self, path: Path) -> PreTrainedModel:
         """A saved Marian model."""
-        return Transformer.from_pretrained(path, dtype=torch.float32)
+        return load_whole(Transformer, path)
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Batches for the recipe's direction."""

@@ -53,15 +53,14 @@ def installation() -> dict[str, Any]:
 
 def model_facts(folder: Path) -> dict[str, Any]:
     """What the files of a model say of it; the weights are not loaded."""
-    import json
     from math import prod
 
     from safetensors import safe_open
 
-    from kermit.folders import reading
+    from kermit.folders import read_config, reading
 
+    config = read_config(folder)
     with reading(folder), safe_open(folder / "model.safetensors", framework="numpy") as weights:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         parameters = sum(prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
     languages = config.get("languages") or {}
     return {
@@ -88,7 +87,7 @@ def licence(folder: Path) -> str | None:
 
 def _plain(value: Any) -> str:
     match value:
-        case None:
+        case None | []:
             return "not known"
         case list():
             return ", ".join(map(str, value))

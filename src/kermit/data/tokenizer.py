@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from kermit.errors import DataError, ModelError
+from kermit.errors import DataError, ModelError, in_a_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast  # below where it is used: KERMIT's models follow it, and need this
@@ -83,7 +83,10 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerFast:
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(path))
     except (OSError, ValueError) as error:
-        raise ModelError(f"{path} holds no tokenizer that transformers can load: {error}") from error
+        raise ModelError(
+            f"{path} holds no tokenizer that transformers can load; it is saved beside the weights, as tokenizer.json:"
+            f" {in_a_line(error)}"
+        ) from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ModelError(f"{path}: the tokenizer {type(tokenizer).__name__} has no fast version, which is needed here")
     return _whole_texts(tokenizer)

@@ -68,6 +68,8 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
         self.termination = str(Termination(self.termination))
         self.never_generated = sorted(self.never_generated)
         self.languages = self.languages or {"x": "x", "y": "y"}
+        if not isinstance(self.languages, dict) or set(self.languages) != {"x", "y"}:
+            raise ValueError(f"languages must name x and y, as {{'x': 'en', 'y': 'de'}}, not {self.languages!r}")
 
     @property
     def vocab_size(self) -> int:

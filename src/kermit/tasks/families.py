@@ -21,6 +21,7 @@ from kermit.canvas import Factorization, SpecialTokens
 from kermit.canvas_batch import CanvasBatch
 from kermit.decoding import DecodingSettings, Sampling, Strategy
 from kermit.errors import RecipeError
+from kermit.folders import load_whole
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
 from kermit.modeling.next_sentence import (
     add_next_sentence_head,
@@ -226,12 +227,12 @@ class KermitFamily:
         else:
             choices |= special_token_settings(tokenizer)
             choices["trunk_config"] = new_trunk_config(settings, tokenizer)
-            model = KermitForInsertion(made("model", lambda: KermitConfig(**choices)))
+            model = made("model.trunk", lambda: KermitForInsertion(KermitConfig(**choices)))
         return add_next_sentence_head(model) if _asks_next_sentence(recipe) else model
 
     def load(self, path: Path) -> PreTrainedModel:
         """A saved KERMIT model."""
-        return load_next_sentence_head(KermitForInsertion.from_pretrained(path, dtype=torch.float32), path)
+        return load_next_sentence_head(load_whole(KermitForInsertion, path), path)
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Draws factorizations and kept sets."""

@@ -7,7 +7,6 @@ model so far is taken.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from kermit.canvas import Factorization
 from kermit.data.parallel import Pair
 from kermit.data.tokenizer import load_tokenizer
 from kermit.errors import DecodingError, ModelError
-from kermit.folders import named_or_bundled, reading
+from kermit.folders import named_or_bundled, read_config, reading
 from kermit.tasks.translation import Direction, Translation, TranslationScores, score_translations
 from kermit.training.families import Family, family_of_model_type
 from kermit.training.settings import Settings
@@ -65,9 +64,12 @@ class Translator:
         Without a path, the model that comes with the package.
         """
         folder = named_or_bundled(None if path is None else Path(path))
-        with reading(folder):
-            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = read_config(folder)
+        try:
             family = cast("TranslationFamily", family_of_model_type(config.get("model_type", "?")))
+        except ModelError as error:
+            raise ModelError(f"{folder}: {error}") from error
+        with reading(folder):
             model = family.load(folder).to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
         languages = config.get("languages") or {"x": "x", "y": "y"}
         return cls(family, model, load_tokenizer(folder), (languages["x"], languages["y"]))
@@ -118,8 +120,14 @@ class Translator:
         trace: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> list[Translation]:
-        """Translate texts, in their order."""
+        """Translate texts, in their order.
+
+        Raises:
+            ModelError: the model was not trained for the direction, or makes no rounds to trace.
+        """
         self.check(direction)
+        if trace and "strategy" not in self.family.decoding_settings.model_fields:
+            raise ModelError(f"the family {self.family.name} does not insert; there are no rounds to trace")
         chosen = self.decoding() if decoding is None else decoding
         with torch.inference_mode():
             return self.family.translate(

@@ -8,7 +8,6 @@ names (`kermit.training.tasks`), `model`, `objective` and `decoding` by the fami
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import typing
@@ -21,7 +20,7 @@ from typing import Any, cast, get_args, get_origin
 import yaml
 from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, create_model
 
-from kermit.errors import RecipeError
+from kermit.errors import RecipeError, nearest
 from kermit.training.families import Family, family_names, get_family
 from kermit.training.settings import (
     AveragingSettings,
@@ -105,14 +104,18 @@ def load_recipe(path: str | Path, *, data: str | Path | None = None, overrides: 
 
 def _read(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The keys of a recipe, laid over those of the recipe that it `extends`, if it names one beside it."""
+    if path.is_dir():
+        raise RecipeError(f"{path}: this is a folder; name a recipe in it")
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise RecipeError(f"{path}: there is no such recipe") from None
+        named = f", which {below[-1]} extends" if below else ""
+        raise RecipeError(f"{path}: there is no such recipe{named}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: this is not YAML: {error}") from error
     if not isinstance(raw, dict):
-        raise RecipeError(f"{path}: a recipe is a mapping of keys to values, this is a {type(raw).__name__}")
+        what = "empty" if raw is None else f"a {type(raw).__name__}"
+        raise RecipeError(f"{path}: a recipe is a mapping of keys to values, this is {what}")
     raw = cast("dict[str, Any]", _expanded(raw, str(path)))
     name = raw.pop("extends", None)
     if name is None:
@@ -211,7 +214,10 @@ def _override(raw: dict[str, Any], override: str) -> None:
             continue
         else:
             raise RecipeError(f"--set {key}: {parent!r} is inside a plain value, not a section")
-    value = yaml.safe_load(text)
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"--set {override}: {text!r} is no YAML value") from error
     if isinstance(place, list):
         place[_list_index(place, last, key)] = value
     elif isinstance(place, dict):
@@ -231,7 +237,7 @@ def _explain(problem: Any, schema: type[BaseModel]) -> str:
     path = ".".join(location) or "recipe"
     if problem["type"] == "extra_forbidden":
         known = _fields_at(schema, problem["loc"][:-1])
-        return f"{path}: unknown key{_nearest(location[-1], known)}; known here: {', '.join(known)}"
+        return f"{path}: unknown key{nearest(location[-1], known)}; known here: {', '.join(known)}"
     if problem["type"] == "missing":
         return f"{path}: this key is needed and absent"
     shown = "" if isinstance(problem["input"], dict) else f", not {problem['input']!r}"
@@ -240,13 +246,8 @@ def _explain(problem: Any, schema: type[BaseModel]) -> str:
 
 def _known(name: Any, known: Sequence[str], place: str) -> str:
     if name not in known:
-        raise RecipeError(f"{place}: {name!r} is not one of {', '.join(known)}{_nearest(str(name), known)}")
+        raise RecipeError(f"{place}: {name!r} is not one of {', '.join(known)}{nearest(str(name), known)}")
     return str(name)
-
-
-def _nearest(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _fields_at(schema: type[BaseModel], location: Sequence[str | int]) -> list[str]:

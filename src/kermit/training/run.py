@@ -20,6 +20,7 @@ import torch
 import yaml
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from kermit.data.batching import SPECIALS_PER_ROW, Text
 from kermit.data.cache import cache_folder, made_once
 from kermit.data.plain import OnBad, Report, file_checksum, read_texts
 from kermit.data.tokenizer import load_tokenizer, train_tokenizer
@@ -68,6 +69,9 @@ def train(loaded: LoadedRecipe, output: Path, *, resume: bool = False) -> Traini
     text = loaded.task.training_text(loaded, tokenizer)
     validation = loaded.task.validation_text(loaded, tokenizer)
     model = prepare_model(loaded, tokenizer)
+    for rows in (text, validation):
+        if rows is not None:
+            _check_room(model, rows)
     trainer = KermitTrainer(
         recipe=recipe,
         family=loaded.family,
@@ -132,6 +136,20 @@ def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> P
             )
     loaded.task.describe(model, recipe)
     return model
+
+
+def _check_room(model: PreTrainedModel, text: Text) -> None:
+    """Raise for texts that are longer than an insertion model has positions for."""
+    rows = text.epoch(0)
+    side = int(max(rows.x_lengths.max(initial=0), rows.y_lengths.max(initial=0)))
+    whole = int((rows.x_lengths + rows.y_lengths).max(initial=0)) + SPECIALS_PER_ROW
+    for name, longest in {"max_segment_length": side, "max_length": whole}.items():
+        room = getattr(model, name, None)
+        if room is not None and longest > room:
+            raise RecipeError(
+                f"data.max_tokens: the longest text takes {longest} tokens, but the model has positions for {room};"
+                " lower data.max_tokens, or give the trunk more"
+            )
 
 
 def _prepare_output(recipe: Recipe, output: Path, *, resume: bool, write: bool) -> Path | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from huggingface_hub.errors import StrictDataclassError
 from pydantic import model_validator
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.errors import RecipeError
+from kermit.errors import RecipeError, in_a_line, nearest
 from kermit.training.settings import FamilySettings
 
 T = TypeVar("T")
@@ -36,8 +38,7 @@ class TrunkSettings(FamilySettings):
         assert self.trunk_from is not None
         place, changes = self.trunk_from, {**(self.trunk or {}), **role}
         config = made("model.trunk_from", lambda: AutoConfig.from_pretrained(place))
-        if unknown := [name for name in self.trunk or {} if not hasattr(config, name)]:
-            raise RecipeError(f"model.trunk: the configuration of {place} has no {', '.join(unknown)}")
+        _refuse_unknown([name for name in self.trunk or {} if not hasattr(config, name)], config)
         config = _changed(config, changes)
         return made("model.trunk_from", lambda: kind.from_pretrained(place, config=config, dtype="float32"))
 
@@ -46,6 +47,9 @@ def new_trunk_config(settings: TrunkSettings, tokenizer: PreTrainedTokenizerFast
     """The configuration of a new trunk that reads what a tokenizer writes; `role` as in `TrunkSettings.load`."""
     assert settings.trunk is not None
     shape = dict(settings.trunk)
+    kind = str(shape.pop("model_type"))
+    if kind not in CONFIG_MAPPING:
+        raise RecipeError(f"model.trunk.model_type: transformers has no {kind!r}{nearest(kind, list(CONFIG_MAPPING))}")
     tokens = {
         "vocab_size": len(tokenizer),
         "pad_token_id": tokenizer.pad_token_id,
@@ -54,8 +58,24 @@ def new_trunk_config(settings: TrunkSettings, tokenizer: PreTrainedTokenizerFast
         "bos_token_id": tokenizer.cls_token_id,
         "eos_token_id": tokenizer.sep_token_id,
     }
-    config = made("model.trunk", lambda: AutoConfig.for_model(shape.pop("model_type"), **tokens, **shape))
+    for name in tokens.keys() & shape:
+        raise RecipeError(f"model.trunk.{name}: it follows from the tokenizer; leave it out")
+    config = made("model.trunk", lambda: AutoConfig.for_model(kind, **tokens, **shape))
+    usual = made("model.trunk", CONFIG_MAPPING[kind])
+    _refuse_unknown([name for name in shape if not hasattr(usual, name) and not _is_read(name, type(usual))], usual)
     return _changed(config, role)
+
+
+def _is_read(name: str, kind: type[PreTrainedConfig]) -> bool:
+    """Whether a kind of configuration makes something of a key that it does not keep, such as an older name."""
+    return any(f'"{name}"' in inspect.getsource(base) for base in kind.__mro__ if issubclass(base, PreTrainedConfig))
+
+
+def _refuse_unknown(names: Sequence[str], config: PreTrainedConfig) -> None:
+    """Raise for keys that a configuration does not have: nothing would come of them."""
+    for name in names:
+        guess = nearest(name, sorted(config.to_dict()))
+        raise RecipeError(f"model.trunk.{name}: the configuration of {config.model_type} has no such key{guess}")
 
 
 def _changed(config: PreTrainedConfig, changes: dict[str, Any]) -> PreTrainedConfig:
@@ -70,5 +90,5 @@ def made(place: str, make: Callable[[], T]) -> T:
     """What `make` makes of a key of the recipe; what transformers has against it is the user's to mend."""
     try:
         return make()
-    except (OSError, ValueError, TypeError) as error:
-        raise RecipeError(f"{place}: {error}") from error
+    except (OSError, ValueError, TypeError, StrictDataclassError) as error:
+        raise RecipeError(f"{place}: {in_a_line(error)}") from error

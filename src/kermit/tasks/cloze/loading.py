@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import importlib.util
 import io
-import json
 import sys
 from contextlib import nullcontext, redirect_stderr
 from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerFast as Tokenizer
 
 from kermit.data.tokenizer import load_tokenizer
-from kermit.errors import ModelError
-from kermit.folders import find_model, reading
+from kermit.errors import KermitError, ModelError, in_a_line
+from kermit.folders import find_model, load_whole, read_config, reading
 from kermit.modeling import KermitForInsertion
 from kermit.training.families import family_of_model_type
 
@@ -31,7 +31,7 @@ def load_insertion_model(path: str) -> tuple[KermitForInsertion, Tokenizer]:
     """A KERMIT model, or another of its kind, with its tokenizer."""
     folder = find_model(path)
     if Path(folder).is_dir():
-        kind = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8")).get("model_type")
+        kind = read_config(Path(folder)).get("model_type")
         if kind not in ("kermit", "insertion_transformer"):
             raise ModelError(f"{path} holds no insertion model but a model of type {kind}; kermit train makes one")
         with reading(path):
@@ -69,15 +69,11 @@ def load_causal_lm(path: str) -> tuple[PreTrainedModel, Tokenizer]:
 
 def _load(kind: Any, path: str, **settings: Any) -> PreTrainedModel:
     try:
-        model, report = kind.from_pretrained(path, output_loading_info=True, dtype=_dtype(), **settings)
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise ModelError(f"{path} holds no model that {kind.__name__} can load: {error}") from error
-    if missing := sorted(report["missing_keys"]):
-        raise ModelError(
-            f"{path} lacks {len(missing)} of the weights of {type(model).__name__} ({', '.join(missing[:3])} ...); "
-            "give a checkpoint that was trained for this"
-        )
-    return model
+        return load_whole(kind, path, dtype=_dtype(), **settings)
+    except KermitError:
+        raise
+    except (OSError, ValueError, KeyError, SafetensorError, StrictDataclassError) as error:
+        raise ModelError(f"{path} holds no model that {kind.__name__} can load: {in_a_line(error)}") from error
 
 
 def _dtype() -> torch.dtype | str:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from tqdm import tqdm
@@ -30,7 +31,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from kermit.data.tokenizer import load_tokenizer
-from kermit.errors import ModelError
+from kermit.errors import ModelError, in_a_line
 from kermit.modeling import KermitConfig, LastTokenForSequenceClassification
 from kermit.tasks.glue.data import Example, Part
 from kermit.tasks.glue.encoding import TextEncoder, give_padding
@@ -114,8 +115,8 @@ class Classifier:
                     output_loading_info=True,
                     ignore_mismatched_sizes=is_new,
                 )
-        except (OSError, ValueError, SafetensorError) as error:
-            raise ModelError(f"{place} cannot be loaded as a classifier: {error}") from error
+        except (OSError, ValueError, SafetensorError, StrictDataclassError) as error:
+            raise ModelError(f"{place} cannot be loaded as a classifier: {in_a_line(error)}") from error
         missing = sorted(info["missing_keys"])
         inside = [name for name in missing if _in_trunk(model, name) and "pooler" not in name]
         if inside or (missing and not is_new):
@@ -186,8 +187,8 @@ def _in_trunk(model: PreTrainedModel, name: str) -> bool:
 def _load_config(place: str, **settings: Any) -> Any:
     try:
         return AutoConfig.from_pretrained(place, **settings)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{place} holds no model that transformers can load: {error}") from error
+    except (OSError, ValueError, StrictDataclassError) as error:
+        raise ModelError(f"{place} holds no model that transformers can load: {in_a_line(error)}") from error
 
 
 @contextmanager
