@@ -1,5 +1,6 @@
 """`kermit trace` through the entry point: what it draws, in which format, and from where."""
 
+import gzip
 import json
 import re
 from xml.etree import ElementTree
@@ -69,6 +70,35 @@ def test_a_page_holds_several_decodes_and_a_picture_one(ask, kermit, folder, tmp
     assert "choose --format html" in done.err
 
 
+def test_a_text_that_is_too_long_is_told_by_its_option(kermit, folder):
+    for option in ("--infill", "--x"):
+        done = kermit("trace", option, "red ____ " * 90, "--model", folder)
+        assert done.code == 2
+        assert re.match(r"error: (--infill|the pair): the text takes \d+ tokens", done.err)
+
+
+def test_each_option_changes_the_decode(ask, tmp_path):
+    asked = ("trace", "--to", "de", "A red bike", *LIMIT, "--set", "termination_penalty=50", "-f", "json")
+
+    def rounds(outcome):
+        return [len(insertions) for insertions in json.loads(outcome.out)["trace"]["rounds"] if insertions]
+
+    assert rounds(ask(*asked, "--decoding", "serial")) == [1, 1, 1, 1, 1]
+    assert max(rounds(ask(*asked, "--decoding", "parallel"))) > 1
+    assert sum(rounds(ask(*asked, "--set", "max_tokens=3"))) == 3
+    german = ask("trace", "--infill", "Ein ____ Rad", "--side", "de", *LIMIT).out
+    assert german.startswith("de\n")
+    texts = tmp_path / "texts.txt"
+    texts.write_text("A red bike\n", encoding="utf-8")
+    assert ask(*asked[:3], "--input", texts, *asked[4:]).out == ask(*asked).out
+
+
+def test_a_packed_output_has_the_format_of_its_name(ask, tmp_path):
+    target = tmp_path / "decode.svg.gz"
+    ask("trace", "--to", "de", "A red bike", *LIMIT, "--output", target)
+    assert "de" in shown(gzip.decompress(target.read_bytes()).decode())
+
+
 def test_what_is_drawn_follows_the_seed(ask):
     asked = ("trace", "--x", "A", "--y", "Rad", *LIMIT)
     assert ask(*asked, "--seed", 3).out == ask(*asked, "--seed", 3).out
@@ -93,9 +123,16 @@ def test_what_is_drawn_follows_the_seed(ask):
             "stdin:1: not a trace as --json --trace writes it: could not convert string to float",
         ),
         (("--from", "-", "--layout", "spiral"), b"", "spiral"),
+        (("--from", "-"), b"", "there is no text to trace"),
+        (("--from", "-", "--model", "any"), b"", "--model is for a new decode, and --from draws one that is done"),
+        (("--from", "-", "--set", "top_k=1"), b"", "--set is for a new decode"),
+        (("--to", "de", "A", "--side", "de"), b"", "--side is for --infill"),
+        (("--to", "de", "A", "--seed", "1"), b"", "--seed is for draws, and the best tokens are taken"),
+        (("--infill", "A man ___"), b"", "--infill: no blank to fill; write a blank as four underscores, ____"),
+        (("--to", "de", "A", "--output", "decode.pdf"), b"", "--output decode.pdf: no format has this suffix"),
     ],
 )
-def test_what_cannot_be_traced_is_told(kermit, folder, arguments, stdin, message):
-    done = kermit("trace", *arguments, "--model", folder, stdin=stdin)
-    assert done.code == 2
+def test_what_cannot_be_traced_is_told(kermit, arguments, stdin, message):
+    done = kermit("trace", *arguments, stdin=stdin)
+    assert (done.code, done.out) == (2, "")
     assert message in " ".join(done.err.split())

@@ -72,6 +72,13 @@ def _everywhere(
     """
 
 
+def _told(error: Exception) -> str:
+    """An error as a user reads it; of files, which one and what is wrong with it."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
 def main() -> None:
     """Run the command line; the entry point of the `kermit` command."""
     try:
@@ -82,5 +89,5 @@ def main() -> None:
 
             traceback.print_exc()
         else:
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {_told(error)}", file=sys.stderr)
         raise SystemExit(2) from None

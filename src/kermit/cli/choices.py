@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -46,12 +46,38 @@ Set = Annotated[
 Samples = Annotated[int, typer.Option(min=0, help="Draw so many instead of taking the best; 0 takes the best.")]
 Seed = Annotated[int, typer.Option(help="The first draw's seed; the others follow.")]
 Trace = Annotated[bool, typer.Option("--trace", help="Show the rounds.")]
-X = Annotated[str | None, typer.Option("--x", help="The first side of a pair.", show_default=False)]
-Y = Annotated[str | None, typer.Option("--y", help="The second side of a pair.", show_default=False)]
+X = Annotated[str | None, typer.Option("--x", help="The first side of a pair, or a text of it.", show_default=False)]
+Y = Annotated[str | None, typer.Option("--y", help="The second side of a pair, or a text of it.", show_default=False)]
 Side = Annotated[str, typer.Option(help="The language of texts that are no pairs; x and y always work.")]
 
 BAR_DELAY = 1.0
 """Seconds before a progress bar appears: what is done by then needs none."""
+
+
+def refuse(context: typer.Context, options: Collection[str], why: str) -> None:
+    """Raise where options were given that would do nothing.
+
+    Args:
+        context: of the verb.
+        options: which, as ``--name``.
+        why: why they would do nothing, and what to do.
+    """
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if (named := set(parameter.opts) & set(options)) and source is not None and source.name == "COMMANDLINE":
+            raise DecodingError(f"{named.pop()} {why}")
+
+
+NO_DRAW = "is for draws, and the best tokens are taken; leave it out, or draw"
+"""Why a seed may do nothing."""
+
+
+def is_second_side(context: typer.Context, kermit: Kermit, x: str | None, y: str | None) -> bool:
+    """Whether texts that are no pairs are of the second side: as `--side` says, or --y where it stands alone."""
+    if x is None and y is None:
+        return kermit.segment(context.params["side"]) == kermit.segment("y")
+    refuse(context, ["--side"], "is for texts, and --x and --y say it themselves; leave it out")
+    return x is None
 
 
 def decoding_choices(decoding: str | None, settings: list[str] | None) -> dict[str, Any]:

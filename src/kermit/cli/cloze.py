@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kermit.cli import logs
+from kermit.cli.results import check_file
+from kermit.cli.texts import check_there
 from kermit.errors import DecodingError
 
 if TYPE_CHECKING:
@@ -66,6 +68,9 @@ def cloze(
 
     Example: kermit evaluate cloze --system kermit --model DIR --qa2d dev.tsv.gz --squad train-v1.1.json.gz
     """
+    check_there("--qa2d", qa2d)
+    check_there("--squad", squad)
+    check_file("--output", output, in_new_folder=True)
     logs.set_up()
     import json
 

@@ -9,7 +9,8 @@ import typer
 
 from kermit.cli import logs
 from kermit.cli.choices import Json
-from kermit.cli.results import Results
+from kermit.cli.results import Results, check_folder
+from kermit.cli.texts import check_there
 
 
 def distill(
@@ -27,6 +28,8 @@ def distill(
 
     Example: kermit distill --teacher runs/transformer --input train.en --to de --output distilled
     """
+    check_there("--input", input_)
+    check_folder("--output", output)
     logs.set_up()
     from kermit.cli.choices import decoding_choices, progress_bar
     from kermit.data.plain import OnBad, read_lines

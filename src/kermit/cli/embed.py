@@ -8,13 +8,14 @@ from typing import Annotated, Any, Literal
 import typer
 
 from kermit.cli import logs
-from kermit.cli.choices import Json, Model, Output, PairInput, Side, X, Y, load_kermit, progress_bar
-from kermit.cli.results import Results, check_folder
+from kermit.cli.choices import Json, Model, Output, PairInput, Side, X, Y, is_second_side, load_kermit, progress_bar
+from kermit.cli.results import Results, check_file
 from kermit.cli.texts import chunks, placed, read_pairs, sides
 from kermit.errors import DataError
 
 
 def embed(
+    context: typer.Context,
     texts: Annotated[list[str] | None, typer.Argument(help="Texts to embed.", show_default=False)] = None,
     x: X = None,
     y: Y = None,
@@ -36,9 +37,9 @@ def embed(
     as_array = output is not None and output.suffix == ".npy"
     if as_array and json_:
         raise DataError(f"--output {output}: an array is no JSON; leave out --json, or name the file otherwise")
-    check_folder("--output", output)
+    check_file("--output", output)
     kermit = load_kermit(model)
-    on_y = kermit.segment(side) == kermit.segment("y")
+    on_y = is_second_side(context, kermit, x, y)
     vectors = []
     with Results(None if as_array else output) as results, progress_bar(len(given), "embedding") as advance:
         for chunk in chunks(given):

@@ -9,7 +9,8 @@ import typer
 
 from kermit.cli import cloze, logs
 from kermit.cli.choices import Decoding, decoding_choices, progress_bar
-from kermit.cli.results import check_folder
+from kermit.cli.results import check_file
+from kermit.errors import DataError
 
 app = typer.Typer(help="Score a model on a task.", no_args_is_help=True)
 
@@ -42,8 +43,7 @@ def translation(
 
     Example: kermit evaluate translation --model runs/multi30k/kermit --data multi30k --split test
     """
-    check_folder("--output", output)
-    check_folder("--plot", plot)
+    check_file("--plot", plot)
     logs.set_up()
     import json
 
@@ -53,9 +53,13 @@ def translation(
 
     translator = Translator.load(model)
     settings = translator.decoding(**decoding_choices(decoding, set_))
-    ways = [Direction.parse(text) for text in directions.split(",")] if directions else translator.directions()
-    for way in ways:
-        translator.check(way)
+    asked = translator.directions() if directions is None else map(Direction.parse, directions.split(","))
+    ways = [translator.check(way) for way in asked]
+    files = {} if output is None else {way: output.with_name(f"{output.name}.{way.target}") for way in ways}
+    for way, file in files.items():
+        check_file("--output", file)
+        if file.resolve() == (data / f"{split}.{way.target}").resolve():
+            raise DataError(f"--output {output}: {file} is what is scored against; choose another name")
     pairs = read_split(data, split, translator.languages)
     results = []
     for way in ways:
@@ -64,9 +68,9 @@ def translation(
                 pairs, way, settings, note=note_of(translator, settings, split, pairs), progress=progress
             )
         results.append((scores, translations))
-        if output is not None:
+        if way in files:
             lines = "".join(f"{translation.text}\n" for translation in translations)
-            output.with_name(f"{output.name}.{way.target}").write_text(lines, encoding="utf-8")
+            files[way].write_text(lines, encoding="utf-8")
     if plot is not None:
         plot_rounds({scores.direction: translations for scores, translations in results}, plot)
     if json_:

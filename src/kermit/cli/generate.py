@@ -9,6 +9,7 @@ import typer
 
 from kermit.cli import logs
 from kermit.cli.choices import (
+    NO_DRAW,
     Decoding,
     Json,
     Model,
@@ -21,12 +22,14 @@ from kermit.cli.choices import (
     Trace,
     X,
     Y,
+    is_second_side,
     load_kermit,
     progress_bar,
+    refuse,
     settings_of,
 )
 from kermit.cli.results import Results
-from kermit.cli.texts import Given, chunks, drawn, placed, read_pairs, sides
+from kermit.cli.texts import Given, check_blanks, chunks, drawn, placed, read_pairs, sides
 
 if TYPE_CHECKING:
     from kermit.pipeline import Kermit
@@ -37,6 +40,7 @@ Ask = Callable[[Sequence[Given], Callable[[int], None]], "list[Generation]"]
 
 
 def infill(
+    context: typer.Context,
     texts: Annotated[list[str] | None, typer.Argument(help="Texts with blanks of four underscores.")] = None,
     x: X = None,
     y: Y = None,
@@ -60,10 +64,13 @@ def infill(
     Example: kermit infill "A man ____ a red ____." --samples 3
     """
     logs.set_up()
-    given = drawn(read_pairs(texts, x, y, input_), samples, seed)
     settings = settings_of(decoding, set_, samples, min_tokens_per_blank, max_tokens_per_blank)
+    if settings.sampling is None:
+        refuse(context, ["--seed"], f"{NO_DRAW} with --samples 1")
+    given = drawn(read_pairs(texts, x, y, input_), samples, seed)
+    check_blanks(given)
     kermit = load_kermit(model)
-    on_y = kermit.segment(side) == kermit.segment("y")
+    on_y = is_second_side(context, kermit, x, y)
 
     def ask(chunk: Sequence[Given], advance: Callable[[int], None]) -> list[Generation]:
         seeds = [one.seed for one in chunk]
@@ -73,6 +80,7 @@ def infill(
 
 
 def complete(
+    context: typer.Context,
     x: X = None,
     y: Y = None,
     input_: PairInput = None,
@@ -90,8 +98,10 @@ def complete(
     Example: kermit complete --x "A man" --y "Fahrrad." --samples 3
     """
     logs.set_up()
-    given = drawn(read_pairs(None, x, y, input_, alone=False), samples, seed)
     settings = settings_of(decoding, set_, samples)
+    if settings.sampling is None:
+        refuse(context, ["--seed"], f"{NO_DRAW} with --samples 1")
+    given = drawn(read_pairs(None, x, y, input_, alone=False), samples, seed)
     kermit = load_kermit(model)
 
     def ask(chunk: Sequence[Given], advance: Callable[[int], None]) -> list[Generation]:

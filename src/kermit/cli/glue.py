@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from kermit.cli import logs
+from kermit.cli.results import check_file, check_folder
 from kermit.errors import ModelError
 
 finetune_app = typer.Typer(help="Finetune a model on a task.", no_args_is_help=True)
@@ -68,6 +69,7 @@ def finetune(
 
     Example: kermit finetune glue --model my-model --task CoLA,RTE --data glue_data --seeds 0,1,2 --output runs/glue
     """
+    check_folder("--output", output)
     logs.set_up()
     import json
     from dataclasses import replace
@@ -154,6 +156,7 @@ def submit(
 
     Example: kermit submit glue --runs runs/glue --data glue_data --output glue.zip
     """
+    check_file("--output", output, in_new_folder=True)
     logs.set_up()
     import json
 

@@ -95,11 +95,28 @@ class Results:
         self.write(capture.get())
 
 
-def check_folder(option: str, path: Path | None) -> None:
+def check_file(option: str, path: Path | None, *, in_new_folder: bool = False) -> None:
     """Whether a file can be put there, before the work begins.
 
+    Args:
+        option: what the file was named with.
+        path: the file, if one was named.
+        in_new_folder: whether the folder that it is to be in may be missing.
+
     Raises:
-        DataError: there is no such folder.
+        DataError: there is no such folder, or a folder has that name.
     """
-    if path is not None and not path.parent.is_dir():
+    if path is not None and not path.parent.is_dir() and not in_new_folder:
         raise DataError(f"{option} {path}: there is no folder {path.parent}")
+    if path is not None and path.is_dir():
+        raise DataError(f"{option} {path}: this is a folder; name a file")
+
+
+def check_folder(option: str, path: Path) -> None:
+    """Whether files can be put into a folder, which need not be there yet.
+
+    Raises:
+        DataError: a file has that name.
+    """
+    if path.exists() and not path.is_dir():
+        raise DataError(f"{option} {path}: this is a file; name a folder")

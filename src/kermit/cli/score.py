@@ -7,12 +7,29 @@ from typing import Annotated, Any, Literal
 import typer
 
 from kermit.cli import logs
-from kermit.cli.choices import Json, Model, Output, PairInput, Side, X, Y, load_kermit, progress_bar
+from kermit.cli.choices import (
+    Json,
+    Model,
+    Output,
+    PairInput,
+    Side,
+    X,
+    Y,
+    is_second_side,
+    load_kermit,
+    progress_bar,
+    refuse,
+)
 from kermit.cli.results import Results
 from kermit.cli.texts import placed, read_pairs, sides
+from kermit.errors import DataError
+
+DRAWING = ("--orders", "--prior", "--temperature", "--seed")
+"""The options that say how orders are drawn."""
 
 
 def score(
+    context: typer.Context,
     texts: Annotated[list[str] | None, typer.Argument(help="Texts to score.", show_default=False)] = None,
     x: X = None,
     y: Y = None,
@@ -42,18 +59,28 @@ def score(
     Example: kermit score --x "A dog sleeps." --y "Ein Hund schläft." --factorization y_given_x
     """
     logs.set_up()
+    if method == "exact":
+        refuse(context, DRAWING, "is for drawn orders, and --method exact sums over all of them; leave it out")
+    if prior != "balanced_tree":
+        refuse(context, ["--temperature"], "is the balanced tree's; leave it out, or add --prior balanced_tree")
     given = read_pairs(texts, x, y, input_)
     kermit = load_kermit(model)
     from kermit.canvas import Factorization
     from kermit.tasks.families import ObjectiveSettings, PriorName
 
     order_prior = ObjectiveSettings(prior=PriorName(prior), temperature=temperature).order_prior()
-    on_y = kermit.segment(side) == kermit.segment("y")
+    on_y = is_second_side(context, kermit, x, y)
     with Results(output) as results, progress_bar(len(given), "scoring") as advance:
         for one in given:  # on its own, so that a text's score does not depend on the others
             way = Factorization(factorization) if factorization else None
-            if way is None and one.y is None and on_y:
-                way = Factorization.Y
+            if one.y is None:
+                own = Factorization.Y if on_y else Factorization.X
+                if way not in (None, own):
+                    raise DataError(
+                        f"{one.place}: --factorization {factorization} is for pairs, and this is a text of side"
+                        f" {own.value}; give both sides, or leave it out"
+                    )
+                way = own
             with placed([one]):
                 (found,) = kermit.score(
                     *sides([one], on_y=on_y),

@@ -63,13 +63,23 @@ def read_lines(path: Path | None, option: str = "--input") -> list[Given]:
         raise DataError(f"give texts as arguments, with {option} FILE, or on stdin")
     if path is None or str(path) == "-":
         lines = plain.lines_of(sys.stdin.buffer, "stdin")
-    elif path.is_file():
-        lines = plain.read_lines(path)
-    elif path.exists() and not path.is_dir():  # a pipe, such as <(head texts.txt)
-        lines = plain.lines_of(BytesIO(path.read_bytes()), str(path))
     else:
-        raise DataError(f"{option} {path}: there is no such file")
+        check_there(option, path)
+        pipe = not path.is_file()  # such as <(head texts.txt)
+        lines = plain.lines_of(BytesIO(path.read_bytes()), str(path)) if pipe else plain.read_lines(path)
     return [Given(_checked(line.text, line.place), None, line.place) for line in lines]
+
+
+def check_there(option: str, path: Path) -> None:
+    """Whether there is a file to read.
+
+    Raises:
+        DataError: there is none, or a folder.
+    """
+    if path.is_dir():
+        raise DataError(f"{option} {path}: this is a folder; name a file")
+    if not path.exists():
+        raise DataError(f"{option} {path}: there is no such file")
 
 
 def read_pairs(
@@ -79,17 +89,32 @@ def read_pairs(
 
     Args:
         texts: texts that are no pairs.
-        x: the first side of a single pair.
-        y: the second side.
+        x: the first side of a single pair; without the second, a text.
+        y: the second side; without the first, a text.
         input_: the file; - for stdin.
-        alone: whether a line without a tab is a text; otherwise it is a pair with an empty second side.
+        alone: whether a side or a line without the other is a text; otherwise it is a pair with an empty side.
     """
     if x is not None or y is not None:
         if texts or input_ is not None:
             raise DataError("give a pair with --x and --y, or texts as arguments or with --input FILE; one of them")
+        if alone and (x is None or y is None):
+            place = "--x" if y is None else "--y"
+            return [Given(_checked(x if y is None else y, place), None, place)]
         return [Given(_checked(x or "", "--x"), _checked(y or "", "--y"), "the pair")]
     found = read_texts(texts, input_)
     return found if texts else [_split(given, alone) for given in found]
+
+
+def check_blanks(given: Sequence[Given]) -> None:
+    """Whether there is anything to fill. A text without a blank among others stays as it is.
+
+    Raises:
+        DataError: none of them has a blank.
+    """
+    from kermit.blanks import BlankedText
+
+    if given and not any(BlankedText.parse(f"{one.x} {one.y or ''}").spaces for one in given):
+        raise DataError(f"{given[0].place}: no blank to fill; write a blank as four underscores, ____")
 
 
 def drawn(given: Sequence[Given], samples: int, seed: int) -> list[Given]:

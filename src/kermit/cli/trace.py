@@ -10,6 +10,7 @@ import typer
 
 from kermit.cli import logs
 from kermit.cli.choices import (
+    NO_DRAW,
     Decoding,
     Input,
     Model,
@@ -22,13 +23,15 @@ from kermit.cli.choices import (
     load_kermit,
     loading,
     progress_bar,
+    refuse,
     settings_of,
 )
 from kermit.cli.results import Results
-from kermit.cli.texts import placed, read_lines, read_texts
-from kermit.errors import DataError, ModelError
+from kermit.cli.texts import Given, check_blanks, placed, read_lines, read_texts, sides
+from kermit.errors import DataError
 
 if TYPE_CHECKING:
+    from kermit.decoding import DecodingSettings
     from kermit.rendering import ReadableTrace
 
 FORMATS = {".html": "html", ".htm": "html", ".svg": "svg", ".json": "json", ".jsonl": "json", ".txt": "text"}
@@ -36,6 +39,7 @@ FORMATS = {".html": "html", ".htm": "html", ".svg": "svg", ".json": "json", ".js
 
 
 def trace(
+    context: typer.Context,
     texts: Annotated[list[str] | None, typer.Argument(help="What to translate.", show_default=False)] = None,
     to: Annotated[str | None, typer.Option("--to", help="The language to translate into.", show_default=False)] = None,
     input_: Input = None,
@@ -70,15 +74,36 @@ def trace(
         raise DataError(f"say what to trace: one of {', '.join(asked)}, not {' and '.join(named) or 'none of them'}")
     if to is None and (texts or input_ is not None):
         raise DataError("texts are for --to LANGUAGE; leave them out, or translate them")
-    chosen = format_ or FORMATS.get(output.suffix if output else "", "text")
+    if infill is None:
+        refuse(context, ["--side"], "is for --infill; leave it out")
+    chosen = format_ or format_of(output)
     logs.set_up()
     if from_ is not None:
+        decided = ["--model", "--decoding", "--set", "--seed"]
+        refuse(context, decided, "is for a new decode, and --from draws one that is done; leave it out")
         traces = read_traces(from_)
-    elif to is not None:
-        traces = translations(texts, input_, to, seed, decoding, set_, model)
     else:
-        traces = generations(infill, side, x, y, seed, decoding, set_, model)
+        draws = x is not None or y is not None
+        settings = settings_of(decoding, set_, samples=1 if draws else 0)
+        if settings.sampling is None:
+            refuse(context, ["--seed"], f"{NO_DRAW} with --set temperature=0.7")
+        if to is not None:
+            traces = translations(texts, input_, to, seed, decoding, set_, model)
+        else:
+            traces = generations(infill, side, x, y, seed, settings, model)
     write(traces, chosen, layout, output)
+
+
+def format_of(output: Path | None) -> str:
+    """The format that the name of an output asks for, packed or not; text where it says nothing.
+
+    Raises:
+        DataError: there is no such format.
+    """
+    suffix = "" if output is None else Path(output.name.removesuffix(".gz")).suffix.lower()
+    if suffix and suffix not in FORMATS:
+        raise DataError(f"--output {output}: no format has this suffix; known: {', '.join(FORMATS)}; or give --format")
+    return FORMATS.get(suffix, "text")
 
 
 def translations(
@@ -97,8 +122,6 @@ def translations(
 
         translator = Translator.load(model)
     direction = translator.direction_to(to)
-    if "strategy" not in translator.family.decoding_settings.model_fields:
-        raise ModelError(f"the family {translator.family.name} does not insert; there are no rounds to trace")
     settings = translator.decoding(**({"seed": seed} | decoding_choices(decoding, set_)))
     with progress_bar(len(given), f"to {to}") as progress, placed(given):
         found = translator.translate([one.x for one in given], direction, settings, trace=True, progress=progress)
@@ -111,18 +134,20 @@ def generations(
     x: str | None,
     y: str | None,
     seed: int,
-    decoding: str | None,
-    set_: list[str] | None,
+    settings: DecodingSettings,
     model: Path | None,
 ) -> list[ReadableTrace]:
     """The decode of an infilling, or of a pair that is drawn from fragments."""
-    settings = settings_of(decoding, set_, samples=0 if infill is not None else 1)
-    kermit = load_kermit(model)
+    given = [Given(infill, None, "--infill") if infill is not None else Given(x or "", y or "", "the pair")]
     if infill is not None:
-        pair = ([""], [infill]) if kermit.segment(side) == kermit.segment("y") else ([infill], None)
-        found = kermit.infill(*pair, settings=settings, seeds=[seed], trace=True)
-    else:
-        found = kermit.complete([x or ""], [y or ""], settings=settings, seeds=[seed], trace=True)
+        check_blanks(given)
+    kermit = load_kermit(model)
+    on_y = kermit.segment(side) == kermit.segment("y")
+    with placed(given):
+        if infill is None:
+            found = kermit.complete([x or ""], [y or ""], settings=settings, seeds=[seed], trace=True)
+        else:
+            found = kermit.infill(*sides(given, on_y=on_y), settings=settings, seeds=[seed], trace=True)
     readable = [kermit.readable(result.trace) for result in found]
     return [trace for trace in readable if trace is not None]
 
@@ -157,7 +182,9 @@ def write(traces: list[ReadableTrace], chosen: str, layout: str, output: Path | 
     from kermit.rendering import Layout, page
 
     laid_out = Layout(layout)
-    if chosen == "svg" and len(traces) != 1:
+    if not traces:
+        raise DataError("there is no text to trace; give one")
+    if chosen == "svg" and len(traces) > 1:
         raise DataError(f"an SVG holds one decode, not {len(traces)}; choose --format html for several")
     with Results(output) as results:
         match chosen:

@@ -9,7 +9,7 @@ import typer
 
 from kermit.cli import logs
 from kermit.cli.choices import Json
-from kermit.cli.results import Results
+from kermit.cli.results import Results, check_folder
 
 
 def train(
@@ -28,12 +28,14 @@ def train(
 
     Example: kermit train recipes/multi30k/joint.yaml --data data --output runs/joint
     """
+    output = output or Path("runs") / recipe.parent.name / recipe.stem
+    check_folder("--output", output)
     logs.set_up()
     from kermit.training.recipe import load_recipe
     from kermit.training.run import train as run
 
     loaded = load_recipe(recipe, data=data, overrides=set_ or [])
-    result = run(loaded, output or Path("runs") / recipe.parent.name / recipe.stem, resume=resume)
+    result = run(loaded, output, resume=resume)
     if result.stopped_by is not None:
         typer.echo(f"stopped by signal {result.stopped_by} at step {result.steps}; --resume goes on", err=True)
         raise typer.Exit(128 + result.stopped_by)

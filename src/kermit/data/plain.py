@@ -52,9 +52,13 @@ class Line:
 
 @dataclass
 class Report:
-    """What was read and what was left out, by fault; the first few places of each are kept."""
+    """What was read and what was left out, by fault; the first few places of each are kept.
+
+    `how_to_skip` is what an error tells the user to do who would rather skip; None where there is no way to.
+    """
 
     on_bad: OnBad = OnBad.ERROR
+    how_to_skip: str | None = "set `data.on_bad: skip`"
     read: int = 0
     skipped: Counter[Fault] = field(default_factory=Counter)
     places: dict[Fault, list[str]] = field(default_factory=dict)
@@ -63,9 +67,8 @@ class Report:
         """Raise for a broken text, or count it, as `on_bad` says."""
         if self.on_bad is OnBad.ERROR:
             note = f" ({detail})" if detail else ""
-            raise DataError(
-                f"{place}: {fault.value}{note}; mend the line, or set `data.on_bad: skip` to count and skip"
-            )
+            otherwise = f", or {self.how_to_skip} to count and skip" if self.how_to_skip else ""
+            raise DataError(f"{place}: {fault.value}{note}; mend the line{otherwise}")
         self.skipped[fault] += 1
         places = self.places.setdefault(fault, [])
         if len(places) < 3:
@@ -84,8 +87,10 @@ class Report:
 
 def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for reading, through gzip where its name ends in `.gz`."""
+    if path.is_dir():
+        raise DataError(f"{path}: this is a folder; name a file")
     if not path.is_file():
-        raise DataError(f"{path}: there is no such file; data paths are relative to --data or KERMIT_DATA")
+        raise DataError(f"{path}: there is no such file; a recipe's paths are relative to --data or KERMIT_DATA")
     return cast("IO[bytes]", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 

@@ -62,7 +62,7 @@ def distill(
         progress: told how many more texts are done.
 
     Raises:
-        DataError: the folder holds blocks or files made otherwise.
+        DataError: the file holds no text, or the folder holds blocks or files made otherwise.
     """
     name = text.name.removesuffix(".gz").removesuffix(f".{direction.source}")
     files = [output / f"{name}.{language}" for language in (direction.source, direction.target)]
@@ -72,11 +72,14 @@ def distill(
         "text": file_checksum(text),
         "direction": str(direction),
         "decoding": decoding.model_dump(mode="json"),
-        "on_bad": str(on_bad),
         "block_size": block_size,
     }
-    _check_manifest(output / f"{name}.{direction}.json", blocks, manifest)
-    report = Report(on_bad)
+    place = output / f"{name}.{direction}.json"
+    if any(blocks.glob("*.jsonl")) or any(file.is_file() for file in files):
+        _check_manifest(place, manifest)
+    blocks.mkdir(parents=True, exist_ok=True)
+    place.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    report = Report(on_bad, how_to_skip="add --skip-bad")
     for index, block in enumerate(_blocks(text, report, block_size)):
         path = blocks / f"{index:06}.jsonl"
         if not path.is_file():
@@ -88,6 +91,8 @@ def distill(
         elif progress is not None:
             progress(len(block))
     logger.info("%s: %s", text, report.summary())
+    if not report.read:
+        raise DataError(f"{text}: the file holds no text to translate")
     kept, unfinished = _join(blocks, files)
     if unfinished:
         logger.warning("%s: %d texts left out, as the teacher's translation did not end", text, unfinished)
@@ -95,7 +100,8 @@ def distill(
     return Distilled(files[0], files[1], kept, unfinished)
 
 
-def _check_manifest(place: Path, blocks: Path, manifest: dict[str, object]) -> None:
+def _check_manifest(place: Path, manifest: dict[str, object]) -> None:
+    """Raise where what is there was made otherwise."""
     if place.is_file():
         made = json.loads(place.read_text(encoding="utf-8"))
         differing = [key for key, value in manifest.items() if made.get(key) != value]
@@ -104,8 +110,6 @@ def _check_manifest(place: Path, blocks: Path, manifest: dict[str, object]) -> N
                 f"{place.parent} holds translations made with another {', '.join(differing)} (see {place.name});"
                 " choose another output folder, or remove them"
             )
-    blocks.mkdir(parents=True, exist_ok=True)
-    place.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 
 def _blocks(text: Path, report: Report, size: int) -> Iterator[list[str]]:

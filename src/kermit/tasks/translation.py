@@ -135,10 +135,16 @@ def find_side(folder: Path, split: str, language: str) -> Path:
     for name in (f"{split}.{language}", f"{split}.{language}.gz"):
         if (folder / name).is_file():
             return folder / name
-    raise DataError(f"{folder} holds neither {split}.{language} nor {split}.{language}.gz")
+    raise DataError(
+        f"{folder} holds neither {split}.{language} nor {split}.{language}.gz; --data names the folder, --split the"
+        " files"
+    )
 
 
 def read_split(folder: Path, split: str, languages: tuple[str, str]) -> list[Pair]:
     """The pairs of `SPLIT.x` and `SPLIT.y`, all whole or an error."""
     x, y = (find_side(folder, split, language) for language in languages)
-    return list(read_pairs(TextSource(x=x, y=y), Report()))
+    pairs = list(read_pairs(TextSource(x=x, y=y), Report(how_to_skip=None)))
+    if not pairs:
+        raise DataError(f"{x}: the file holds no text to score")
+    return pairs

@@ -1,0 +1,123 @@
+"""Every option of the verbs that use a model does what it says, and one that would do nothing is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+LIMIT = ("--set", "max_tokens=4")
+ENDLESS = (*LIMIT, "--set", "termination_penalty=50")
+GENERATE = {
+    "translate": ("--to", "de", "A man."),
+    "infill": ("A ____ bike.",),
+    "complete": ("--x", "A", "--y", "Rad", "--samples", "0"),
+    "sample": (),
+}
+
+
+def record(outcome):
+    return json.loads(outcome.out)
+
+
+@pytest.mark.parametrize("verb", list(GENERATE))
+def test_decoding_and_settings_reach_the_decoder(ask, verb):
+    asked = (verb, *GENERATE[verb], *ENDLESS, "--json")
+    serial = record(ask(*asked, "--decoding", "serial"))
+    parallel = record(ask(*asked, "--decoding", "parallel"))
+    assert (serial["tokens"], serial["rounds"], serial["finish"]) == (4, 5, "max_tokens")
+    assert parallel["rounds"] < 5
+    assert record(ask(*asked, "--set", "max_tokens=2"))["tokens"] == 2
+    assert record(ask(*asked, "--decoding", "serial", "--set", "max_rounds=1"))["finish"] == "max_rounds"
+
+
+@pytest.mark.parametrize("verb", ["infill", "complete", "sample"])
+def test_draws_follow_the_seed(ask, verb):
+    samples = () if verb == "sample" else ("--samples", 1)
+    asked = (verb, *GENERATE[verb][:4], *samples, *ENDLESS, "--set", "temperature=5", "--json")
+    drawn = [record(ask(*asked, "--seed", seed)) for seed in (3, 3, 4)]
+    assert drawn[0] == drawn[1]
+    assert [one.pop("seed") for one in drawn] == [3, 3, 4]
+    assert drawn[0] != drawn[2]
+
+
+@pytest.mark.parametrize("verb", ["complete", "sample", "score", "embed"])
+def test_results_go_to_the_file(ask, verb, tmp_path):
+    arguments = {"score": ("A man", "--orders", 2), "embed": ("A man",)}.get(verb, (*GENERATE.get(verb, ()), *LIMIT))
+    target = tmp_path / "out.txt"
+    printed = ask(verb, *arguments).out
+    assert ask(verb, *arguments, "--output", target).out == ""
+    assert target.read_text(encoding="utf-8") == printed != ""
+
+
+@pytest.mark.parametrize("verb", ["infill", "score", "embed"])
+def test_texts_come_from_a_file(ask, verb, tmp_path):
+    arguments = ("--orders", 2) if verb == "score" else LIMIT if verb == "infill" else ()
+    texts = tmp_path / "texts.txt"
+    texts.write_text("A man ____\nred\n", encoding="utf-8")
+    assert ask(verb, "--input", texts, *arguments).out == ask(verb, "A man ____", "red", *arguments).out
+
+
+def test_a_blank_gets_at_least_and_at_most_so_many_tokens(ask):
+    for bounds, tokens in ((("--min-tokens-per-blank", 5), 5), (("--max-tokens-per-blank", 2), 2)):
+        penalty = -50 if tokens == 5 else 50
+        asked = ("infill", "A ____ bike.", *bounds, "--set", f"termination_penalty={penalty}", "--json")
+        assert record(ask(*asked))["tokens"] == tokens
+
+
+def test_the_temperature_of_the_prior_changes_the_estimate(ask):
+    asked = ("score", "A man rides a red bike.", "--prior", "balanced_tree", "--orders", 4)
+    assert ask(*asked, "--temperature", 0.1).out != ask(*asked, "--temperature", 5).out
+
+
+def test_one_side_of_a_pair_alone_is_a_text_of_that_side(ask):
+    for option, side in (("--x", "en"), ("--y", "de")):
+        for verb, arguments in (("score", ("--orders", 2)), ("embed", ()), ("infill", LIMIT)):
+            text = "red ____"
+            alone = ask(verb, option, text, *arguments, "--json")
+            assert alone.out == ask(verb, text, "--side", side, *arguments, "--json").out
+            assert set(record(alone)) & {"x", "y"} == {option[2:]}
+
+
+def test_a_text_without_a_blank_among_others_stays_as_it_is(ask):
+    assert ask("infill", "A ____", "red bike", *LIMIT).out.split("\n")[1] == "red bike"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("infill", "A man ___"), "argument 1: no blank to fill; write a blank as four underscores, ____"),
+        (("infill", "A ____", "--seed", 1), "--seed is for draws, and the best tokens are taken"),
+        (("complete", "--x", "A", "--samples", 0, "--seed", 1), "--seed is for draws"),
+        (("infill", "--x", "A ____", "--side", "de"), "--side is for texts, and --x and --y say it themselves"),
+        (("embed", "--x", "A", "--y", "B", "--side", "x"), "--side is for texts"),
+        (("score", "A", "--temperature", 2), "--temperature is the balanced tree's"),
+        (("score", "A", "--method", "exact", "--orders", 2), "--orders is for drawn orders"),
+        (("score", "A", "--method", "exact", "--prior", "uniform"), "--prior is for drawn orders"),
+        (("score", "A", "--side", "de", "--factorization", "x"), "argument 1: --factorization x is for pairs"),
+        (("score", "--x", "A", "--factorization", "y_given_x"), "--x: --factorization y_given_x is for pairs"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(kermit, folder, arguments, message):
+    done = kermit(*arguments, "--model", folder)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+
+
+def test_a_folder_is_no_file(kermit, folder, tmp_path):
+    taken = tmp_path / "out.npy"
+    taken.mkdir()
+    for arguments in (("embed", "A", "--output", taken), ("embed", "--input", taken), ("translate", "-i", taken)):
+        to = ("--to", "de") if arguments[0] == "translate" else ()
+        done = kermit(*arguments, *to, "--model", folder)
+        assert done.code == 2
+        assert f"{taken}: this is a folder; name a file" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["out.npy"]
+
+
+def test_pairs_are_embedded_from_a_file(ask, tmp_path):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("A man\tEin Mann\n", encoding="utf-8")
+    from_file = np.loadtxt(ask("embed", "--input", pairs).out.splitlines())
+    np.testing.assert_array_equal(
+        from_file, np.loadtxt(ask("embed", "--x", "A man", "--y", "Ein Mann").out.splitlines())
+    )

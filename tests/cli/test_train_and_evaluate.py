@@ -1,0 +1,134 @@
+"""Every option of `train`, `distill` and `evaluate translation` does what it says."""
+
+import json
+import re
+
+import pytest
+import yaml
+
+LIMIT = ("--set", "max_tokens=3")
+
+
+@pytest.fixture
+def recipe_file(tiny_recipe, tmp_path):
+    path = tmp_path / "mine" / "tiny.yaml"
+    path.parent.mkdir()
+    schedule = {"max_steps": 2, "warmup_steps": 1}
+    changes = {"schedule": schedule, "runtime": {"log_every": 1}, "evaluation": {"every": 2, "texts": 2}}
+    path.write_text(yaml.safe_dump(tiny_recipe | changes), encoding="utf-8")
+    return path
+
+
+def test_a_training_has_its_defaults_goes_on_and_speaks_on_stderr_alone(
+    kermit, recipe_file, corpus, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KERMIT_DATA", str(corpus))
+    done = kermit("train", recipe_file, "--json")
+    assert json.loads(done.out) == {"model": "runs/mine/tiny", "steps": 2, "metric": "bleu", "best": pytest.approx(0)}
+    assert (tmp_path / "runs/mine/tiny/model.safetensors").is_file()
+    assert {"step 1", "step 2"} <= {line[:6] for line in caplog.messages}
+    assert any(re.match(r"step 2: eval_loss \d", line) for line in caplog.messages)
+    assert "already holds a training; add --resume" in kermit("train", recipe_file).err
+
+    caplog.clear()
+    done = kermit("train", recipe_file, "--resume", "--quiet", terminal=True)
+    assert done.out.startswith("runs/mine/tiny: 2 steps")
+    assert (done.code, done.err) == (0, "")
+    assert caplog.messages == []
+
+
+def test_what_is_no_recipe_is_told(kermit, tmp_path):
+    (tmp_path / "empty.yaml").touch()
+    (tmp_path / "child.yaml").write_text("extends: parent.yaml\n", encoding="utf-8")
+    (tmp_path / "file").touch()
+    for arguments, message in (
+        ((tmp_path,), f"{tmp_path}: this is a folder; name a recipe in it"),
+        ((tmp_path / "empty.yaml",), "this is empty"),
+        ((tmp_path / "child.yaml",), f"parent.yaml: there is no such recipe, which {tmp_path / 'child.yaml'} extends"),
+        ((tmp_path / "child.yaml", "--output", tmp_path / "file"), "file: this is a file; name a folder"),
+    ):
+        done = kermit("train", *arguments)
+        assert done.code == 2
+        assert message in done.err
+
+
+def test_distill_skips_what_it_is_told_to_and_goes_on_after_an_error(kermit, folder, tmp_path):
+    text = tmp_path / "train.en"
+    text.write_text("A man\n\na red bike\n", encoding="utf-8")
+    asked = ("distill", "--teacher", folder, "--input", text, "--to", "de", "--output", tmp_path / "distilled")
+    refused = kermit(*asked)
+    assert (refused.code, refused.out) == (2, "")
+    assert f"{text}:2: empty text; mend the line, or add --skip-bad" in refused.err
+
+    limits = ("--set", "termination_penalty=50", "--set", "max_rounds=1", "--set", "max_tokens=1")
+    done = json.loads(kermit(*asked, "--skip-bad", *limits, "--json").out)
+    assert done == {
+        "source": str(tmp_path / "distilled/train.en"),
+        "target": str(tmp_path / "distilled/train.de"),
+        "texts": 0,
+        "unfinished": 2,  # as one round is too few
+    }
+    assert "made with another decoding" in kermit(*asked, "--skip-bad").err
+
+
+@pytest.mark.parametrize(
+    ("option", "place", "message"),
+    [
+        ("--input", "folder", "this is a folder; name a file"),
+        ("--input", "nowhere", "there is no such file"),
+        ("--input", "empty", "the file holds no text to translate"),
+        ("--output", "empty", "this is a file; name a folder"),
+    ],
+)
+def test_what_cannot_be_distilled_is_told(option, place, message, kermit, folder, corpus, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "empty").touch()
+    asked = {"--input": corpus / "test.en", "--output": tmp_path / "out"} | {option: tmp_path / place}
+    words = [word for pair in asked.items() for word in pair]
+    done = kermit("distill", "--teacher", folder, "--to", "de", *words)
+    assert done.code == 2
+    assert f"{tmp_path / place}: {message}" in done.err
+
+
+def test_evaluation_follows_its_options(kermit, folder, corpus, tmp_path):
+    def scores(*options):
+        done = kermit("evaluate", "translation", "--model", folder, "--data", corpus, *LIMIT, *options, "--json")
+        assert done.code == 0, done.err
+        return json.loads(done.out)
+
+    both = scores()
+    assert [one["direction"] for one in both] == ["en-de", "de-en"]
+    assert "split:test|" in both[0]["signature"]
+    (one,) = scores("--directions", "de-en", "--split", "val", "--decoding", "serial", "--output", tmp_path / "found")
+    assert one["direction"] == "de-en"
+    for part in ("split:val|", "strategy=serial", "max_tokens=3"):
+        assert part in one["signature"]
+    assert one["mean_tokens"] <= 3
+    assert [path.name for path in tmp_path.iterdir()] == ["found.en"]
+    assert len((tmp_path / "found.en").read_text(encoding="utf-8").splitlines()) == 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--directions", ""), "'' is no direction; write it as en-de"),
+        (("--directions", "en-fr"), "the model was not trained for en-fr, only for en-de, de-en"),
+        (("--split", "dev"), "holds neither dev.en nor dev.en.gz; --data names the folder, --split the files"),
+        (("--split", "none"), "none.en: the file holds no text to score"),
+        (("--plot", "{data}"), "--plot {data}: this is a folder; name a file"),
+        (("--output", "{data}/val"), "{data}/val.de is what is scored against; choose another name"),
+        (("--output", "{data}/no/val"), "there is no folder {data}/no"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_told(arguments, message, kermit, folder, tmp_path):
+    for name in ("none.en", "none.de"):
+        (tmp_path / name).touch()
+    for name in ("val.en", "val.de"):
+        (tmp_path / name).write_text("A man\n", encoding="utf-8")
+    split = () if "--split" in arguments else ("--split", "val")
+    filled = [argument.format(data=tmp_path) for argument in arguments]
+    done = kermit("evaluate", "translation", "--model", folder, "--data", tmp_path, *split, *filled)
+    assert (done.code, done.out) == (2, "")
+    assert message.format(data=tmp_path) in done.err
+    assert (tmp_path / "val.de").read_text(encoding="utf-8") == "A man\n"
