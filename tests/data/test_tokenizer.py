@@ -70,6 +70,14 @@ def test_a_tokenizer_without_end_of_slot_is_given_one() -> None:
     assert len(plain) == 3
 
 
+def test_end_of_slot_takes_no_other_tokens_place_among_the_special_ones() -> None:
+    backend = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
+    plain = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]", extra_special_tokens=["<who>"])
+    assert set(plain.all_special_ids) == {0, 2}
+    assert end_of_slot_id(plain) == 3
+    assert set(plain.all_special_ids) == {0, 2, 3}
+
+
 @pytest.mark.parametrize(
     ("token", "continues"),
     [("Ġdie", False), ("e", True), (".", False), ("Ã", True), ("¼", True), ("3", True), ("Ġ", False), ("â", False)],

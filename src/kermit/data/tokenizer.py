@@ -102,7 +102,7 @@ def _whole_texts(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
 def end_of_slot_id(tokenizer: PreTrainedTokenizerFast) -> int:
     """The id of the end-of-slot token; a tokenizer that lacks it (a checkpoint's from the Hub) is given one."""
     if END_OF_SLOT not in tokenizer.get_vocab():
-        tokenizer.add_special_tokens({"extra_special_tokens": [END_OF_SLOT]})
+        tokenizer.add_special_tokens({"extra_special_tokens": [END_OF_SLOT]}, replace_extra_special_tokens=False)
     return int(tokenizer.convert_tokens_to_ids(END_OF_SLOT))
 
 
