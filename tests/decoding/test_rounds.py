@@ -80,7 +80,7 @@ def test_serial_decoding_takes_the_best_token_and_slot_together() -> None:
     def rule(canvas: Canvas) -> Says:
         if len(canvas.segments[0]) == 2:
             return Says({})
-        # 0.5 * 0.6 at slot 1, 0.3 * 0.9 at slot 2: the surer token is not at the better place
+        # 0.7 * 0.6 at slot 1, 0.3 * 0.9 at slot 2: the surer token is not at the better place
         return Says({1: {A: 0.6, END: 0.4}, 2: {B: 0.9, END: 0.1}}, {1: 0.7, 2: 0.3})
 
     result = one(TableModel(rule), blank((C,), ()), SERIAL, trace=True)
@@ -216,6 +216,17 @@ def test_what_may_never_be_inserted_is_not(strategy: Strategy, sampling: Samplin
     results = decode(always({A: 0.6, B: 0.2, C: 0.1, END: 0.1}), [blank()] * 20, settings)
     assert all(A not in result.canvas.segments[0] for result in results)
     assert any(result.tokens for result in results)
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+@pytest.mark.parametrize("sampling", [None, Sampling()])
+def test_where_everything_is_barred_nothing_is_inserted_not_even_the_minimum(
+    strategy: Strategy, sampling: Sampling | None
+) -> None:
+    constraints = Constraints(never=frozenset({A, B}), min_tokens_per_blank=1)
+    settings = DecodingSettings(strategy=strategy, sampling=sampling, constraints=constraints)
+    for result in decode(always({A: 0.5, B: 0.3, END: 0.2}), [blank()] * 5, settings):
+        assert (result.canvas.segments, result.tokens) == (((), ()), 0)
 
 
 def fragments(*parts: list[int]) -> Canvas:

@@ -131,7 +131,8 @@ class Chooser:
             nowhere = ~_any_by_row(eligible, rows, batch)
             location = log_location.masked_fill(~eligible & ~nowhere[rows], -torch.inf)
             drawn = self._draw_location(pick.scores, location, penalised_stop, location_noise)
-            wanting = (drawn[rows] == pick.scores.slots) & (tokens != self.end)
+            possible = log_probs > -torch.inf  # where everything is barred, nothing can be drawn
+            wanting = (drawn[rows] == pick.scores.slots) & (tokens != self.end) & possible
             chosen = eligible & wanting
         blocked = _any_by_row(wanting & ~fits, rows, batch)
         end_log_prob = row_logsumexp(pick.end_log_prob + log_location, rows, batch) if log_stop is None else log_stop

@@ -160,9 +160,10 @@ class _Run:
         self.log_prob = torch.zeros(len(canvases), device=model.device)
         self.blank = self.batch.open_slots.cumsum(1) * self.batch.open_slots
         self.room = Room.of(model, settings, self.batch, int(self.blank.max()) + 1)
-        self.joined = torch.zeros_like(self.batch.valid)
+        joined = torch.zeros(self.batch.valid.shape, dtype=torch.bool)
         for row, canvas in enumerate(canvases):
-            self.joined[row, sorted(canvas.joined_slots)] = True
+            joined[row, sorted(canvas.joined_slots)] = True
+        self.joined = joined.to(model.device)
         specials = model.specials
         framing = (self.batch.token_ids == specials.cls_id) | (self.batch.token_ids == specials.sep_id)
         self.given = self.batch.valid & ~framing
@@ -180,7 +181,7 @@ class _Run:
         glued = self.given[rows, slots - 1] & ~self.joined[rows, slots]
         seeds = self.seeds if self.settings.sampling is not None else None
         choice = self.chooser.choose(scores, self.room, segments, blanks, glued, seeds, self.number)
-        taken = choice.tokens != NOTHING
+        taken = (choice.tokens != NOTHING).nonzero().flatten()
         self.room.spend(rows[taken], segments[taken], blanks[taken])
         self.log_prob.index_add_(0, rows[taken], choice.log_probs[taken])
         abandoned = self._trace(rows[taken], slots[taken], choice, taken)
@@ -209,27 +210,30 @@ class _Run:
 
     def _retire(self, leaving: Tensor, finishes: list[Finish]) -> None:
         """Note the results of finished rows and go on with the others."""
-        for row, finish in zip(leaving.nonzero().flatten().tolist(), finishes, strict=True):
-            index = int(self.index[row])
-            canvas, given = self.batch.canvas(row), self.given[row].tolist()
+        gone = leaving.nonzero().flatten()
+        batch = self.batch.select(gone).to("cpu")  # at once: from a device, each look at a tensor is a wait
+        columns = (self.index[gone.cpu()], self.room.used[gone], self.log_prob[gone], self.given[gone])
+        rows = zip(finishes, *(column.tolist() for column in columns), strict=True)
+        for row, (finish, index, tokens, log_prob, given) in enumerate(rows):
+            canvas = batch.canvas(row)
             self.results[index] = Decoded(
                 canvas=canvas,
                 rounds=self.number,
-                tokens=int(self.room.used[row]),
+                tokens=tokens,
                 finish=finish,
-                log_prob=float(self.log_prob[row]),
+                log_prob=log_prob,
                 inserted=tuple(
                     tuple(not given[slot] for slot in canvas.slots(Segment(segment))[:-1])
                     for segment in range(len(canvas.segments))
                 ),
                 trace=self.traces[index] if self.keep_traces else None,
             )
-        rows = (~leaving).nonzero().flatten()
-        self.batch = self.batch.select(rows)
+        left = (~leaving).nonzero().flatten()
+        self.batch = self.batch.select(left)
         length = self.batch.token_ids.shape[1]
-        self.blank, self.joined, self.given = (plane[rows, :length] for plane in (self.blank, self.joined, self.given))
-        self.room, self.log_prob = self.room.select(rows), self.log_prob[rows]
-        self.index, self.seeds = self.index[rows.cpu()], self.seeds[rows.cpu()]
+        self.blank, self.joined, self.given = (plane[left, :length] for plane in (self.blank, self.joined, self.given))
+        self.room, self.log_prob = self.room.select(left), self.log_prob[left]
+        self.index, self.seeds = self.index[left.cpu()], self.seeds[left.cpu()]
 
     def _trace(self, rows: Tensor, slots: Tensor, choice: Choice, taken: Tensor) -> Collection[int]:
         """Record the round where someone wants to know, and tell; returns the texts to abandon."""
