@@ -316,11 +316,15 @@ def test_a_score_that_needs_second_sides_is_refused_without_them(
 
 
 def test_embeddings_do_not_depend_on_the_batch(random_kermit: Kermit) -> None:
-    texts = ["A man", "", "Two dogs, one of them black, run"]
+    texts = ["Two dogs, one of them black, run", "A man", ""]
     together = random_kermit.embed(texts)
     assert together.shape == (3, 16)
     for number, text in enumerate(texts):
         assert np.allclose(random_kermit.embed([text])[0], together[number], atol=1e-5)
+    two_by_two = Kermit(random_kermit.model, random_kermit.tokenizer, batch_size=2)
+    done: list[int] = []
+    assert np.allclose(two_by_two.embed(texts, on_progress=done.append), together, atol=1e-5)
+    assert done == [2, 1]
     first = random_kermit.embed(texts, pooling="first")
     assert first.shape == (3, 16)
     assert not np.allclose(first, together)
@@ -332,8 +336,7 @@ def test_embeddings_do_not_depend_on_the_batch(random_kermit: Kermit) -> None:
 
 
 def test_a_saved_pipeline_loads_and_does_the_same(random_kermit: Kermit, tmp_path: Path) -> None:
-    random_kermit.model.save_pretrained(tmp_path / "best")  # as a training leaves it
-    random_kermit.tokenizer.save_pretrained(tmp_path / "best")
+    random_kermit.save_pretrained(tmp_path / "best")  # as a training leaves it
     again = kermit.Kermit.from_pretrained(tmp_path, device="cpu")
     assert again.languages == ("en", "de")
     how = DecodingSettings(sampling=Sampling(), max_tokens=6)
@@ -436,3 +439,28 @@ def test_a_model_saved_in_half_precision_is_loaded_in_single(tmp_path: Path) -> 
     assert Translator.load(tmp_path).model.dtype is torch.float32
     weight = loaded.model.head.project.weight
     assert torch.equal(weight, whole.model.head.project.weight.float())
+
+
+def test_a_pipeline_in_half_precision_does_all_that_one_in_single_does(random_kermit: Kermit, tmp_path: Path) -> None:
+    random_kermit.save_pretrained(tmp_path)
+    half = Kermit.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    assert {parameter.dtype for parameter in half.model.parameters()} == {torch.bfloat16}
+    texts, how = ["A man", "Two dogs"], DecodingSettings(max_tokens=6)
+    assert np.allclose(half.embed(texts), random_kermit.embed(texts), atol=0.1)
+    assert half.embed(texts).dtype == np.float32
+    for found, wanted in zip(half.score(texts, orders=2), random_kermit.score(texts, orders=2), strict=True):
+        assert found.log_prob == pytest.approx(wanted.log_prob, rel=0.05)
+    [result] = half.infill(["A man ____ hat."], settings=how)
+    assert re.fullmatch(r"A man\b.* hat\.", result.x)
+    assert half.translate(texts, to="de", settings=how)[0].x == "A man"
+
+
+def test_the_model_and_its_tokenizer_go_to_the_hub_together(
+    random_kermit: Kermit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = []
+    for part in (random_kermit.model, random_kermit.tokenizer):
+        monkeypatch.setattr(type(part), "push_to_hub", lambda self, name, **how: sent.append((self, name, how)))
+    random_kermit.push_to_hub("someone/some-model", private=True)
+    assert [part for part, _, _ in sent] == [random_kermit.model, random_kermit.tokenizer]
+    assert all((name, how) == ("someone/some-model", {"private": True}) for _, name, how in sent)
