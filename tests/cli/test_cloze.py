@@ -81,6 +81,50 @@ def test_a_second_run_goes_on_and_one_with_other_settings_is_refused(run, tmp_pa
 
 
 @pytest.mark.parametrize(
+    ("system", "arguments", "part"),
+    [
+        ("kermit", ["--min-tokens", "2"], "min_tokens=2"),
+        ("kermit", ["--set", "temperature=0.5", "--seed", "7"], "seed=7"),
+        ("kermit", ["--oracle-length"], "oracle_length=True"),
+        ("masked-lm", ["--beams", "3"], "beams=3"),
+        ("causal-lm", ["--samples", "3"], "samples=3"),
+        ("causal-lm", ["--continuation-tokens", "5"], "continuation_tokens=5"),
+        ("causal-lm", ["--seed", "7"], "seed=7"),
+    ],
+)
+def test_what_decides_the_answers_is_in_the_signature(run, system, arguments, part):
+    scores = json.loads(run(system, *SMALL[system], *arguments, "--limit", "1", "--json"))
+    assert part in scores["signature"].replace("=true", "=True")
+
+
+def test_an_answer_has_at_least_the_tokens_asked_for(run):
+    short = ["--set", "max_tokens=6", "--set", "termination_penalty=-50", "--json"]
+    assert json.loads(run("kermit", *short))["mean_tokens"] == 0
+    assert json.loads(run("kermit", *short, "--min-tokens", "2"))["mean_tokens"] == 2
+
+
+def test_the_batch_size_is_how_many_are_answered_together(run, monkeypatch):
+    from kermit.tasks.cloze import InsertionSystem
+
+    whole, sizes = InsertionSystem.answer, []
+
+    def counted(self, layouts):
+        sizes.append(len(layouts))
+        return whole(self, layouts)
+
+    monkeypatch.setattr(InsertionSystem, "answer", counted)
+    run("kermit", *SMALL["kermit"], "--batch-size", "2")
+    assert sizes == [2, 1]
+
+
+@pytest.mark.parametrize("option", ["--qa2d", "--squad"])
+def test_a_file_that_is_not_there_is_told_by_its_option(run, tmp_path, option):
+    for place, message in ((tmp_path, "this is a folder"), (tmp_path / "nowhere", "there is no such file")):
+        with pytest.raises(KermitError, match=f"{option} {place}: {message}"):
+            run("kermit", option, place)
+
+
+@pytest.mark.parametrize(
     ("system", "arguments", "message"),
     [
         ("kermit", ["--beams", "2"], "--beams is for --system masked-lm, not for kermit"),

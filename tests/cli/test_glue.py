@@ -5,11 +5,14 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from glue_files import save_trunk, write_glue
+from safetensors.torch import load_file
 
 from kermit import cli
+from kermit.errors import ModelError
 
 Answer = tuple[int, str, str]
 
@@ -82,6 +85,82 @@ def test_from_a_checkpoint_to_scores_and_the_servers_zip(
     assert out == f"{archive}: 1 files answered, 10 placeholders\n"
     assert "WARNING: SST-2, MRPC, STS-B, QQP, MNLI-m, MNLI-mm, QNLI, RTE, WNLI, AX" in err
     assert len(zipfile.ZipFile(archive).namelist()) == 11
+
+
+ONE_STEP = ("--task", "CoLA", "--epochs", "1", "--batch-size", "64", "--max-length", "40")
+
+
+def test_what_is_kept_follows_the_options_and_what_stays_from_before_is_told(
+    run: Callable[..., Answer], folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = ("--data", folder / "glue")
+    asked = ("finetune", "glue", "--model", folder / "trunk", *data, *ONE_STEP, "--json")
+    heads = {}
+    for way in ("--keep-insertion-head", "--drop-insertion-head", "--scores-only"):
+        assert run(*asked, way, "--output", tmp_path / way)[0] == 0
+        [place] = (tmp_path / way).glob("CoLA/seed-0/*")
+        if way == "--scores-only":
+            assert [path.name for path in place.iterdir()] == ["result.json"]
+        else:
+            heads[way] = any(name.startswith("head.") for name in load_file(place / "model.safetensors"))
+    assert heads == {"--keep-insertion-head": True, "--drop-insertion-head": False}
+    assert "finetuned before" not in caplog.text
+
+    for made, way, told in (
+        ("--keep-insertion-head", "--drop-insertion-head", "its model was kept with the insertion head"),
+        ("--drop-insertion-head", "--keep-insertion-head", "its model was kept without the insertion head"),
+        ("--keep-insertion-head", "--scores-only", "its model was kept;"),
+        ("--scores-only", "--keep-insertion-head", "its score was kept and not its model"),
+    ):
+        caplog.clear()
+        assert run(*asked, way, "--output", tmp_path / made)[0] == 0
+        [message] = [line for line in caplog.messages if "was finetuned before" in line]
+        assert told in message
+        assert message.endswith("to have it otherwise, remove the folder")
+
+    [place] = (tmp_path / "--keep-insertion-head").glob("CoLA/seed-0/*")
+    score = ("evaluate", "glue", "--model", place, "--task", "CoLA", *data)
+    lengths = [run(*score, *length)[1].partition("length:")[2][:2] for length in ((), ("--max-length", "12"))]
+    assert lengths == ["40", "12"]
+
+    archive = tmp_path / "new" / "glue.zip"
+    answer = run("submit", "glue", "--runs", tmp_path / "--keep-insertion-head", *data, "--output", archive, "--json")
+    submitted = json.loads(answer[1])
+    assert submitted["path"] == str(archive)
+    assert [file["name"] for file in submitted["files"] if file["model"]] == ["CoLA"]
+
+
+def test_the_settings_to_try_follow_the_options(
+    run: Callable[..., Answer], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def taken_down(*arguments: Any, **options: Any) -> None:
+        asked.append(options)
+        raise ModelError("enough")
+
+    monkeypatch.setattr("kermit.tasks.glue.runs.finetune_all", taken_down)
+    common = ("finetune", "glue", "--model", "m", "--data", folder / "glue", "--task", "CoLA", "--output", tmp_path)
+    assert run(*common)[2] == "error: enough\n"
+    run(*common, "--grid", "--precision", "bfloat16", "--seeds", "3,4", "--batch-size", "8", "--quiet")
+    usual, grid = asked
+    assert [setting.name for setting in usual["settings"]] == ["lr3e-05-epochs3-batch32-length128"]
+    assert (usual["seeds"], usual["progress"]) == ((0,), True)
+    assert {setting.learning_rate for setting in grid["settings"]} == {5e-5, 4e-5, 3e-5, 2e-5}
+    assert {setting.epochs for setting in grid["settings"]} == {2, 3, 4}
+    assert {setting.batch_size for setting in grid["settings"]} == {8}
+    assert {setting.precision for setting in grid["settings"]} == {"bfloat16"}
+    assert (grid["seeds"], grid["progress"]) == ((3, 4), False)
+
+
+def test_an_output_of_the_wrong_kind_is_told_before_the_work(
+    run: Callable[..., Answer], folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    asked = ("finetune", "glue", "--model", folder / "trunk", "--data", folder / "glue", "--output", tmp_path / "file")
+    assert run(*asked)[::2] == (2, f"error: --output {tmp_path / 'file'}: this is a file; name a folder\n")
+    answer = run("submit", "glue", "--runs", tmp_path, "--output", tmp_path)
+    assert answer[::2] == (2, f"error: --output {tmp_path}: this is a folder; name a file\n")
 
 
 @pytest.mark.parametrize(

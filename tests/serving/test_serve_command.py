@@ -142,6 +142,28 @@ def test_without_a_token_others_on_the_network_are_warned_about(
     assert re.search(rf"by-heart at http://{host}:\d+", caplog.text)
 
 
+def test_every_option_reaches_the_service(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served, threads = [], []
+    monkeypatch.setattr(server, "serve", lambda app, host, port: served.append((app, host, port)))
+    monkeypatch.setattr("torch.set_num_threads", threads.append)
+    options = {
+        "--host": "0.0.0.0",
+        "--port": 9,
+        "--token": "secret",
+        "--queue": 7,
+        "--max-wait-ms": 2.5,
+        "--max-batch": 3,
+        "--deadline": 1.5,
+        "--max-tokens": 11,
+        "--threads": 2,
+    }
+    words = [str(word) for option in options.items() for word in option]
+    assert CliRunner().invoke(app, ["serve", "--model", str(folder), *words]).exit_code == 0
+    [(service, host, port)] = served
+    assert (host, port, threads) == ("0.0.0.0", 9, [2])
+    assert service.state.service.settings == ServiceSettings("secret", 7, 3, 2.5, 1.5, 11)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

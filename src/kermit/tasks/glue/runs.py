@@ -19,7 +19,7 @@ from typing import Any
 
 import kermit
 from kermit.errors import DataError, ModelError
-from kermit.folders import find_model
+from kermit.folders import find_model, read_config
 from kermit.tasks.glue.classifier import Classifier, model_checksum
 from kermit.tasks.glue.data import GlueData, Part, checksum
 from kermit.tasks.glue.finetuning import Setting, finetune, subsample
@@ -222,6 +222,8 @@ def finetune_all(
                 told = ", ".join(f"{name} {value:.2f}" for name, value in scores.metrics.items())
                 logger.info("%s: %s", title, told)
                 _keep_best(folder.parent)
+            else:
+                _tell_what_stays(Run(folder, Result.read(folder / RESULT)), keep_insertion_head, keep_models)
             runs.append(Run(folder, Result.read(folder / RESULT)))
     return runs
 
@@ -294,6 +296,22 @@ def _refuse_others(runs: Sequence[Run], what: str, ours: str) -> None:
                 f"{run.folder} holds a result with another {what} (see its {RESULT}); choose another --output, or"
                 " remove it"
             )
+
+
+def _tell_what_stays(run: Run, keep_insertion_head: bool, keep_models: bool) -> None:
+    """Warn where a finetuning that was done before kept something else than is asked for now."""
+    kept = [path for path in run.folder.parent.glob("*/config.json") if not path.parent.name.startswith(".")]
+    stays = None
+    if keep_models and not kept:
+        stays = "its score was kept and not its model"
+    elif run.has_model and not keep_models:
+        stays = "its model was kept"
+    elif run.has_model:
+        head = read_config(run.folder).get("keep_insertion_head")
+        if head is not None and head != keep_insertion_head:
+            stays = f"its model was kept {'with' if head else 'without'} the insertion head"
+    if stays:
+        logger.warning("%s was finetuned before, and %s; to have it otherwise, remove the folder", run.folder, stays)
 
 
 def _keep_best(seed_folder: Path) -> None:
