@@ -16,7 +16,9 @@ from typer.main import get_command
 from kermit.cli import app
 from kermit.cli.verbs import PANELS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+ROOT_FOLDER = Path(__file__).parents[2]
+PAGE = (ROOT_FOLDER / "docs" / "cli.md").read_text(encoding="utf-8")
+PAGES = [ROOT_FOLDER / "README.md", *sorted((ROOT_FOLDER / "docs").glob("*.md"))]
 ROOT: Any = get_command(app)
 
 
@@ -36,7 +38,7 @@ def examples(text: str) -> list[list[str]]:
     """The commands of a text, taken apart as a shell does."""
     found = []
     for line in text.splitlines():
-        for part in re.split(r"\| *|> *\S+$", re.sub(r"^\s*(Example: *)?([A-Z_]+=\S+ +)?", "", line)):
+        for part in re.split(r"\| *|> *\S+$", re.sub(r"^\s*(Example: *)?(\.venv/bin/)?([A-Z_]+=\S+ +)?", "", line)):
             if part.startswith("kermit "):
                 found.append(shlex.split(part, comments=True)[1:])
     return found
@@ -106,15 +108,30 @@ def test_the_page_has_a_section_for_every_verb_and_for_no_other() -> None:
     assert sorted(re.findall(r"^## kermit (\w+)$", PAGE, re.MULTILINE)) == sorted(ROOT.list_commands(None))
 
 
-def test_every_command_on_the_page_would_be_taken() -> None:
-    found = [
-        example
-        for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-        for example in examples(block)
-    ]
-    assert {example[0] for example in found} >= set(ROOT.commands)
-    for example in found:
+def commands(text: str) -> list[list[str]]:
+    """The commands of a page's shell blocks."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [example for block in blocks for example in examples(block.replace("\\\n", " "))]
+
+
+def test_the_page_has_a_command_for_every_verb() -> None:
+    assert {example[0] for example in commands(PAGE)} >= set(ROOT.commands)
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in PAGES])
+def test_every_command_of_every_page_would_be_taken(page: Path) -> None:
+    for example in commands(page.read_text(encoding="utf-8")):
         check(example)
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in PAGES])
+def test_every_script_that_a_page_names_is_there_and_knows_its_options(page: Path) -> None:
+    for script, words in re.findall(
+        r"python ((?:benchmarks|docs|examples)/\S+\.py)([^`\n#]*)", page.read_text("utf-8")
+    ):
+        source = (ROOT_FOLDER / script).read_text(encoding="utf-8")
+        for option in re.findall(r"--[a-z][a-z-]*", words):
+            assert f'"{option}"' in source, (script, option)
 
 
 def fields(verb: str) -> set[str]:
