@@ -396,3 +396,29 @@ def test_serial_draws_come_with_the_frequencies_of_the_exact_likelihood(
     cells.append((number - sum(count for count, _ in cells), rest))
     chi_square = sum((count - number * p) ** 2 / (number * p) for count, p in cells if number * p > 3)
     assert chi_square < 2 * len(cells) + 20
+
+
+class HighestFirstPrior(OrderPrior):
+    """A prior that looks at the tokens: those with the highest ids first."""
+
+    def __init__(self, token_ids: torch.Tensor | None = None) -> None:
+        self.token_ids = token_ids
+
+    def for_texts(self, token_ids: torch.Tensor) -> OrderPrior:
+        return HighestFirstPrior(token_ids)
+
+    def weights(self, kept: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
+        assert self.token_ids is not None
+        ids = self.token_ids.masked_fill(kept | ~valid, -1)
+        return ((ids == ids.amax(1, keepdim=True)) & (ids >= 0)).float()
+
+
+def test_orders_may_come_from_a_prior_that_looks_at_the_tokens() -> None:
+    """Of C B A read from left to right, the highest first is the order from left to right."""
+    model = model_of(Termination.SLOT)
+    for text, same in (((C, B, A), True), ((A, B, C), False)):
+        found, left_to_right = (
+            bounds(model, [(text,)], prior=prior, orders=2)[0].paper
+            for prior in (HighestFirstPrior(), LeftToRightPrior())
+        )
+        assert (found == pytest.approx(left_to_right, abs=1e-5)) is same

@@ -31,6 +31,22 @@ class RightmostPrior(OrderPrior):
         return (missing & (missing.flip(1).cumsum(1).flip(1) == 1)).float()
 
 
+@dataclass(frozen=True)
+class HighestFirstPrior(OrderPrior):
+    """A prior that looks at the tokens: those with the highest ids first."""
+
+    token_ids: Tensor | None = None
+
+    def for_texts(self, token_ids: Tensor) -> OrderPrior:
+        return HighestFirstPrior(token_ids)
+
+    def weights(self, kept: Tensor, valid: Tensor) -> Tensor:
+        assert self.token_ids is not None
+        ids = self.token_ids.masked_fill(kept | ~valid, -1)
+        best = (ids == ids.amax(1, keepdim=True)) & (ids >= 0)
+        return best / best.sum(1, keepdim=True).clamp(min=1)
+
+
 PRIORS = [UniformPrior(), BalancedTreePrior(0.7), LeftToRightPrior(), RightmostPrior()]
 
 
@@ -354,3 +370,45 @@ def test_one_text_in_a_batch_is_the_same_alone() -> None:
         s: t for (_, s), t in targets(one).items()
     }
     assert many.canvases.canvas(1) == one.canvases.canvas(0)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        SlotObjective(HighestFirstPrior(), kept=KeptSampling.PRIOR),
+        SlotObjective(HighestFirstPrior(), kept=KeptSampling.ROUNDS),
+        SlotObjective(HighestFirstPrior(), kept={KeptSampling.PRIOR: 1, KeptSampling.ROUNDS: 1}),
+        LowerBoundObjective(HighestFirstPrior()),
+    ],
+    ids=["prior", "rounds", "mix", "bound"],
+)
+def test_a_prior_may_look_at_the_tokens(objective: SlotObjective | LowerBoundObjective) -> None:
+    draw = random.Random(0)
+    rows = [(tuple(draw.sample(range(4, 30), k=6)), ()) for _ in range(60)]  # no token twice: one is the highest
+    made = objective.sample(complete(rows, [Factorization.X] * len(rows)), torch.Generator().manual_seed(0))
+    asked = targets(made)
+    lengths = Counter()
+    for number, (text, _) in enumerate(rows):
+        kept = made.canvases.canvas(number).segments[0]
+        lengths[len(kept)] += 1
+        if len(kept) == 1:
+            assert kept == (max(text),)
+        if missing := set(text) - set(kept):
+            (weights,) = (found for (row, _), found in asked.items() if row == number and max(missing) in found)
+            assert weights[max(missing)] == pytest.approx(1.0)
+    assert lengths[0]
+    assert lengths[1]
+
+
+class LateSlotsObjective(SlotObjective):
+    """A user's own weights: a slot weighs as many times as tokens are missing from it, an empty one a tenth."""
+
+    def shares(self, texts: Texts, asked: Tensor, missing: Tensor) -> Tensor:
+        return missing.clamp(min=0.1)
+
+
+def test_an_objective_may_weigh_slots_its_own_way() -> None:
+    # canvas [CLS] a [SEP] [SEP]; slots 1 (empty), 2 (b c), 3 (b)
+    made = build(only((4, 5, 6), (5,)), "KK..K.K", LateSlotsObjective(UniformPrior()))
+    assert slot_weights(made) == {(0, 1): pytest.approx(0.1), (0, 2): 2.0, (0, 3): 1.0}
+    assert targets(made) == {(0, 1): {END: 1.0}, (0, 2): {5: 0.5, 6: 0.5}, (0, 3): {5: 1.0}}

@@ -30,9 +30,8 @@ from kermit.slots import InsertionModel, row_logsumexp
 MAX_EXACT_TOKENS = 12
 """The longest text whose likelihood is summed exactly: 4,096 canvases."""
 
-_MAX_TOKENS = (
-    2**13
-)  # of the canvases that are scored together: a slot's logits are as many as the vocabulary has tokens
+_MAX_TOKENS = 2**13
+"""Of the canvases that are scored together: a slot's logits are as many as the vocabulary has tokens."""
 _STOP = -1
 
 
@@ -126,6 +125,7 @@ def _one(model: InsertionModel, text: Sequence[Sequence[int]], factorization: Fa
 
 def _bounds(score: _Scorer, text: Texts, prior: OrderPrior, orders: int, seed: int) -> Bounds:
     generator = torch.Generator().manual_seed(seed % 2**63)
+    prior = prior.for_texts(text.batch.token_ids.expand(orders, -1))
     present = text.present.expand(orders, -1)
     kept = (text.present & ~text.generated).repeat(orders, 1)
     log_order = torch.zeros(orders)

@@ -184,25 +184,39 @@ class SlotObjective(Objective):
         layout = _Layout.of(texts, kept)
         unfinished = layout.missing_from_slot > 0
         asked = layout.open if self.termination is Termination.SLOT else layout.open & unfinished
-        match self.share:
-            case SlotShare.CANVAS:
-                shares = asked / asked.sum(1, keepdim=True).clamp(min=1)
-            case SlotShare.TEXT:
-                shares = asked * (2 / (texts.lengths + 2))[:, None]
+        shares = self.shares(texts, asked, layout.missing_from_slot)
         if self.empty_slot_rate < 1:
             drawn = torch.rand(asked.shape, generator=generator).to(asked.device) < self.empty_slot_rate
             asked = asked & (unfinished | drawn)
             shares = torch.where(unfinished, shares, shares / self.empty_slot_rate)
         stop = (~unfinished.any(1)).float() if self.termination is Termination.SEQUENCE else layout.no_stop
-        location = layout.by_slot(self.prior.weights(kept, texts.present)) * self.location_weight
-        weights = self.prior.slot_weights(kept, texts.present)
+        prior = self.prior.for_texts(texts.batch.token_ids)
+        location = layout.by_slot(prior.weights(kept, texts.present)) * self.location_weight
+        weights = prior.slot_weights(kept, texts.present)
         return layout.training_canvases(asked, shares, weights, location, stop * self.location_weight)
+
+    def shares(self, texts: Texts, asked: Tensor, missing: Tensor) -> Tensor:
+        """What the loss of each slot weighs: as `share` says, or as an objective of your own does.
+
+        Args:
+            texts: the complete texts.
+            asked: (batch, length) bool, the slots of the canvases that are asked.
+            missing: (batch, length) how many tokens are missing from each.
+
+        Returns:
+            (batch, length) float; what it gives to slots that are not asked does not count.
+        """
+        match self.share:
+            case SlotShare.CANVAS:
+                return asked / asked.sum(1, keepdim=True).clamp(min=1)
+            case SlotShare.TEXT:
+                return asked * (2 / (texts.lengths + 2))[:, None]
 
     def sample_kept(self, texts: Texts, generator: torch.Generator) -> Tensor:
         """Draw how many tokens to keep, and which; or drop each on its own."""
         if isinstance(self.kept, KeptSampling):
             return self._sample_kept(self.kept, texts, generator)
-        shares = torch.tensor(list(self.kept.values()))
+        shares = torch.tensor(list(self.kept.values()), dtype=torch.float32)
         drawn = torch.multinomial(shares, len(texts.batch), replacement=True, generator=generator)
         kept = texts.present.clone()
         for number, sampling in enumerate(self.kept):
@@ -217,13 +231,14 @@ class SlotObjective(Objective):
             shape = (len(texts.batch), given.shape[1])
             dropped = sample_dropped(shape, self.drop_probability, generator, span_length=self.span_length)
             return texts.present & ~(dropped.to(given.device) & texts.generated)
+        prior = self.prior.for_texts(texts.batch.token_ids)
         noise = torch.rand(len(texts.batch), generator=generator).to(given.device)
         if sampling is KeptSampling.ROUNDS:
-            rounds = self.prior.sample_rounds(given, texts.present, generator)
+            rounds = prior.sample_rounds(given, texts.present, generator)
             return texts.present & (rounds <= _rounds_reached(rounds, noise)[:, None])
         count = (noise * (texts.lengths + 1)).long().clamp(max=texts.lengths)
         if sampling is KeptSampling.PRIOR:
-            return self.prior.sample_kept(given, texts.present, count, generator)
+            return prior.sample_kept(given, texts.present, count, generator)
         return sample_uniform_kept(given, texts.present, count, generator)
 
 
@@ -264,17 +279,18 @@ class LowerBoundObjective(Objective):
         noise = torch.rand(len(texts.batch), generator=generator).to(texts.present.device)
         count = (noise * (texts.lengths + 1)).long().clamp(max=texts.lengths)
         given = texts.present & ~texts.generated
-        return self.prior.sample_kept(given, texts.present, count, generator)
+        return self.prior.for_texts(texts.batch.token_ids).sample_kept(given, texts.present, count, generator)
 
     def build(self, texts: Texts, kept: Tensor, generator: torch.Generator | None = None) -> TrainingCanvases:
         """Weigh what is missing, or stopping where nothing is."""
         layout = _Layout.of(texts, kept)
+        prior = self.prior.for_texts(texts.batch.token_ids)
         steps = (texts.lengths + 1).float()
-        location = layout.by_slot(self.prior.weights(kept, texts.present)) * steps[:, None]
+        location = layout.by_slot(prior.weights(kept, texts.present)) * steps[:, None]
         unfinished = layout.missing_from_slot > 0
         stop = torch.where(unfinished.any(1), 0.0, steps)
         return layout.training_canvases(
-            layout.open & unfinished, location, self.prior.slot_weights(kept, texts.present), location, stop
+            layout.open & unfinished, location, prior.slot_weights(kept, texts.present), location, stop
         )
 
 

@@ -76,6 +76,16 @@ class Spans:
 class OrderPrior(ABC):
     """A distribution over insertion orders. A prior of your own needs `weights` alone."""
 
+    def for_texts(self, token_ids: Tensor) -> OrderPrior:
+        """The prior of these texts, which everything else is then asked of.
+
+        A prior that looks at the tokens and not only at where some are missing returns a copy of itself that has them.
+
+        Args:
+            token_ids: (batch, tokens), special tokens and padding included.
+        """
+        return self
+
     @abstractmethod
     def weights(self, kept: Tensor, valid: Tensor) -> Tensor:
         """The probability of each token being the next, given the kept set.

@@ -21,10 +21,13 @@ from kermit.canvas import Factorization, Segment
 from kermit.errors import RecipeError
 from kermit.folders import load_whole
 from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel, special_token_settings
-from kermit.tasks.families import KermitFamily, ObjectiveSettings
+from kermit.slots import Termination
+from kermit.tasks.families import KermitFamily
 from kermit.tasks.translation_training import pair_data
+from kermit.training.objectives import ObjectiveSettings
 from kermit.training.recipe import Recipe
 from kermit.training.settings import FamilySettings, Share
+from kermit.training.trunks import made
 
 
 class InsertionTransformerConfig(KermitConfig):
@@ -152,6 +155,9 @@ class InsertionTransformerFamily(KermitFamily):
             mix = source.factorizations or recipe.factorizations
             if not source.paired or set(mix) != set(recipe.factorizations):
                 raise RecipeError(f"data.train.{number}: an Insertion Transformer learns from pairs, in one direction")
+        objective = recipe.objective
+        assert isinstance(objective, ObjectiveSettings)
+        made("objective", lambda: objective.build(Termination.SLOT))
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """A new model; weights are drawn with the standard deviation width ** -0.5."""

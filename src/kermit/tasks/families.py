@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
@@ -30,16 +29,17 @@ from kermit.modeling.next_sentence import (
     next_sentence_loss,
 )
 from kermit.modeling.taps import output_of
-from kermit.objective import KeptSampling, LowerBoundObjective, Objective, SlotObjective, SlotShare, Texts, canvases_of
-from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
+from kermit.objective import Objective, SlotObjective, Texts, canvases_of
 from kermit.pipeline import Kermit
 from kermit.slots import Termination
 from kermit.tasks.held_out import HeldOutBatch, Recovered, labels_of
 from kermit.tasks.pretraining import ArticleData
 from kermit.tasks.translation import Direction, Translation
 from kermit.training.families import ITEMS, Collator
+from kermit.training.objectives import ObjectiveSettings as ObjectiveSettings
+from kermit.training.objectives import PriorName as PriorName
 from kermit.training.recipe import Recipe
-from kermit.training.settings import FamilySettings, Fraction, NotNegative, Settings, Share
+from kermit.training.settings import FamilySettings, Settings
 from kermit.training.trunks import TrunkSettings, made, new_trunk_config
 
 if TYPE_CHECKING:
@@ -48,74 +48,12 @@ if TYPE_CHECKING:
 _WAYS = tuple(Factorization)
 
 
-class PriorName(StrEnum):
-    """The order priors on offer."""
-
-    UNIFORM = "uniform"
-    BALANCED_TREE = "balanced_tree"
-    LEFT_TO_RIGHT = "left_to_right"
-
-
-class ObjectiveName(StrEnum):
-    """The slot loss, or the lower bound of section 3.1."""
-
-    SLOT = "slot"
-    LOWER_BOUND = "lower_bound"
-
-
 class KermitSettings(TrunkSettings):
     """The trunk and the head's choices."""
 
     slot_vector: str = "right"
     termination: Termination = Termination.SLOT
     positions: str = "restart"
-
-
-KeptMix = Annotated[
-    dict[KeptSampling, PositiveFloat],
-    BeforeValidator(lambda value: {value: 1.0} if isinstance(value, str) else value),
-    Field(min_length=1),
-]
-
-
-class ObjectiveSettings(Settings):
-    """What is minimised: see `kermit.objective` and `kermit.orders`; `kept` is one way of keeping, or a mix."""
-
-    name: ObjectiveName = ObjectiveName.SLOT
-    prior: PriorName = PriorName.BALANCED_TREE
-    temperature: PositiveFloat = 1.0
-    kept: KeptMix = {KeptSampling.UNIFORM: 1.0}  # noqa: RUF012
-    drop_probability: Fraction = 0.15
-    span_length: Annotated[float, Field(ge=1.0)] = 1.0
-    share: SlotShare = SlotShare.CANVAS
-    location_weight: NotNegative = 1.0
-    empty_slot_rate: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    label_smoothing: Share = 0.0
-
-    def order_prior(self) -> OrderPrior:
-        """The prior of that name."""
-        match self.prior:
-            case PriorName.UNIFORM:
-                return UniformPrior()
-            case PriorName.BALANCED_TREE:
-                return BalancedTreePrior(self.temperature)
-            case PriorName.LEFT_TO_RIGHT:
-                return LeftToRightPrior()
-
-    def build(self, termination: Termination) -> Objective:
-        """The objective of that name."""
-        if self.name is ObjectiveName.LOWER_BOUND:
-            return LowerBoundObjective(self.order_prior())
-        return SlotObjective(
-            self.order_prior(),
-            kept=self.kept if len(self.kept) > 1 else next(iter(self.kept)),
-            drop_probability=self.drop_probability,
-            termination=termination,
-            share=self.share,
-            location_weight=self.location_weight,
-            empty_slot_rate=self.empty_slot_rate,
-            span_length=self.span_length,
-        )
 
 
 class InsertionDecoding(Settings):
@@ -202,11 +140,11 @@ class KermitFamily:
     decoding_settings: type[Settings] = InsertionDecoding
 
     def check(self, recipe: Recipe) -> None:
-        """Every source must be able to serve the factorizations asked of it."""
+        """Every source must be able to serve the factorizations asked of it, and the objective be one."""
         mixes_of(recipe)
-        model, objective = recipe.model, recipe.objective
+        model = recipe.model
         assert isinstance(model, KermitSettings)
-        assert isinstance(objective, ObjectiveSettings)
+        made("objective", lambda: _objective(recipe).build(model.termination))
         parallel = isinstance(recipe.decoding, InsertionDecoding) and recipe.decoding.strategy is Strategy.PARALLEL
         if model.termination is Termination.SEQUENCE and parallel:
             raise RecipeError("decoding.strategy: a model with model.termination: sequence decodes serially alone")

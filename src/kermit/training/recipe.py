@@ -8,6 +8,7 @@ names (`kermit.training.tasks`), `model`, `objective` and `decoding` by the fami
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import typing
@@ -20,7 +21,7 @@ from typing import Any, cast, get_args, get_origin
 import yaml
 from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, create_model
 
-from kermit.errors import RecipeError, nearest
+from kermit.errors import RecipeError, in_a_line, nearest
 from kermit.training.families import Family, family_names, get_family
 from kermit.training.settings import (
     AveragingSettings,
@@ -42,10 +43,14 @@ DEFAULT_TASK = "translation"
 
 
 class Recipe(Settings):
-    """A whole training, for a task. `factorizations` says what is generated from what, with weights."""
+    """A whole training, for a task. `factorizations` says what is generated from what, with weights.
+
+    `imports` are modules that make priors, objectives, families and tasks known which the recipe then names.
+    """
 
     description: str = ""
     seed: int = 1
+    imports: tuple[str, ...] = ()
     task: str = DEFAULT_TASK
     data: SerializeAsAny[TextSettings]
     tokenizer: TokenizerSettings
@@ -153,6 +158,7 @@ def _laid_over(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
 
 def check_recipe(raw: dict[str, Any], *, data: Path, where: str = "recipe") -> LoadedRecipe:
     """Check a recipe that is already a mapping."""
+    _import(raw.get("imports"), f"{where}: imports")
     task = get_task(_known(raw.get("task", DEFAULT_TASK), task_names(), f"{where}: task"))
     model = raw.get("model")
     name = model.get("family") if isinstance(model, dict) else None
@@ -181,6 +187,18 @@ def check_recipe(raw: dict[str, Any], *, data: Path, where: str = "recipe") -> L
     task.check(recipe)
     family.check(recipe)
     return LoadedRecipe(recipe=recipe, task=task, family=family, data=data)
+
+
+def _import(modules: Any, place: str) -> None:
+    """Import what a recipe names, so that all it registers is known; what is no list of names is told of later."""
+    for name in modules if isinstance(modules, list | tuple) else ():
+        try:
+            importlib.import_module(str(name))
+        except ImportError as error:
+            raise RecipeError(
+                f"{place}: {name} cannot be imported: {in_a_line(error)}; install it, or set PYTHONPATH to the folder"
+                " that it is in"
+            ) from error
 
 
 def dump_recipe(recipe: Recipe) -> str:

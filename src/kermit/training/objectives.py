@@ -1,0 +1,143 @@
+"""The order priors and objectives that recipes name.
+
+To add one of yours: write a class (`kermit.orders.OrderPrior`, `kermit.objective.Objective`), call `register_prior` or
+`register_objective` in its module, and name the module in the recipe's `imports`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PositiveFloat, field_validator
+
+from kermit.errors import nearest
+from kermit.objective import KeptSampling, Objective, SlotShare
+from kermit.orders import OrderPrior
+from kermit.slots import Termination
+from kermit.training.registry import Registry
+from kermit.training.settings import Fraction, NotNegative, Settings, Share
+
+
+class PriorName(StrEnum):
+    """The order priors that are there from the start."""
+
+    UNIFORM = "uniform"
+    BALANCED_TREE = "balanced_tree"
+    LEFT_TO_RIGHT = "left_to_right"
+
+
+class ObjectiveName(StrEnum):
+    """The slot loss, or the lower bound of section 3.1."""
+
+    SLOT = "slot"
+    LOWER_BOUND = "lower_bound"
+
+
+_PRIORS: Registry[Callable[..., OrderPrior]] = Registry(
+    "prior",
+    {
+        PriorName.UNIFORM.value: "kermit.orders:UniformPrior",
+        PriorName.BALANCED_TREE.value: "kermit.orders:BalancedTreePrior",
+        PriorName.LEFT_TO_RIGHT.value: "kermit.orders:LeftToRightPrior",
+    },
+)
+_OBJECTIVES: Registry[Callable[..., Objective]] = Registry(
+    "objective",
+    {
+        ObjectiveName.SLOT.value: "kermit.objective:SlotObjective",
+        ObjectiveName.LOWER_BOUND.value: "kermit.objective:LowerBoundObjective",
+    },
+)
+
+
+def register_prior(name: str, make: Callable[..., OrderPrior]) -> None:
+    """Make a prior known by a name, in place of one of the same name.
+
+    Args:
+        name: as recipes give it in `objective.prior`.
+        make: the class, or what makes an instance; it gets `objective.prior_settings` as keyword arguments.
+    """
+    _PRIORS.add(name, make)
+
+
+def register_objective(name: str, make: Callable[..., Objective]) -> None:
+    """Make an objective known by a name, in place of one of the same name.
+
+    Args:
+        name: as recipes give it in `objective.name`.
+        make: the class, or what makes an instance; it gets the prior, all other arguments of `SlotObjective` by their
+            names, as the recipe has them, and `objective.settings` as further keyword arguments.
+    """
+    _OBJECTIVES.add(name, make)
+
+
+KeptMix = Annotated[
+    dict[KeptSampling, PositiveFloat],
+    BeforeValidator(lambda value: {value: 1.0} if isinstance(value, str) else value),
+    Field(min_length=1),
+]
+
+
+class ObjectiveSettings(Settings):
+    """What is minimised: see `kermit.objective` and `kermit.orders`; `kept` is one way of keeping, or a mix.
+
+    `settings` and `prior_settings` are for objectives and priors of one's own.
+    """
+
+    name: str = ObjectiveName.SLOT.value
+    settings: dict[str, Any] = {}  # noqa: RUF012
+    prior: str = PriorName.BALANCED_TREE.value
+    prior_settings: dict[str, Any] = {}  # noqa: RUF012
+    temperature: PositiveFloat = 1.0
+    kept: KeptMix = {KeptSampling.UNIFORM: 1.0}  # noqa: RUF012
+    drop_probability: Fraction = 0.15
+    span_length: Annotated[float, Field(ge=1.0)] = 1.0
+    share: SlotShare = SlotShare.CANVAS
+    location_weight: NotNegative = 1.0
+    empty_slot_rate: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    label_smoothing: Share = 0.0
+
+    @field_validator("prior")
+    @classmethod
+    def _known_prior(cls, name: str) -> str:
+        return _known(name, _PRIORS)
+
+    @field_validator("name")
+    @classmethod
+    def _known_objective(cls, name: str) -> str:
+        return _known(name, _OBJECTIVES)
+
+    def order_prior(self) -> OrderPrior:
+        """The prior of that name, made once."""
+        return self._order_prior
+
+    @cached_property
+    def _order_prior(self) -> OrderPrior:
+        own = {"temperature": self.temperature} if self.prior == PriorName.BALANCED_TREE else {}
+        return _PRIORS.get(self.prior)(**own, **self.prior_settings)
+
+    def build(self, termination: Termination) -> Objective:
+        """The objective of that name."""
+        make = _OBJECTIVES.get(self.name)
+        if self.name == ObjectiveName.LOWER_BOUND:
+            return make(self.order_prior(), **self.settings)
+        return make(
+            self.order_prior(),
+            kept=self.kept if len(self.kept) > 1 else next(iter(self.kept)),
+            drop_probability=self.drop_probability,
+            termination=termination,
+            share=self.share,
+            location_weight=self.location_weight,
+            empty_slot_rate=self.empty_slot_rate,
+            span_length=self.span_length,
+            **self.settings,
+        )
+
+
+def _known(name: str, registry: Registry[Any]) -> str:
+    if name not in registry.names():
+        raise ValueError(f"must be one of {', '.join(registry.names())}{nearest(name, registry.names())}")
+    return str(name)

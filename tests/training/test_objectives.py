@@ -1,0 +1,120 @@
+"""Priors and objectives of a user's own: a recipe imports them, names them, and trains with them."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kermit.errors import RecipeError
+from kermit.orders import BalancedTreePrior, UniformPrior
+from kermit.slots import Termination
+from kermit.training import objectives
+from kermit.training.objectives import ObjectiveSettings
+from kermit.training.recipe import check_recipe
+from kermit.training.run import train
+
+MODULE = """
+from dataclasses import dataclass
+
+from kermit import OrderPrior, SlotObjective
+from kermit.training.objectives import register_objective, register_prior
+
+
+@dataclass(frozen=True)
+class OutsideIn(OrderPrior):
+    base: float = 0.5
+
+    def weights(self, kept, valid):
+        missing = valid & ~kept
+        from_left, from_right = missing.cumsum(1), missing.flip(1).cumsum(1).flip(1)
+        weights = missing * (self.base**from_left + self.base**from_right)
+        return weights / weights.sum(1, keepdim=True).clamp(min=1e-9)
+
+
+@dataclass(frozen=True)
+class Heavy(SlotObjective):
+    factor: float = 1.0
+
+    def shares(self, texts, asked, missing):
+        return self.factor * super().shares(texts, asked, missing)
+
+
+register_prior("outside_in", OutsideIn)
+register_objective("heavy", Heavy)
+"""
+
+
+@pytest.fixture
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A module of a user's on Python's path, forgotten afterwards with all that it registered."""
+    (tmp_path / "own_orders.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    for registry in (objectives._PRIORS, objectives._OBJECTIVES):
+        monkeypatch.setattr(registry, "_loaded", dict(registry._loaded))
+    yield "own_orders"
+    sys.modules.pop("own_orders", None)
+
+
+@pytest.fixture
+def recipe(tiny_recipe: dict[str, Any]) -> dict[str, Any]:
+    trunk = {"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    trunk |= {"intermediate_size": 32, "max_position_embeddings": 64}
+    model = {"family": "kermit", "trunk": trunk}
+    return tiny_recipe | {"model": model, "decoding": {"max_tokens": 12}, "schedule": {"max_steps": 4}}
+
+
+def test_a_recipe_trains_and_resumes_with_a_prior_and_an_objective_of_its_own(
+    own_module: str, recipe: dict[str, Any], corpus: Path, tmp_path: Path
+) -> None:
+    recipe["imports"] = [own_module]
+    recipe["objective"] = {
+        "name": "heavy",
+        "settings": {"factor": 3.0},
+        "prior": "outside_in",
+        "prior_settings": {"base": 0.25},
+        "kept": "prior",
+    }
+    loaded = check_recipe(recipe, data=corpus)
+    collator: Any = loaded.family.collator(loaded.recipe, train_tokenizer_of(loaded))
+    assert type(collator.objective).__name__ == "Heavy"
+    assert (collator.objective.factor, collator.objective.prior.base) == (3.0, 0.25)
+    assert train(loaded, tmp_path / "out").steps == 4
+    again = check_recipe(recipe, data=corpus)
+    assert train(again, tmp_path / "out", resume=True).steps == 4
+    assert "prior: outside_in" in (tmp_path / "out" / "recipe.yaml").read_text()
+
+
+def train_tokenizer_of(loaded: Any) -> Any:
+    from kermit.training.run import prepare_tokenizer
+
+    return prepare_tokenizer(loaded)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"imports": ["no_such_module_here"]}, "imports: no_such_module_here cannot be imported.*set PYTHONPATH"),
+        ({"imports": "own_orders"}, "imports: Input should be a valid tuple, not 'own_orders'"),
+        (
+            {"objective": {"prior": "balanced_treee"}},
+            r"objective.prior: must be one of balanced_tree, .*left_to_right, .*uniform.*did you mean 'balanced_tree'",
+        ),
+        ({"objective": {"name": "slots"}}, r"objective.name: must be one of lower_bound, .*slot.*did you mean 'slot'"),
+        ({"objective": {"prior_settings": {"sharpness": 2}}}, "objective: .*unexpected keyword argument 'sharpness'"),
+        ({"objective": {"settings": {"factor": 2}}}, "objective: .*unexpected keyword argument 'factor'"),
+    ],
+)
+def test_a_prior_or_an_objective_that_is_not_there_is_an_error_that_says_which_are(
+    recipe: dict[str, Any], changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RecipeError, match=message):
+        check_recipe(recipe | changes, data=Path())
+
+
+def test_the_temperature_is_the_tree_priors_alone_and_a_prior_is_made_once() -> None:
+    tree = ObjectiveSettings(prior="balanced_tree", temperature=0.3)
+    assert tree.order_prior() == BalancedTreePrior(0.3)
+    assert tree.build(Termination.SLOT).prior is tree.order_prior()  # type: ignore[attr-defined]
+    assert ObjectiveSettings(prior="uniform", temperature=0.3).order_prior() == UniformPrior()
