@@ -169,3 +169,12 @@ def test_distillation_goes_on_where_it_was_interrupted(teacher: Path, corpus: Pa
     again = distill(*arguments, output, block_size=50)
     assert again.target.read_text() == whole.target.read_text()
     assert again.source.read_text() == whole.source.read_text()
+
+    def refuse(count: int) -> None:
+        raise AssertionError("translated again")
+
+    made_before = again.target.stat().st_mtime_ns
+    assert distill(*arguments, output, block_size=50, progress=refuse) == again
+    assert again.target.stat().st_mtime_ns == made_before
+    again.target.unlink()
+    assert distill(*arguments, output, block_size=50).target.read_text() == whole.target.read_text()

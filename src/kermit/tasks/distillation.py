@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from kermit.data.plain import OnBad, Report, file_checksum, read_texts
 from kermit.errors import DataError
@@ -67,7 +68,7 @@ def distill(
     name = text.name.removesuffix(".gz").removesuffix(f".{direction.source}")
     files = [output / f"{name}.{language}" for language in (direction.source, direction.target)]
     blocks = output / f".{name}.{direction}.blocks"
-    manifest = {
+    manifest: dict[str, Any] = {
         "teacher": hashlib.sha256((model_folder(teacher) / "model.safetensors").read_bytes()).hexdigest(),
         "text": file_checksum(text),
         "direction": str(direction),
@@ -76,7 +77,10 @@ def distill(
     }
     place = output / f"{name}.{direction}.json"
     if any(blocks.glob("*.jsonl")) or any(file.is_file() for file in files):
-        _check_manifest(place, manifest)
+        made = _check_manifest(place, manifest)
+        if "texts" in made and all(file.is_file() for file in files):
+            logger.info("%s: translated before, nothing left to do", text)
+            return Distilled(files[0], files[1], made["texts"], made["unfinished"])
     blocks.mkdir(parents=True, exist_ok=True)
     place.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     report = Report(on_bad, how_to_skip="add --skip-bad")
@@ -96,20 +100,24 @@ def distill(
     kept, unfinished = _join(blocks, files)
     if unfinished:
         logger.warning("%s: %d texts left out, as the teacher's translation did not end", text, unfinished)
+    manifest |= {"texts": kept, "unfinished": unfinished}
+    place.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     shutil.rmtree(blocks)
     return Distilled(files[0], files[1], kept, unfinished)
 
 
-def _check_manifest(place: Path, manifest: dict[str, object]) -> None:
-    """Raise where what is there was made otherwise."""
-    if place.is_file():
-        made = json.loads(place.read_text(encoding="utf-8"))
-        differing = [key for key, value in manifest.items() if made.get(key) != value]
-        if differing:
-            raise DataError(
-                f"{place.parent} holds translations made with another {', '.join(differing)} (see {place.name});"
-                " choose another output folder, or remove them"
-            )
+def _check_manifest(place: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """What is noted of the translations that are there; raise where they were made otherwise."""
+    if not place.is_file():
+        return {}
+    made: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+    differing = [key for key, value in manifest.items() if made.get(key) != value]
+    if differing:
+        raise DataError(
+            f"{place.parent} holds translations made with another {', '.join(differing)} (see {place.name});"
+            " choose another output folder, or remove them"
+        )
+    return made
 
 
 def _blocks(text: Path, report: Report, size: int) -> Iterator[list[str]]:
