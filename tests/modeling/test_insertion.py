@@ -452,3 +452,19 @@ def test_a_slot_is_read_from_the_token_on_its_right_or_from_both_neighbours(
     assert states.grad is not None
     read = states.grad.abs().sum(2).nonzero().tolist()
     assert {tuple(place) for place in read} == {(1, place) for place in neighbours}
+
+
+@pytest.mark.parametrize("family", ["bert", "albert", "modernbert"])
+def test_a_model_takes_new_tokens_and_is_the_same_for_the_old_ones(family: str, tmp_path: Path) -> None:
+    model = random_model(family)
+    before = score(model, *starts()).content
+    model.resize_token_embeddings(VOCABULARY + 2, mean_resizing=False)
+    grown = score(model, *starts()).content
+    assert grown.shape[1] == model.config.vocab_size == VOCABULARY + 2
+    assert torch.allclose(grown[:, :VOCABULARY], before, atol=1e-6)
+    model(**training_canvases("slot").model_inputs()).loss.backward()
+    model.save_pretrained(tmp_path)
+    again = KermitForInsertion.from_pretrained(tmp_path).eval()
+    assert torch.allclose(score(again, *starts()).content, grown, atol=1e-6)
+    again.resize_token_embeddings(VOCABULARY)
+    assert torch.allclose(score(again, *starts()).content, before, atol=1e-6)

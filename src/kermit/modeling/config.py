@@ -76,6 +76,10 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
         """The number of rows of the embedding."""
         return int(self.trunk_config.vocab_size)
 
+    @vocab_size.setter
+    def vocab_size(self, size: int) -> None:
+        self.trunk_config.vocab_size = size
+
     @property
     def hidden_size(self) -> int:
         """The width of the trunk."""

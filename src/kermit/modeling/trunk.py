@@ -44,6 +44,16 @@ class KermitPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
         """Replace the trunk's word embedding."""
         self.trunk.set_input_embeddings(value)
 
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *arguments: Any, **settings: Any) -> Any:
+        """As every transformers model does; the insertion head's bias goes along, 0 for tokens that are new."""
+        embedding = super().resize_token_embeddings(new_num_tokens, *arguments, **settings)
+        head = getattr(self, "head", None)
+        if head is not None:
+            old, rows = head.bias, embedding.num_embeddings
+            bias = nn.functional.pad(old.detach()[:rows], (0, max(0, rows - len(old))))
+            head.bias = nn.Parameter(bias, requires_grad=old.requires_grad)
+        return embedding
+
 
 class KermitModel(KermitPreTrainedModel):
     """The trunk: canvases to hidden states."""
