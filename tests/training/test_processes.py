@@ -36,11 +36,29 @@ def test_signals_at_random_moments_do_not_change_the_weights(
             assert torch.equal(tensor, again[key]), f"{name}: {key} differs after {kills}"
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
+KERMIT = {
+    "family": "kermit",
+    "trunk": {
+        "model_type": "bert",
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 64,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    },
+}
+
+
+@pytest.mark.parametrize(("family", "accumulate"), [("transformer", 1), ("transformer", 2), ("kermit", 2)])
 def test_two_processes_have_the_gradients_of_one_with_all_the_texts(
-    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, accumulate: int
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, family: str, accumulate: int
 ) -> None:
     tiny_recipe["model"]["dropout"] = 0.0
+    if family == "kermit":
+        mix = {"joint": 1.0, "y_given_x": 1.0}
+        tiny_recipe |= {"model": KERMIT, "decoding": {"max_tokens": 12}, "factorizations": mix}
     tiny_recipe["schedule"] = {"max_steps": 2, "warmup_steps": 0, "name": "constant"}
     tiny_recipe["optimizer"] = {"learning_rate": 1e-4, "epsilon": 1e-2}
     tiny_recipe["batch"] = {"tokens": 300, "accumulate": accumulate}
