@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 from kermit.baselines.language_model import best_tokens, build_language_model, run, token_loss
 from kermit.canvas import SpecialTokens
 from kermit.errors import RecipeError
-from kermit.modeling import KermitConfig, special_token_settings
+from kermit.modeling import specials_of
 from kermit.tasks.held_out import HeldOutBatch, Recovered, complete_texts
 from kermit.tasks.pretraining import article_data
 from kermit.training.families import ITEMS, Collator
@@ -71,7 +71,7 @@ class CausalLMFamily:
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Whole texts."""
-        return CausalCollator(KermitConfig(**special_token_settings(tokenizer)).specials)
+        return CausalCollator(specials_of(tokenizer))
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:
         """The cross-entropy summed over all tokens but the first of each text."""

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedM
 
 from kermit.data.tokenizer import end_of_slot_id
 from kermit.modeling.slot_loss import slot_loss
-from kermit.modeling.taps import output_of, withheld_from
+from kermit.modeling.taps import inner_model, output_of, withheld_from
 from kermit.training.settings import FamilySettings
 from kermit.training.trunks import TrunkSettings, made, new_trunk_config
 
@@ -34,11 +34,6 @@ class States:
 
     hidden: Tensor
     vectors: Tensor
-
-
-def inner_model(model: nn.Module) -> PreTrainedModel:
-    """The model that a wrapper for several processes holds, or the model itself."""
-    return getattr(model, "module", model)
 
 
 def run(model: nn.Module, **inputs: Any) -> States:

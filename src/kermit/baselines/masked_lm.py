@@ -20,7 +20,6 @@ from kermit.baselines.language_model import (
     States,
     best_tokens,
     build_language_model,
-    inner_model,
     run,
     segment_inputs,
     token_loss,
@@ -28,13 +27,14 @@ from kermit.baselines.language_model import (
 from kermit.canvas import SpecialTokens
 from kermit.dropping import sample_dropped
 from kermit.errors import RecipeError
-from kermit.modeling import KermitConfig, special_token_settings
+from kermit.modeling import specials_of
 from kermit.modeling.next_sentence import (
     add_next_sentence_head,
     load_next_sentence_head,
     next_sentence_logits,
     next_sentence_loss,
 )
+from kermit.modeling.taps import inner_model
 from kermit.tasks.held_out import HeldOutBatch, Recovered, complete_texts, labels_of
 from kermit.tasks.pretraining import article_data
 from kermit.training.families import ITEMS, Collator
@@ -139,7 +139,7 @@ class MaskedLMFamily:
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Draws what is hidden."""
         assert isinstance(recipe.objective, MaskedLMObjective)
-        specials = KermitConfig(**special_token_settings(tokenizer)).specials
+        specials = specials_of(tokenizer)
         ordinary = [index for index in range(len(tokenizer)) if index not in specials.ids]
         next_sentence = article_data(recipe).next_sentence
         return MaskingCollator(

@@ -4,7 +4,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 from kermit.modeling.classification import KermitForSequenceClassification
 from kermit.modeling.config import KermitConfig
-from kermit.modeling.insertion import InsertionOutput, KermitForInsertion, special_token_settings
+from kermit.modeling.insertion import InsertionOutput, KermitForInsertion, special_token_settings, specials_of
 from kermit.modeling.last_token import LastTokenConfig, LastTokenForSequenceClassification
 from kermit.modeling.trunk import KermitModel
 
@@ -23,4 +23,5 @@ __all__ = [
     "LastTokenConfig",
     "LastTokenForSequenceClassification",
     "special_token_settings",
+    "specials_of",
 ]

@@ -235,6 +235,15 @@ class KermitForInsertion(KermitPreTrainedModel):
         return SlotScores(rows, slots, content, self.head.location(vectors).squeeze(1).float(), stop)
 
 
+def specials_of(tokenizer: PreTrainedTokenizerFast) -> SpecialTokens:
+    """The ids that frame a canvas of a tokenizer's tokens, or are never content.
+
+    Raises:
+        ModelError: a token that a canvas needs is not there.
+    """
+    return KermitConfig(**special_token_settings(tokenizer)).specials
+
+
 def special_token_settings(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
     """The special token ids of a tokenizer, as `KermitConfig` names them.
 

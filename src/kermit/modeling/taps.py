@@ -11,6 +11,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+
+def inner_model(model: nn.Module) -> PreTrainedModel:
+    """The model that a wrapper for several processes holds, or the model itself."""
+    return getattr(model, "module", model)
 
 
 class Tap:

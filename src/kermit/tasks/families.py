@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from pydantic import PositiveFloat, PositiveInt
@@ -21,14 +21,14 @@ from kermit.canvas_batch import CanvasBatch
 from kermit.decoding import DecodingSettings, Sampling, Strategy
 from kermit.errors import RecipeError
 from kermit.folders import load_whole
-from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
+from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings, specials_of
 from kermit.modeling.next_sentence import (
     add_next_sentence_head,
     load_next_sentence_head,
     next_sentence_logits,
     next_sentence_loss,
 )
-from kermit.modeling.taps import output_of
+from kermit.modeling.taps import inner_model, output_of
 from kermit.objective import Objective, SlotObjective, Texts, canvases_of
 from kermit.pipeline import Kermit
 from kermit.slots import Termination
@@ -174,7 +174,7 @@ class KermitFamily:
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Draws factorizations and kept sets."""
-        specials = KermitConfig(**special_token_settings(tokenizer)).specials
+        specials = specials_of(tokenizer)
         termination = getattr(recipe.model, "termination", Termination.SLOT)
         return InsertionCollator(
             specials,
@@ -186,7 +186,7 @@ class KermitFamily:
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:
         """The objective, summed over texts."""
-        inner: Any = model.module if hasattr(model, "module") else model
+        inner = inner_model(model)
         ways = [_WAYS[number] for number in batch["ways"].tolist()]
         canvases = CanvasBatch(
             batch["token_ids"],

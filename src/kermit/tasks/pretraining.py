@@ -22,7 +22,7 @@ from kermit.data.plain import Report
 from kermit.data.sentences import encode_articles
 from kermit.data.tokenizer import end_of_slot_id
 from kermit.errors import RecipeError
-from kermit.modeling import KermitConfig, special_token_settings
+from kermit.modeling import specials_of
 from kermit.tasks.held_out import HELD_OUT_SEED, PretrainingFamily, judge
 from kermit.training.settings import EvaluationSettings, FactorizationMix, Fraction, SourceSettings, TextSettings
 from kermit.training.tasks import BestMetric, Evaluator
@@ -115,7 +115,7 @@ class PretrainingTask:
         if text is None:
             return None
         rows = text.epoch(0).fetch(range(len(text)))
-        specials = KermitConfig(**special_token_settings(tokenizer)).specials
+        specials = specials_of(tokenizer)
         family = cast("PretrainingFamily", loaded.family)
 
         def evaluate(model: PreTrainedModel) -> Mapping[str, float]:
