@@ -64,6 +64,12 @@ def representation(tables, monkeypatch, tmp_path):
     return module
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
+def test_every_script_finds_what_it_imports(path, monkeypatch):
+    monkeypatch.setitem(sys.modules, path.stem, None)
+    benchmark(path.stem)
+
+
 def test_every_row_has_its_recipe_and_every_trained_recipe_its_row(translation):
     folder = ROOT / "recipes" / "multi30k"
     trained = {path.stem for path in folder.glob("*.yaml") if "description:" in path.read_text(encoding="utf-8")}
