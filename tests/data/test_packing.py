@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from kermit.data.articles import ArticleSource
@@ -195,6 +196,21 @@ def test_encoded_text_is_all_there_with_its_articles_and_sources(
     assert text.opens.tolist() == [True, False, False, True, True, *[False] * (len(pieces) - 5)]
     assert text.sources.tolist() == [0] * 4 + [1] * (len(pieces) - 4)
     assert text.slice(0, 0) == []
+
+
+def test_an_article_whose_first_sentence_has_no_token_opens_with_the_next(tmp_path: Path) -> None:
+    backend = Tokenizer(models.WordLevel({"One.": 0, "Two.": 1, "Three.": 2}))
+    backend.normalizer = normalizers.Replace("Nothing.", "")
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    (tmp_path / "a").write_text("One. Two.\n\nNothing. Three. One.\n")
+    text = encode_articles(
+        [ArticleSource(tmp_path / "a")],
+        PreTrainedTokenizerFast(tokenizer_object=backend),
+        max_tokens=12,
+        cache=tmp_path / "cache",
+    )
+    assert text.slice(0, 4) == [0, 1, 2, 0]
+    assert text.opens.tolist() == [True, False, True, False]
 
 
 def test_text_without_a_sentence_is_an_error(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:

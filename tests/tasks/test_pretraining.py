@@ -331,6 +331,24 @@ def test_a_text_without_y_has_one_segment_and_is_not_asked_what_follows(
             assert batch["follows"].tolist() == [1, -100]
 
 
+def test_a_validation_loss_asks_every_empty_slot(articles: Path, tokenizer: PreTrainedTokenizerFast) -> None:
+    losses = []
+    for rate in (1.0, 0.01):
+        loaded = check_recipe(
+            recipe("kermit", 1) | {"objective": {"kept": "bernoulli", "empty_slot_rate": rate}}, data=articles
+        )
+        torch.manual_seed(0)
+        model = loaded.family.build(loaded.recipe, tokenizer)
+        batch = loaded.family.collator(loaded.recipe, tokenizer)(ROWS, torch.Generator().manual_seed(0))
+        batch.pop("items")
+        losses.append(
+            [loaded.family.loss(model.train(mode), dict(batch), loaded.recipe).item() for mode in (False, True)]
+        )
+    (whole, training), (also_whole, sampled) = losses
+    assert whole == also_whole == pytest.approx(training)
+    assert sampled != pytest.approx(whole)
+
+
 def test_spans_are_an_objective_of_recipes() -> None:
     built = ObjectiveSettings(kept="bernoulli", span_length=3.0, drop_probability=0.2).build(Termination.SLOT)
     assert (built.span_length, built.drop_probability) == (3.0, 0.2)

@@ -1,11 +1,13 @@
 import gzip
 import math
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
 from kermit.canvas import Canvas, SpecialTokens
+from kermit.data.parallel import Pair
 from kermit.decoding import Trace
 from kermit.errors import DataError, DecodingError, ModelError
 from kermit.folders import model_folder
@@ -16,6 +18,7 @@ from kermit.tasks.translation_report import plot_rounds, table
 from kermit.tasks.translator import Translator
 from kermit.training.recipe import check_recipe
 from kermit.training.run import train
+from kermit.training.settings import Settings
 
 EN_DE = Direction("en", "de")
 
@@ -125,6 +128,29 @@ def test_a_loaded_model_knows_what_it_can_do(teacher: Path, corpus: Path) -> Non
     scores, results = translator.evaluate(pairs, EN_DE, translator.decoding(beams=1, max_tokens=10))
     assert len(results) == len(pairs) == 12
     assert scores.direction == "en-de"
+
+
+class Dictionary:
+    """A family that translates word by word, each way by a list of its own."""
+
+    name = "dictionary"
+    decoding_settings = Settings
+    words: ClassVar = {"en": {"one": "eins", "two": "zwei"}, "de": {"eins": "one", "zwei": "two"}}
+
+    def translate(
+        self, model: Any, tokenizer: Any, texts: list[str], direction: Direction, *_: Any, **__: Any
+    ) -> list[Translation]:
+        words = self.words[direction.source]
+        return [translation(" ".join(words[word] for word in text.split()), 1, 1) for text in texts]
+
+
+@pytest.mark.parametrize("way", ["en-de", "de-en"])
+def test_the_other_side_of_the_pairs_is_what_a_direction_is_scored_against(way: str) -> None:
+    model = SimpleNamespace(config=SimpleNamespace(factorizations=["joint"]))
+    translator = Translator(Dictionary(), model, None, ("en", "de"))  # type: ignore[arg-type]
+    pairs = [Pair("one two one two", "eins zwei eins zwei", "here"), Pair("two two one one", "zwei zwei eins eins", "")]
+    scores, _ = translator.evaluate(pairs, Direction.parse(way))
+    assert (scores.direction, scores.bleu, scores.length_ratio) == (way, 100.0, 1.0)
 
 
 def test_a_folder_without_a_model_is_an_error_and_a_running_trainings_best_is_found(

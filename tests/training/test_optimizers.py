@@ -39,6 +39,8 @@ def test_a_cooldown_ends_any_course_linearly() -> None:
     assert [rate_at(step, cooled) for step in (80, 85, 90, 100)] == pytest.approx([1.0, 0.75, 0.5, 0.0])
     inverse = schedule(name="inverse_sqrt", cooldown_steps=20)
     assert rate_at(90, inverse) == pytest.approx(math.sqrt(10 / 80) / 2)
+    partly = schedule(name="constant", cooldown_steps=20, final=0.2)
+    assert [rate_at(step, partly) for step in (80, 90, 100)] == pytest.approx([1.0, 0.6, 0.2])
 
 
 def model() -> nn.Module:

@@ -20,6 +20,7 @@ def test_a_whole_recipe_is_checked_and_its_defaults_filled_in(tiny_recipe: dict[
     assert loaded.family.name == "transformer"
     assert loaded.recipe.factorizations == {Factorization.Y_GIVEN_X: 1.0}
     assert loaded.recipe.optimizer.betas == (0.9, 0.98)
+    assert loaded.recipe.data.train[0].weight == 1.0
     again = check_recipe(yaml.safe_load(dump_recipe(loaded.recipe)), data=tmp_path)
     assert again.recipe.model_dump() == loaded.recipe.model_dump()
 

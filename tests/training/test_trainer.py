@@ -8,11 +8,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from kermit.data.batching import TextPlanner
+from kermit.data.tokenizer import load_tokenizer
 from kermit.errors import RecipeError
+from kermit.tasks.translation_training import TRANSLATION
 from kermit.tasks.translator import Translator
 from kermit.training.checkpoints import list_checkpoints
 from kermit.training.recipe import LoadedRecipe, check_recipe
-from kermit.training.run import train
+from kermit.training.run import prepare_model, prepare_tokenizer, train
 
 
 def loaded(recipe: dict[str, Any], corpus: Path, **changes: Any) -> LoadedRecipe:
@@ -39,13 +42,36 @@ def test_a_training_leaves_a_model_that_translates(tiny_recipe: dict[str, Any], 
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["steps"] == 12
     assert summary["best_step"] in (6, 12)
-    assert 0 < summary["epochs"] < 12
+    text = TRANSLATION.training_text(loaded(tiny_recipe, corpus), load_tokenizer(tmp_path))
+    first = len(TextPlanner(text, (1.0,), tokens=500, seed=3).epoch(0))
+    assert first >= 12, "all steps are in the first epoch"
+    assert summary["epochs"] == round(12 / first, 2)
     assert_same(weights(tmp_path), weights(tmp_path / "best"))
     translator = Translator.load(tmp_path)
     assert translator.languages == ("en", "de")
     assert [str(way) for way in translator.directions()] == ["en-de"]
     (translation,) = translator.translate(["one two."], translator.direction_to("de"))
     assert translation.tokens + 1 == translation.rounds
+
+
+def test_the_averaged_weights_are_those_that_are_judged_and_kept(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
+) -> None:
+    changes = {"schedule": {"max_steps": 4, "warmup_steps": 1}, "evaluation": {"every": 4, "texts": 2}}
+    train(loaded(tiny_recipe, corpus, **changes), tmp_path)
+    last, average = (weights(tmp_path / "checkpoint-4", f"{name}.safetensors") for name in ("model", "average"))
+    kept = weights(tmp_path)
+    assert all(torch.equal(kept[name], tensor) for name, tensor in average.items())
+    assert not torch.equal(kept["model.shared.weight"], last["model.shared.weight"])
+
+
+def test_a_new_model_is_drawn_from_the_seed(tiny_recipe: dict[str, Any], corpus: Path) -> None:
+    def drawn(seed: int) -> torch.Tensor:
+        recipe = loaded(tiny_recipe, corpus, seed=seed)
+        return prepare_model(recipe, prepare_tokenizer(recipe)).get_input_embeddings().weight
+
+    assert torch.equal(drawn(1), drawn(1))
+    assert not torch.equal(drawn(1), drawn(2))
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_others(
@@ -90,7 +116,6 @@ def test_accumulating_two_half_batches_is_one_step_of_their_mean(
 ) -> None:
     """With the normaliser over the whole step, a long batch and a short one weigh by their tokens."""
     from kermit.data.encoding import encode_sources
-    from kermit.training.run import prepare_model, prepare_tokenizer
     from kermit.training.trainer import KermitTrainer
 
     tiny_recipe["model"]["dropout"] = 0.0
