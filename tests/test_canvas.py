@@ -206,3 +206,12 @@ def test_inserting_the_missing_tokens_one_by_one_in_any_order_gives_the_text(
         there.append(place)
     assert canvas.segments == ((), tuple(tokens))
     assert canvas.open_slots == set(canvas.slots(Segment.Y))
+
+
+def test_what_touches_a_word_goes_on_touching_it_when_tokens_come_before_it() -> None:
+    canvas = Canvas(SPECIALS, ((10, 11, 12),), frozenset({1, 2, 3}), joined_slots=frozenset({2, 3}))
+    grown = canvas.insert([Insertion(1, 20), Insertion(2, 21)])
+    assert grown.segments == ((20, 10, 21, 11, 12),)
+    # the slot right of 10 is 3 now, and that right of 11 is 5; the one between 21 and 11 touches nothing given
+    assert grown.joined_slots == {3, 5}
+    assert grown.open_slots == {1, 2, 3, 4, 5}

@@ -91,6 +91,19 @@ def test_serial_decoding_takes_the_best_token_and_slot_together() -> None:
     assert insertion.log_prob == pytest.approx(math.log(0.7 * 0.6), abs=1e-6)
 
 
+def test_the_temperature_is_the_locations_too() -> None:
+    def rule(canvas: Canvas) -> Says:
+        return Says({1: {A: 1.0}, 2: {A: 1.0}}, {1: 0.4, 2: 0.6})
+
+    def drawn(temperature: float) -> list[int]:
+        settings = DecodingSettings(strategy=Strategy.SERIAL, sampling=Sampling(temperature), max_rounds=1)
+        results = decode(TableModel(rule), [blank((B,), ())] * 40, settings)
+        return [result.canvas.segments[0].index(A) for result in results]
+
+    assert drawn(0.02) == [1] * 40
+    assert 8 < sum(drawn(1.0)) < 40
+
+
 def test_a_canvas_without_open_slots_is_finished_at_once() -> None:
     model = always({A: 1.0})
     result = one(model, Canvas.from_ids(SPECIALS, (A, B)))
