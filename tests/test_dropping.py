@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kermit.dropping import sample_dropped
+from kermit.dropping import LONGEST_REPEAT, repeat_lengths, sample_dropped, sample_repeated
 
 
 def walked(noise: list[float], probability: float, span_length: float) -> list[bool]:
@@ -49,3 +51,57 @@ def test_no_tokens_and_all_tokens_are_possible() -> None:
     assert sample_dropped((2, 0), 0.5, generator).shape == (2, 0)
     with pytest.raises(ValueError, match="1 or more"):
         sample_dropped((1, 1), 0.1, generator, span_length=0.5)
+
+
+def slow_repeats(tokens: list[int], among: list[bool], common: int) -> list[int]:
+    """The runs by their definition: from each place on, the longest that stands earlier and does not overlap it."""
+    lengths, covered = [], 0
+    for start in range(len(tokens)):
+        longest = 0
+        for length in range(1, min(LONGEST_REPEAT, len(tokens) - start) + 1):
+            run = tokens[start : start + length]
+            ends_tell = run[0] >= common and run[-1] >= common
+            before = [
+                at
+                for at in range(start - length + 1)
+                if tokens[at : at + length] == run and all(among[at : at + length])
+            ]
+            if ends_tell and before and all(among[start : start + length]):
+                longest = length
+        lengths.append(longest if start >= covered else 0)
+        covered = max(covered, start + longest)
+    return lengths
+
+
+@given(st.data())
+def test_repeats_are_the_longest_runs_that_stood_before(data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, 30))
+    tokens = data.draw(st.lists(st.integers(0, 4), min_size=size, max_size=size))
+    among = data.draw(st.lists(st.sampled_from([True, True, True, False]), min_size=size, max_size=size))
+    common = data.draw(st.integers(0, 3))
+    other = data.draw(st.lists(st.integers(0, 4), min_size=size, max_size=size))  # a row beside it changes nothing
+    found = repeat_lengths(torch.tensor([tokens, other]), torch.tensor([among, [True] * size]), common)
+    assert found[0].tolist() == slow_repeats(tokens, among, common)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.floats(0.05, 1.0), st.integers(0, 99))
+def test_what_is_dropped_as_repeated_still_stands_earlier(tokens: list[int], probability: float, seed: int) -> None:
+    ids = torch.tensor([tokens])
+    generator = torch.Generator().manual_seed(seed)
+    [dropped] = sample_repeated(ids, torch.ones_like(ids, dtype=torch.bool), probability, generator)
+    for place, gone in enumerate(dropped.tolist()):
+        if gone:
+            first = tokens.index(tokens[place])
+            assert first < place
+            assert not dropped[first]
+
+
+def test_repeated_runs_are_dropped_as_often_as_asked() -> None:
+    text = [*range(20), *reversed(range(20))]  # 20 runs of one token
+    ids = torch.tensor([text] * 4000)
+    dropped = sample_repeated(ids, torch.ones_like(ids, dtype=torch.bool), 0.15, torch.Generator().manual_seed(0))
+    assert not dropped[:, :20].any()
+    assert dropped[:, 20:].float().mean(0).tolist() == pytest.approx([0.3] * 20, abs=0.04)
+    everything = sample_repeated(ids, torch.ones_like(ids, dtype=torch.bool), 0.9, torch.Generator().manual_seed(0))
+    assert everything[:, 20:].all()
+    assert not sample_repeated(ids, ids < 0, 0.9, torch.Generator().manual_seed(0)).any()

@@ -304,6 +304,20 @@ def test_a_mix_draws_each_text_s_way_of_keeping_by_weight() -> None:
     assert {kept: count / 8000 for kept, count in found.items()} == pytest.approx(expected, abs=0.02)
 
 
+def test_repeated_runs_come_back_in_rounds() -> None:
+    texts = complete([((4, 5, 6, 7, 8, 4, 5, 6, 7), (9,))] * 200, [Factorization.JOINT] * 200)
+    objective = SlotObjective(BalancedTreePrior(0.01), kept=KeptSampling.REPEATED, drop_probability=1.0)
+    kept = objective.sample_kept(texts, torch.Generator().manual_seed(0))
+    content = ["".join("K" if k else "." for k in row) for row in kept[:, 6:10]]
+    assert kept[:, :6].all()
+    assert kept[:, 10:].all()
+    # of four missing tokens a middle one comes first, then those of both sides; what is complete asks for nothing
+    assert set(content) == {"....", ".K..", "..K.", "KK.K", "K.KK", ".KK.", "KKK.", ".KKK"} & set(content)
+    assert {"....", "KKK."} <= set(content) or {"....", ".KKK"} <= set(content)
+    rare = SlotObjective(BalancedTreePrior(0.01), kept=KeptSampling.REPEATED, drop_probability=1.0, common_ids=100)
+    assert rare.sample_kept(texts, torch.Generator().manual_seed(0)).equal(texts.present)
+
+
 @pytest.mark.parametrize("kept", [*KeptSampling, {KeptSampling.ROUNDS: 0.5, KeptSampling.UNIFORM: 0.5}], ids=str)
 @pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: type(prior).__name__)
 def test_the_same_generator_state_gives_the_same_canvases(

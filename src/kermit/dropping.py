@@ -1,4 +1,4 @@
-"""Which tokens a text loses in pretraining (the paper's section 4.2): all with the same chance, alone or in runs.
+"""Which tokens a text loses in pretraining: all with the same chance, alone or in runs, or what it said before.
 
 Masked language models hide the tokens that are drawn here, KERMIT leaves them out. This module knows no model.
 """
@@ -40,3 +40,70 @@ def sample_dropped(
     place = torch.arange(shape[1]).expand(shape)
     last_begun, last_let_go = (place.where(event, -1).cummax(1).values for event in (begins, lets_go))
     return last_begun > last_let_go
+
+
+LONGEST_REPEAT = 8
+"""So many tokens of what a text says again are lost at once."""
+
+
+def sample_repeated(
+    token_ids: Tensor, among: Tensor, probability: float, generator: torch.Generator, *, common: int = 0
+) -> Tensor:
+    """Drop runs of tokens that stand earlier in the text too, so that what is missing can be found in what is left.
+
+    First sayings stay, and so do runs without a token that is not common. Runs are drawn alike, as many as drop the
+    share asked for on average, or all if that is less.
+
+    Args:
+        token_ids: (rows, tokens).
+        among: (rows, tokens) bool, what may be dropped; a run lies within it, and so does its first saying.
+        probability: the share of these tokens to drop.
+        generator: the source of randomness, on the CPU.
+        common: no run begins or ends with a token of a lower id. Vocabularies list their characters first and then what
+            is frequent, so this keeps to what a text is about.
+
+    Returns:
+        (rows, tokens) bool, on the CPU.
+    """
+    token_ids, among = token_ids.cpu(), among.cpu()
+    lengths = repeat_lengths(token_ids, among, common)
+    noise = torch.rand(among.shape, generator=generator)
+    share = probability * among.sum(1, keepdim=True) / lengths.sum(1, keepdim=True).clamp(min=1)
+    lengths = lengths.where(noise < share, 0)
+    place = torch.arange(lengths.shape[1])
+    return (place + lengths).cummax(1).values > place
+
+
+def repeat_lengths(token_ids: Tensor, among: Tensor, common: int = 0) -> Tensor:
+    """How long a run begins at each token that was there before; 0 where none does, and inside a longer one.
+
+    Args:
+        token_ids: (rows, tokens).
+        among: (rows, tokens) bool, the tokens that count.
+        common: no run begins or ends with a token of a lower id.
+
+    Returns:
+        (rows, tokens) of at most `LONGEST_REPEAT`.
+    """
+    size = token_ids.shape[1]
+    place = torch.arange(size).expand(token_ids.shape)
+    first = first_token = _first_place(torch.where(among, token_ids, -1 - place))
+    telling = among & (token_ids >= common)
+    lengths = torch.zeros_like(token_ids)
+    for length in range(1, min(LONGEST_REPEAT, size) + 1):
+        if length > 1:
+            first = _first_place(first[:, :-1] * size + first_token[:, length - 1 :])
+        until = first.shape[1]
+        again = (place[:, :until] - first >= length) & telling[:, :until] & telling[:, length - 1 :]
+        lengths[:, :until] = torch.where(again, length, lengths[:, :until])
+    covered = torch.nn.functional.pad((place + lengths).cummax(1).values[:, :-1], (1, 0))
+    return lengths.where(covered <= place, 0)
+
+
+def _first_place(keys: Tensor) -> Tensor:
+    """(rows, places) where each key stood first in its row."""
+    ordered, place = keys.sort(dim=1, stable=True)
+    begins = torch.ones_like(ordered, dtype=torch.bool)
+    begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    start = torch.arange(keys.shape[1]).where(begins, 0).cummax(1).values
+    return torch.empty_like(place).scatter_(1, place, place.gather(1, start))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from kermit.canvas import Factorization, Segment
 from kermit.canvas_batch import CanvasBatch
-from kermit.dropping import sample_dropped
+from kermit.dropping import sample_dropped, sample_repeated
 from kermit.orders import OrderPrior, sample_uniform_kept
 from kermit.slots import Termination
 
@@ -27,13 +27,15 @@ class KeptSampling(StrEnum):
     """How the kept tokens are drawn.
 
     A uniform subset; what the order prior has inserted one by one, or in whole rounds, as parallel decoding meets it;
-    or all but those dropped at random, on their own or in runs (`kermit.dropping`).
+    all but those dropped at random, on their own or in runs; or all but runs that were there before, and what rounds
+    have inserted of these (`kermit.dropping`).
     """
 
     UNIFORM = "uniform"
     PRIOR = "prior"
     ROUNDS = "rounds"
     BERNOULLI = "bernoulli"
+    REPEATED = "repeated"
 
 
 class SlotShare(StrEnum):
@@ -159,8 +161,8 @@ class SlotObjective(Objective):
     Args:
         prior: the order prior, which weighs the tokens missing from a slot.
         kept: how the kept tokens are drawn, or several ways with weights, one of which is drawn for each text.
-        drop_probability: of each token, for Bernoulli dropping.
-        span_length: the mean length of the runs in which tokens are dropped then; 1 drops each on its own.
+        drop_probability: of each token, for Bernoulli dropping and that of repeated runs.
+        span_length: the mean length of the runs of Bernoulli dropping; 1 drops each token on its own.
         termination: slot termination asks end-of-slot of the empty slots; sequence termination leaves them out and asks
             for the stop action when nothing is missing.
         share: what a slot weighs, by canvas or by text.
@@ -168,6 +170,7 @@ class SlotObjective(Objective):
         empty_slot_rate: the share of empty slots whose loss is computed, drawn at random and weighed up by its
             inverse, which leaves the expected loss as it is. Below 1 it saves most of the vocabulary softmax where few
             tokens are missing.
+        common_ids: no repeated run begins or ends with a token of a lower id.
     """
 
     prior: OrderPrior
@@ -178,6 +181,7 @@ class SlotObjective(Objective):
     location_weight: float = 1.0
     empty_slot_rate: float = 1.0
     span_length: float = 1.0
+    common_ids: int = 0
 
     def build(self, texts: Texts, kept: Tensor, generator: torch.Generator | None = None) -> TrainingCanvases:
         """Weigh what is missing from the open slots."""
@@ -231,29 +235,35 @@ class SlotObjective(Objective):
             shape = (len(texts.batch), given.shape[1])
             dropped = sample_dropped(shape, self.drop_probability, generator, span_length=self.span_length)
             return texts.present & ~(dropped.to(given.device) & texts.generated)
+        if sampling is KeptSampling.REPEATED:
+            ids, among = texts.batch.token_ids, texts.generated
+            dropped = sample_repeated(ids, among, self.drop_probability, generator, common=self.common_ids)
+            given = texts.present & ~dropped.to(given.device)
         prior = self.prior.for_texts(texts.batch.token_ids)
         noise = torch.rand(len(texts.batch), generator=generator).to(given.device)
-        if sampling is KeptSampling.ROUNDS:
+        if sampling in (KeptSampling.ROUNDS, KeptSampling.REPEATED):
             rounds = prior.sample_rounds(given, texts.present, generator)
-            return texts.present & (rounds <= _rounds_reached(rounds, noise)[:, None])
+            reached = _rounds_reached(rounds, noise, complete=sampling is KeptSampling.ROUNDS)
+            return texts.present & (rounds <= reached[:, None])
         count = (noise * (texts.lengths + 1)).long().clamp(max=texts.lengths)
         if sampling is KeptSampling.PRIOR:
             return prior.sample_kept(given, texts.present, count, generator)
         return sample_uniform_kept(given, texts.present, count, generator)
 
 
-def _rounds_reached(rounds: Tensor, noise: Tensor) -> Tensor:
+def _rounds_reached(rounds: Tensor, noise: Tensor, *, complete: bool) -> Tensor:
     """How many rounds are over: the complete text once in (rounds + 1) times, else those before a token's, drawn alike.
 
     Args:
         rounds: (batch, tokens) the round of each token, from 1; 0 at what is there from the start.
         noise: (batch,) uniform.
+        complete: whether complete texts are drawn at all.
 
     Returns:
         (batch,).
     """
     last = rounds.amax(1)
-    rest = noise * (last + 1) - 1  # below 0: the complete text; else uniform over 0..last
+    rest = noise * (last + int(complete)) - int(complete)  # below 0: the complete text; else uniform over 0..last
     inserted = rounds > 0
     number = (rest / last.clamp(min=1) * inserted.sum(1)).long()
     drawn = (inserted & (inserted.cumsum(1) == number[:, None] + 1)).long().argmax(1, keepdim=True)

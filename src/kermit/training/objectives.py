@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PositiveFloat, field_validator
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, field_validator
 
 from kermit.errors import nearest
 from kermit.objective import KeptSampling, Objective, SlotShare
@@ -95,6 +95,7 @@ class ObjectiveSettings(Settings):
     kept: KeptMix = {KeptSampling.UNIFORM: 1.0}  # noqa: RUF012
     drop_probability: Fraction = 0.15
     span_length: Annotated[float, Field(ge=1.0)] = 1.0
+    common_ids: NonNegativeInt = 0
     share: SlotShare = SlotShare.CANVAS
     location_weight: NotNegative = 1.0
     empty_slot_rate: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
@@ -133,6 +134,7 @@ class ObjectiveSettings(Settings):
             location_weight=self.location_weight,
             empty_slot_rate=self.empty_slot_rate,
             span_length=self.span_length,
+            common_ids=self.common_ids,
             **self.settings,
         )
 
