@@ -20,6 +20,16 @@ A, B, C = 4, 5, 6
 SPECIALS = SpecialTokens(cls_id=CLS, sep_id=SEP, pad_id=PAD, end_of_slot_id=END)
 VOCABULARY = 7
 
+TINY_TRUNK: dict[str, Any] = {
+    "model_type": "bert",
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 64,
+}
+"""As a recipe gives it."""
+
 TRUNKS: dict[str, dict[str, Any]] = {
     "bert": {},
     "modernbert": {

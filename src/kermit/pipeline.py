@@ -17,10 +17,9 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from kermit.blanks import BlankedText
 from kermit.canvas import Canvas, Factorization, Segment
 from kermit.canvas_batch import CanvasBatch
-from kermit.data.tokenizer import decode_ids, encode_texts, load_tokenizer, word_continuations
+from kermit.data.tokenizer import encode_texts, load_tokenizer
 from kermit.decoding import Constraints, Decoded, DecodingSettings, OnRound, Sampling, Trace, check_lengths, decode
 from kermit.errors import DataError, DecodingError, ModelError
 from kermit.folders import load_whole, named_or_bundled, read_config, reading
@@ -29,6 +28,7 @@ from kermit.modeling import KermitConfig, KermitForInsertion
 from kermit.orders import OrderPrior
 from kermit.rendering import ReadableTrace
 from kermit.results import Generation, Pooling, Score, ScoreMethod
+from kermit.spelling import Speller
 
 
 class Kermit:
@@ -55,7 +55,7 @@ class Kermit:
         self.knows_pairs: bool = model.config.factorizations is not None
         names = model.config.languages
         self.languages: tuple[str, str] = (names["x"], names["y"])
-        self._continues = _fit(word_continuations(tokenizer), model.config.vocab_size)
+        self._speller = Speller(tokenizer, model.specials, model.config.vocab_size)
 
     @classmethod
     def from_pretrained(
@@ -173,7 +173,7 @@ class Kermit:
             on_round: called after every round; see `kermit.decoding.decode`.
         """
         sides = self._pairs(x, y)
-        canvases = [Canvas.from_text(self.specials, self._encode_one, *side) for side in sides]
+        canvases = [Canvas.from_text(self.specials, self._speller.encode, *side) for side in sides]
         decoded = self._decode(canvases, self._keeping_words(settings, keep_words), seeds, trace, on_progress, on_round)
         return [self._filled(result, *side) for result, side in zip(decoded, sides, strict=True)]
 
@@ -201,11 +201,10 @@ class Kermit:
             on_progress: called with the number of pairs that were just finished.
             on_round: called after every round; see `kermit.decoding.decode`.
         """
-        # a fragment may come to stand after other words, so its first word is encoded as one that follows a space
-        sides = [[self._encode_one(_spaced(_joined(text or ""))) for text in pair] for pair in self._pairs(x, y)]
+        sides = [[self._speller.encode_fragment(text or "") for text in pair] for pair in self._pairs(x, y)]
         canvases = [Canvas.from_ids(self.specials, *side, generate=Factorization.JOINT) for side in sides]
         if keep_words:
-            canvases = [self._with_whole_words(canvas) for canvas in canvases]
+            canvases = [self._speller.with_whole_words(canvas) for canvas in canvases]
         settings = self._keeping_words(settings or DecodingSettings(sampling=Sampling()), keep_words)
         decoded = self._decode(canvases, settings, seeds, trace, on_progress, on_round)
         return [self._generation(result) for result in decoded]
@@ -348,29 +347,16 @@ class Kermit:
 
     def text(self, token_ids: Sequence[int]) -> str:
         """The text of content tokens."""
-        return decode_ids(self.tokenizer, list(token_ids))
+        return self._speller.text(token_ids)
 
     def readable(self, trace: Trace | None) -> ReadableTrace | None:
         """A trace with the text of its tokens, to be shown or written as JSON."""
-        return None if trace is None else ReadableTrace(trace, self._piece, self.languages)
-
-    def _piece(self, token_id: int) -> str:
-        """A token as it reads inside a text, with a space before it where it begins a word.
-
-        Byte-level tokens hold that space; those of WordPiece and Metaspace lose it when decoded alone.
-        """
-        text, continues = self.text([token_id]), bool(self._continues[token_id])
-        if continues:
-            return text.removeprefix("##")
-        return f" {text}" if text[:1].isalnum() else text
+        return None if trace is None else ReadableTrace(trace, self._speller.piece, self.languages)
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         if isinstance(texts, str):
             raise DataError("give a list of texts, not a single text")
         return encode_texts(self.tokenizer, list(texts))
-
-    def _encode_one(self, text: str) -> list[int]:
-        return encode_texts(self.tokenizer, [text])[0]
 
     def _pairs(self, x: Sequence[str], y: Sequence[str] | None) -> list[tuple[str, str | None]]:
         """Texts side by side. A model that was trained on pairs sees a single text beside an empty one."""
@@ -389,17 +375,11 @@ class Kermit:
         check_lengths(self.model, [Canvas.from_ids(self.specials, *pair) for pair in pairs])
         return pairs
 
-    def _with_whole_words(self, canvas: Canvas) -> Canvas:
-        """The canvas with the slots inside its words closed."""
-        row, frame = canvas.token_ids, (self.specials.cls_id, self.specials.sep_id)
-        inside = {slot for slot in canvas.open_slots if row[slot - 1] not in frame and self._continues[row[slot]]}
-        return replace(canvas, open_slots=canvas.open_slots - inside)
-
     def _keeping_words(self, settings: DecodingSettings | None, keep_words: bool) -> DecodingSettings:
         settings = settings or DecodingSettings()
         if not keep_words:
             return settings
-        constraints: Constraints = replace(settings.constraints, continues_word=self._continues)
+        constraints: Constraints = replace(settings.constraints, continues_word=self._speller.continues)
         return replace(settings, constraints=constraints)
 
     def _decode(
@@ -443,45 +423,13 @@ class Kermit:
 
     def _filled(self, result: Decoded, x: str, y: str | None) -> Generation:
         texts = [
-            self._fill(BlankedText.parse(text), result.canvas.segments[segment], result.inserted[segment])
+            self._speller.fill(text, result.canvas.segments[segment], result.inserted[segment])
             for segment, text in enumerate((x, y))
             if text is not None
         ]
         return replace(self._generation(result), x=texts[0], y=texts[1] if y is not None else None)
 
-    def _fill(self, text: BlankedText, tokens: Sequence[int], inserted: Sequence[bool]) -> str:
-        """The text with what was inserted in its blanks: what came after the fragments before it."""
-        blank, before = 0, []
-        for fragment in text.fragments[:-1]:
-            blank += len(self._encode_one(fragment))
-            before.append(blank)
-        pieces: list[list[int]] = [[] for _ in before]
-        seen = 0
-        for token_id, new in zip(tokens, inserted, strict=True):
-            if new:
-                pieces[before.index(seen)].append(token_id)
-            else:
-                seen += 1
-        return text.fill([self.text(piece) for piece in pieces])
-
-
-def _spaced(text: str) -> str:
-    return " " + text if text[:1].isalnum() else text
-
-
-def _joined(text: str) -> str:
-    """A text without its blanks."""
-    blanked = BlankedText.parse(text)
-    return blanked.fill([""] * len(blanked.spaces))
-
 
 def _check_known(name: str, value: str, known: Sequence[str]) -> None:
     if value not in known:
         raise DecodingError(f"{name} must be {', '.join(known[:-1])} or {known[-1]}, not {value!r}")
-
-
-def _fit(values: Tensor, length: int) -> Tensor:
-    """Cut or fill a bool vector to a length."""
-    out = torch.zeros(length, dtype=torch.bool)
-    out[: min(length, len(values))] = values[:length]
-    return out

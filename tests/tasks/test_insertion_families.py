@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from insertion_models import TINY_TRUNK
 
 from kermit import CanvasBatch, Factorization, Texts
 from kermit.baselines.insertion_transformer import InsertionTransformer
@@ -20,14 +21,7 @@ from kermit.training.run import train
 KERMIT_MODEL = {
     "family": "kermit",
     "slot_vector": "both",
-    "trunk": {
-        "model_type": "bert",
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "max_position_embeddings": 64,
-    },
+    "trunk": TINY_TRUNK,
 }
 INSERTION_TRANSFORMER_MODEL = {
     "family": "insertion_transformer",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from insertion_models import TINY_TRUNK
 from safetensors.torch import load_file
 
 SCRIPT = Path(__file__).with_name("processes.py")
@@ -38,16 +39,7 @@ def test_signals_at_random_moments_do_not_change_the_weights(
 
 KERMIT = {
     "family": "kermit",
-    "trunk": {
-        "model_type": "bert",
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "max_position_embeddings": 64,
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-    },
+    "trunk": {**TINY_TRUNK, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
 }
 
 

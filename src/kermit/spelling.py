@@ -1,0 +1,84 @@
+"""Between strings and canvases: given words are kept whole, and what was inserted comes where it belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from kermit.blanks import BlankedText
+from kermit.canvas import Canvas, SpecialTokens
+from kermit.data.tokenizer import decode_ids, encode_texts, word_continuations
+
+
+class Speller:
+    """Spells a model's tokens.
+
+    Args:
+        tokenizer: the tokenizer.
+        specials: the ids of its framing tokens.
+        vocab_size: how many tokens the model knows.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, specials: SpecialTokens, vocab_size: int) -> None:
+        self.tokenizer, self.specials = tokenizer, specials
+        self.continues: Tensor = _fit(word_continuations(tokenizer), vocab_size)
+
+    def encode(self, text: str) -> list[int]:
+        """The content tokens of a text."""
+        return encode_texts(self.tokenizer, [text])[0]
+
+    def encode_fragment(self, text: str) -> list[int]:
+        """The content tokens of a text that may come to stand after other words, its blanks left out.
+
+        Its first word is encoded as one that follows a space.
+        """
+        blanked = BlankedText.parse(text)
+        joined = blanked.fill([""] * len(blanked.spaces))
+        return self.encode(" " + joined if joined[:1].isalnum() else joined)
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        """The text of content tokens."""
+        return decode_ids(self.tokenizer, list(token_ids))
+
+    def piece(self, token_id: int) -> str:
+        """A token as it reads inside a text, with a space before it where it begins a word.
+
+        Byte-level tokens hold that space; those of WordPiece and Metaspace lose it when decoded alone.
+        """
+        text, continues = self.text([token_id]), bool(self.continues[token_id])
+        if continues:
+            return text.removeprefix("##")
+        return f" {text}" if text[:1].isalnum() else text
+
+    def fill(self, text: str, tokens: Sequence[int], inserted: Sequence[bool]) -> str:
+        """The text with what was inserted in its blanks: what came after the fragments before it."""
+        blanked = BlankedText.parse(text)
+        blank, before = 0, []
+        for fragment in blanked.fragments[:-1]:
+            blank += len(self.encode(fragment))
+            before.append(blank)
+        pieces: list[list[int]] = [[] for _ in before]
+        seen = 0
+        for token_id, new in zip(tokens, inserted, strict=True):
+            if new:
+                pieces[before.index(seen)].append(token_id)
+            else:
+                seen += 1
+        return blanked.fill([self.text(piece) for piece in pieces])
+
+    def with_whole_words(self, canvas: Canvas) -> Canvas:
+        """The canvas with the slots inside its words closed."""
+        row, frame = canvas.token_ids, (self.specials.cls_id, self.specials.sep_id)
+        inside = {slot for slot in canvas.open_slots if row[slot - 1] not in frame and self.continues[row[slot]]}
+        return replace(canvas, open_slots=canvas.open_slots - inside)
+
+
+def _fit(values: Tensor, length: int) -> Tensor:
+    """Cut or fill a bool vector to a length."""
+    out = torch.zeros(length, dtype=torch.bool)
+    out[: min(length, len(values))] = values[:length]
+    return out
