@@ -16,6 +16,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
 from pages import put
 
 ROOT = Path(__file__).parents[1]
@@ -40,20 +41,38 @@ class Row:
 ROWS = [
     Row("Transformer", ("transformer_en_de", "transformer_de_en"), (27.8, 31.2)),
     Row("Insertion Transformer", ("insertion_transformer_en_de", None), (27.4, None)),
-    Row("KERMIT, unidirectional", ("unidirectional_en_de", "unidirectional_de_en"), (27.8, 30.7)),
     Row("KERMIT, unidirectional, not distilled", ("unidirectional_en_de_undistilled", None), (None, None)),
+    Row("KERMIT, unidirectional, pairs alone", ("unidirectional_en_de_pairs", None), (None, None)),
+    Row("KERMIT, unidirectional", ("unidirectional_en_de", "unidirectional_de_en"), (27.8, 30.7)),
     Row("KERMIT, bidirectional", ("bidirectional",) * 2, (27.2, 27.6)),
     Row("KERMIT, joint", ("joint",) * 2, (25.6, 27.4)),
     Row("KERMIT, joint with marginal refining", ("joint_marginal",) * 2, (25.8, 28.6)),
     Row("... then unidirectional finetuning", ("finetune_en_de", "finetune_de_en"), (28.7, 31.4)),
     Row("... then bidirectional finetuning", ("finetune_bidirectional",) * 2, (28.1, 28.6)),
 ]
+DISTILLED = {"multi30k/train": 5, "multi30k_mono/captions": 1}  # with so many beams
 TEACHERS = {"transformer_en_de": ("en", "de"), "transformer_de_en": ("de", "en")}
 
 
 def recipes():
     """Every recipe, in the order in which one builds on another."""
     return list(dict.fromkeys(name for row in ROWS for name in row.recipes if name))
+
+
+def begun_from(name):
+    """The recipe whose model a recipe's training begins with, or None."""
+    recipe = yaml.safe_load((ROOT / f"recipes/multi30k/{name}.yaml").read_text(encoding="utf-8"))
+    if "init_from" in recipe:
+        return Path(recipe["init_from"]).name
+    return begun_from(Path(recipe["extends"]).stem) if "extends" in recipe else None
+
+
+def cost(name, results):
+    """The steps and minutes of a training, and of those before it that it begins with."""
+    summary = results[name]["summary"]
+    own = f"{summary['steps']:,} steps, {summary['minutes']:.0f} min"
+    before = begun_from(name)
+    return f"{cost(before, results)}; then {own}" if before in results else own
 
 
 def kermit(*arguments):
@@ -66,9 +85,11 @@ def train(name, data, runs):
         kermit("train", ROOT / f"recipes/multi30k/{name}.yaml", "--data", data, "--output", run, "--resume")
     if name in TEACHERS:
         source, target = TEACHERS[name]
-        text, output = data / f"multi30k/train.{source}.gz", runs / f"distilled/{source}_{target}"
-        if not (output / f"train.{target}").is_file():
-            kermit("distill", "--teacher", run, "--input", text, "--to", target, "--output", output)
+        output = runs / f"distilled/{source}_{target}"
+        for text, beams in DISTILLED.items():
+            if not (output / f"{Path(text).name}.{target}").is_file():
+                words = ["--input", data / f"{text}.{source}.gz", "--to", target, "--output", output]
+                kermit("distill", "--teacher", run, *words, "--set", f"beams={beams}")
 
 
 def score(name, data, runs):
@@ -123,7 +144,7 @@ def table(results):
                 f"{test['mean_rounds']:.1f}",
                 f"{test['mean_log2']:.1f}",
                 f"{summary['parameters'] / 1e6:.1f}M",
-                f"{summary['steps']:,} steps, {summary['minutes']:.0f} min",
+                cost(recipe, results),
                 "" if paper is None else f"{paper}",
             ]
             lines.append("| " + " | ".join(cells) + " |")

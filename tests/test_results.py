@@ -91,10 +91,28 @@ def test_a_row_gives_both_penalties_rounds_and_cost(translation):
             "directions": {"en-de": {"penalty": 1.5, "test": test, "test_at_0": at_0}},
         }
     }
-    assert translation.table(results).splitlines()[-1] == (
-        "| KERMIT, unidirectional | en-de | 31.4 (penalty 1.5) | 30.0 | 55.5 | 0.98 (0.91) | 5.2 | 4.0 | 4.3M "
-        "| 12,000 steps, 90 min | 27.8 |"
+    begun = {"bleu": 28.0, "chrf": 50.0, "length_ratio": 0.98, "mean_rounds": 5.3, "mean_log2": 4.02}
+    results["unidirectional_en_de_pairs"] = {
+        "summary": {"parameters": 4_270_000, "steps": 8_500, "minutes": 60.2},
+        "directions": {"en-de": {"penalty": 0.0, "test": begun, "test_at_0": begun}},
+    }
+    first, second = translation.table(results).splitlines()[2:]
+    assert first == (
+        "| KERMIT, unidirectional, pairs alone | en-de | 28.0 (penalty 0) | 28.0 | 50.0 | 0.98 (0.98) | 5.3 | 4.0 "
+        "| 4.3M | 8,500 steps, 60 min |  |"
     )
+    assert second == (
+        "| KERMIT, unidirectional | en-de | 31.4 (penalty 1.5) | 30.0 | 55.5 | 0.98 (0.91) | 5.2 | 4.0 | 4.3M "
+        "| 8,500 steps, 60 min; then 12,000 steps, 90 min | 27.8 |"
+    )
+
+
+def test_the_models_that_others_begin_with_are_trained_before_them(translation):
+    names = translation.recipes()
+    begun = {name: translation.begun_from(name) for name in names}
+    assert begun["finetune_en_de"] == "joint_marginal"
+    assert begun["joint"] is None
+    assert all(names.index(before) < names.index(name) for name, before in begun.items() if before)
 
 
 # ------------------------------------------------------------------------------------- representation, cloze questions
