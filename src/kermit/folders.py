@@ -15,11 +15,16 @@ from kermit.errors import KermitError, ModelError, in_a_line
 def model_folder(path: Path) -> Path:
     """The folder that holds the weights: the path itself, or the best model so far of a training's output."""
     for folder in (path, path / "best"):
-        if (folder / "config.json").is_file() and (folder / "model.safetensors").is_file():
+        if (folder / "config.json").is_file() and weight_files(folder):
             return folder
     raise ModelError(
         f"{path} holds no model: config.json and model.safetensors are looked for there and in {path}/best"
     )
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that hold a model's weights: one, or several if it is large."""
+    return sorted([*folder.glob("model.safetensors"), *folder.glob("model-?????-of-?????.safetensors")])
 
 
 def find_model(place: str) -> str:

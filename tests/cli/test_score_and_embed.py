@@ -113,6 +113,18 @@ def test_info_tells_what_is_installed_and_what_the_model_is(ask, pipeline, folde
     assert "apache-2.0" in shown
 
 
+def test_a_model_in_several_files_is_as_one_in_one(ask, kermit, folder, pipeline, tmp_path):
+    pipeline.model.save_pretrained(tmp_path, max_shard_size="5KB")
+    pipeline.tokenizer.save_pretrained(tmp_path)
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    whole, parts = (
+        [records(kermit(*verb, "--model", place, "--json")) for verb in (("info",), ("embed", "a dog"))]
+        for place in (folder, tmp_path)
+    )
+    assert parts[0][0]["model"]["parameters"] == whole[0][0]["model"]["parameters"]
+    assert parts[1] == whole[1]
+
+
 def test_info_needs_no_model(kermit, monkeypatch):
     monkeypatch.setattr("kermit.folders.bundled_model", lambda: None)
     done = kermit("info")

@@ -57,11 +57,13 @@ def model_facts(folder: Path) -> dict[str, Any]:
 
     from safetensors import safe_open
 
-    from kermit.folders import read_config, reading
+    from kermit.folders import read_config, reading, weight_files
 
     config = read_config(folder)
-    with reading(folder), safe_open(folder / "model.safetensors", framework="numpy") as weights:
-        parameters = sum(prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+    parameters = 0
+    for file in weight_files(folder):
+        with reading(folder), safe_open(file, framework="numpy") as weights:
+            parameters += sum(prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
     languages = config.get("languages") or {}
     return {
         "model": folder.parent.name if folder.name == "best" else folder.name,

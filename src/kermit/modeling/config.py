@@ -66,10 +66,15 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
             if getattr(self, name) not in values:
                 raise ValueError(f"{name} must be one of {', '.join(values)}, not {getattr(self, name)!r}")
         self.termination = str(Termination(self.termination))
+        if not _all_are(int, self.never_generated):
+            raise ValueError(f"never_generated must be a list of ids, not {self.never_generated!r}")
         self.never_generated = sorted(self.never_generated)
         self.languages = self.languages or {"x": "x", "y": "y"}
-        if not isinstance(self.languages, dict) or set(self.languages) != {"x", "y"}:
+        named = isinstance(self.languages, dict) and set(self.languages) == {"x", "y"}
+        if not named or not _all_are(str, tuple(self.languages.values())):
             raise ValueError(f"languages must name x and y, as {{'x': 'en', 'y': 'de'}}, not {self.languages!r}")
+        if self.factorizations is not None and not _all_are(str, self.factorizations):
+            raise ValueError(f"factorizations must be a list of names, or null, not {self.factorizations!r}")
 
     @property
     def vocab_size(self) -> int:
@@ -95,3 +100,9 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
             self.end_of_slot_token_id,
             frozenset(self.never_generated),
         )
+
+
+def _all_are(kind: type, values: object) -> bool:
+    """Whether this is a collection, and all in it are of that kind."""
+    collections = (list, tuple, set, frozenset)
+    return isinstance(values, collections) and all(type(value) is kind for value in values)

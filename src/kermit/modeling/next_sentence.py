@@ -12,11 +12,12 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from kermit.folders import weight_files
 from kermit.modeling.classification import Pooler
 
 NOT_ASKED = -100
 """The label of a text of which it is not asked."""
-_PARTS = ("pooler", "next_sentence")
+_PARTS = ("pooler.", "next_sentence.")
 
 
 def add_next_sentence_head(model: PreTrainedModel) -> PreTrainedModel:
@@ -34,11 +35,13 @@ def load_next_sentence_head(model: PreTrainedModel, folder: Path) -> PreTrainedM
     """Give a model that was loaded from a folder the head that was saved there, if one was."""
     if getattr(model.config, "next_sentence", False):
         add_next_sentence_head(model)
-        with safe_open(folder / "model.safetensors", "pt") as saved:
-            for part in _PARTS:
-                names = [name for name in saved.keys() if name.startswith(f"{part}.")]  # noqa: SIM118 (no mapping)
-                weights = {name.removeprefix(f"{part}."): saved.get_tensor(name) for name in names}
-                getattr(model, part).load_state_dict(weights)
+        weights: dict[str, Tensor] = {}
+        for file in weight_files(folder):
+            with safe_open(file, "pt") as saved:
+                weights |= {name: saved.get_tensor(name) for name in saved.keys() if name.startswith(_PARTS)}
+        for part in _PARTS:
+            own = {name.removeprefix(part): value for name, value in weights.items() if name.startswith(part)}
+            model.get_submodule(part.removesuffix(".")).load_state_dict(own)
     return model
 
 

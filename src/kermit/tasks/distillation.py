@@ -19,7 +19,7 @@ from typing import Any
 
 from kermit.data.plain import OnBad, Report, file_checksum, read_texts
 from kermit.errors import DataError
-from kermit.folders import model_folder
+from kermit.folders import model_folder, weight_files
 from kermit.tasks.translation import Direction
 from kermit.tasks.translator import Translator
 from kermit.training.settings import Settings
@@ -68,8 +68,9 @@ def distill(
     name = text.name.removesuffix(".gz").removesuffix(f".{direction.source}")
     files = [output / f"{name}.{language}" for language in (direction.source, direction.target)]
     blocks = output / f".{name}.{direction}.blocks"
+    weights = weight_files(model_folder(teacher))
     manifest: dict[str, Any] = {
-        "teacher": hashlib.sha256((model_folder(teacher) / "model.safetensors").read_bytes()).hexdigest(),
+        "teacher": hashlib.sha256(b"".join(file.read_bytes() for file in weights)).hexdigest(),
         "text": file_checksum(text),
         "direction": str(direction),
         "decoding": decoding.model_dump(mode="json"),
