@@ -38,7 +38,8 @@ def load_next_sentence_head(model: PreTrainedModel, folder: Path) -> PreTrainedM
         weights: dict[str, Tensor] = {}
         for file in weight_files(folder):
             with safe_open(file, "pt") as saved:
-                weights |= {name: saved.get_tensor(name) for name in saved.keys() if name.startswith(_PARTS)}
+                names = [name for name in saved.keys() if name.startswith(_PARTS)]  # noqa: SIM118 (no mapping)
+                weights |= {name: saved.get_tensor(name) for name in names}
         for part in _PARTS:
             own = {name.removeprefix(part): value for name, value in weights.items() if name.startswith(part)}
             model.get_submodule(part.removesuffix(".")).load_state_dict(own)
