@@ -195,6 +195,23 @@ def test_finetuning_starts_from_a_saved_model(tiny_recipe: dict[str, Any], corpu
     }
     with pytest.raises(RecipeError, match="was trained with another tokenizer"):
         train(check_recipe(other, data=corpus), tmp_path / "third")
+    other["tokenizer"]["replaces"] = True
+    assert train(check_recipe(other, data=corpus), tmp_path / "third").steps == 2
+    first, third = weights(tmp_path / "first"), weights(tmp_path / "third")
+    assert first.keys() == third.keys()
+    lengths = {len(one) - len(other) for one, other in zip(first.values(), third.values(), strict=True) if one.dim()}
+    assert len(lengths) == 2  # what there is for each token, and all else
+    for name, tensor in first.items():
+        if tensor.shape == third[name].shape:
+            assert torch.allclose(tensor, third[name], atol=1e-6)
+    narrow = {**other, "model": {**other["model"], "width": 48, "heads": 2}}
+    with pytest.raises(RecipeError, match="not of the shape that the recipe's model asks for"):
+        train(check_recipe(narrow, data=corpus), tmp_path / "fourth")
+
+
+def test_a_tokenizer_replaces_that_of_a_model_to_start_from(tiny_recipe: dict[str, Any], corpus: Path) -> None:
+    with pytest.raises(RecipeError, match=r"tokenizer\.replaces asks for init_from"):
+        loaded(tiny_recipe, corpus, tokenizer={"vocab_size": 318, "replaces": True})
 
 
 def test_gradient_checkpointing_and_bfloat16_run(tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path) -> None:

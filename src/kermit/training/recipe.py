@@ -19,7 +19,7 @@ from types import UnionType
 from typing import Any, cast, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, create_model
+from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, create_model, model_validator
 
 from kermit.errors import RecipeError, in_a_line, nearest
 from kermit.training.families import Family, family_names, get_family
@@ -66,6 +66,12 @@ class Recipe(Settings):
     evaluation: SerializeAsAny[EvaluationSettings]
     checkpoints: CheckpointSettings = CheckpointSettings()
     runtime: RuntimeSettings = RuntimeSettings()
+
+    @model_validator(mode="after")
+    def _something_to_replace(self) -> Recipe:
+        if self.tokenizer.replaces and self.init_from is None:
+            raise ValueError("tokenizer.replaces asks for init_from, the model whose tokenizer is replaced")
+        return self
 
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")

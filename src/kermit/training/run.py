@@ -31,6 +31,7 @@ from kermit.training.checkpoints import list_checkpoints, restore_interrupted_sw
 from kermit.training.recipe import RESUMABLE_CHANGES, LoadedRecipe, Recipe, changed_keys, check_recipe, dump_recipe
 from kermit.training.tasks import BestMetric
 from kermit.training.trainer import KermitTrainer, clear_output
+from kermit.training.vocabulary import carry_over, pieces_of
 
 logger = logging.getLogger(__name__)
 
@@ -123,19 +124,27 @@ def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> P
     """A new model of the recipe's family, or the one that `init_from` names; its config is told what it is for."""
     recipe = loaded.recipe
     if recipe.init_from is None:
-        torch.manual_seed(recipe.seed)
-        model = loaded.family.build(recipe, tokenizer)
+        model = _new_model(loaded, tokenizer)
     else:
         local = loaded.data / recipe.init_from
         folder = model_folder(local if local.exists() else Path(recipe.init_from).expanduser())
         model = loaded.family.load(folder)
         saved = load_tokenizer(folder)
         if saved.get_vocab() != tokenizer.get_vocab():
-            raise RecipeError(
-                f"init_from: {folder} was trained with another tokenizer; set `tokenizer: {{path: {folder}}}`"
-            )
+            if not recipe.tokenizer.replaces:
+                raise RecipeError(
+                    f"init_from: {folder} was trained with another tokenizer; set `tokenizer: {{path: {folder}}}`, or"
+                    " `replaces: true` beside what makes the new one"
+                )
+            trained, model = model, _new_model(loaded, tokenizer)
+            carry_over(trained, model, pieces_of(saved, tokenizer))
     loaded.task.describe(model, recipe)
     return model
+
+
+def _new_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+    torch.manual_seed(loaded.recipe.seed)
+    return loaded.family.build(loaded.recipe, tokenizer)
 
 
 def _check_room(model: PreTrainedModel, text: Text) -> None:

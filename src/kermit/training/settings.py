@@ -48,11 +48,15 @@ class TextSettings(Settings):
 
 
 class TokenizerSettings(Settings):
-    """A tokenizer to train (`vocab_size`, on `texts` or else on all training files), or one to load (`path`)."""
+    """A tokenizer to train (`vocab_size`, on `texts` or else on all training files), or one to load (`path`).
+
+    With `replaces` it takes the place of the one that `init_from` was trained with.
+    """
 
     vocab_size: PositiveInt | None = None
     texts: tuple[str, ...] = ()
     path: str | None = None
+    replaces: bool = False
 
     @model_validator(mode="after")
     def _train_or_load(self) -> TokenizerSettings:

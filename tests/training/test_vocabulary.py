@@ -1,0 +1,53 @@
+"""A model with another tokenizer: the same text has, at the start, what it had before."""
+
+import pytest
+import torch
+from insertion_models import trunk_config
+
+from kermit import KermitConfig, KermitForInsertion
+from kermit.data.tokenizer import encode_texts, train_tokenizer
+from kermit.errors import RecipeError
+from kermit.modeling.insertion import special_token_settings
+from kermit.training.vocabulary import carry_over, pieces_of
+
+TEXTS = ["a dog runs in the snow", "a cat sleeps on the sofa", "the dog and the cat play", "two cats sleep"] * 20
+SMALL, LARGE = (train_tokenizer(TEXTS, size) for size in (268, 320))
+
+
+def model_for(tokenizer, width=16):
+    settings = special_token_settings(tokenizer)
+    trunk = trunk_config("bert", vocab_size=len(tokenizer), width=width)
+    return KermitForInsertion(KermitConfig(trunk_config=trunk, **settings)).eval()
+
+
+@pytest.mark.parametrize(("old", "new"), [(SMALL, LARGE), (LARGE, SMALL), (LARGE, LARGE)])
+def test_pieces_spell_the_token(old, new):
+    for token_id, pieces in enumerate(pieces_of(old, new)):
+        token = new.convert_ids_to_tokens(token_id)
+        same = old.get_vocab().get(token)
+        assert pieces == ([same] if same is not None else encode_texts(old, [new.decode([token_id])])[0])
+        if token_id not in new.all_special_ids and len(token) > 1:
+            assert old.decode(pieces) == new.decode([token_id])
+
+
+def test_a_token_begins_as_the_mean_of_its_pieces():
+    torch.manual_seed(0)
+    old, new = model_for(SMALL), model_for(LARGE)
+    torch.nn.init.normal_(old.head.bias)
+    pieces = pieces_of(SMALL, LARGE)
+    carry_over(old, new, pieces)
+    assert any(len(ids) > 1 for ids in pieces)
+    embeddings = [model.get_input_embeddings().weight for model in (old, new)]
+    by_token = [embeddings, [old.head.bias, new.head.bias]]
+    for token_id, ids in enumerate(pieces):
+        for before, after in by_token:
+            assert torch.allclose(after[token_id], before[ids].mean(0), atol=1e-6)
+    others = [name for name, weight in new.state_dict().items() if weight.shape[:1] != (len(LARGE),)]
+    assert others
+    for name in others:
+        assert torch.equal(new.state_dict()[name], old.state_dict()[name]), name
+
+
+def test_models_of_other_shapes_are_refused():
+    with pytest.raises(RecipeError, match="not of the shape"):
+        carry_over(model_for(SMALL, width=16), model_for(LARGE, width=32), pieces_of(SMALL, LARGE))
