@@ -5,7 +5,7 @@ Two services of the same model run as processes of their own: one that decodes r
 ask one text after the other for some seconds, of the two services by turns. Every answer is compared, and the only
 error allowed is 429. Exits with 1 if an answer differs or an error came.
 
-    python benchmarks/serving.py [--model DIR] [--clients 64] [--seconds 30] [--texts 150] [--max-batch 64]
+    python benchmarks/serving.py [--model DIR] [--clients 64] [--seconds 30] [--texts 150] [--max-batch 16]
 
 Without a model, bundled or named, one with random weights (6 layers, width 256) is made; it inserts 15 tokens in 4
 rounds whatever it is asked.
@@ -147,7 +147,7 @@ def main():
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=30.0, help="for each of the two services")
     parser.add_argument("--texts", type=int, default=len(TEXTS), help="how many different ones")
-    parser.add_argument("--max-batch", type=int, default=64)
+    parser.add_argument("--max-batch", type=int, default=16)
     parser.add_argument("--queue", type=int, default=256)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
