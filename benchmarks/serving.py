@@ -5,15 +5,15 @@ Two services of the same model run as processes of their own: one that decodes r
 ask one text after the other for some seconds, of the two services by turns. Every answer is compared, and the only
 error allowed is 429. Exits with 1 if an answer differs or an error came.
 
-    python benchmarks/serving.py [--model DIR] [--clients 64] [--seconds 30] [--texts 150] [--max-batch 16]
+    python benchmarks/serving.py [--model DIR] [--clients 64] [--seconds 30] [--texts 150] [--max-batch 32]
 
 Without a model, bundled or named, one with random weights (6 layers, width 256) is made; it inserts 15 tokens in 4
 rounds whatever it is asked.
 """
 
 import argparse
-import asyncio
 import contextlib
+import http.client
 import itertools
 import json
 import random
@@ -22,11 +22,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx
 import torch
 from transformers import BertConfig
 
@@ -53,6 +55,7 @@ class Tally:
     refused: int = 0
     errors: int = 0
     differing: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 def make_random_model(folder):
@@ -89,42 +92,54 @@ def serving(model, max_batch, options):
             process.terminate()
 
 
-def question(text, settings):
-    return {"texts": [text], "to": "y"} | settings
+def ask(connection, text, settings):
+    """The status of an answer, and what must be equal of it: all but the probabilities, which rounding may touch."""
+    body = json.dumps({"texts": [text], "to": "y"} | settings)
+    connection.request("POST", "/v1/translate", body, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    content = json.loads(answer.read())
+    if answer.status != 200:
+        return answer.status, content
+    (result,) = content["results"]
+    return answer.status, (result["y"], result["rounds"], result["tokens"], result["finish"])
 
 
-def essence(answer):
-    """What must be equal: all but the probabilities, which rounding may touch."""
-    (result,) = answer.json()["results"]
-    return result["y"], result["rounds"], result["tokens"], result["finish"]
+def client(number, url, settings, expected, end, tally):
+    """One after the other, on a connection of its own: the standard library's, for clients share the cores."""
+    chance, texts = random.Random(number), list(expected)
+    with contextlib.closing(connection_to(url)) as connection:
+        while (now := time.perf_counter()) < end:
+            text = chance.choice(texts)
+            status, answer = ask(connection, text, settings)
+            with tally.lock:
+                if status == 200:
+                    tally.latencies.append(time.perf_counter() - now)
+                    tally.differing += answer != expected[text]
+                elif status == 429:
+                    tally.refused += 1
+                else:
+                    tally.errors += 1
+            if status == 429:
+                time.sleep(0.05)
 
 
-async def client(number, http, settings, expected, end, tally):
-    chance = random.Random(number)
-    while (now := time.perf_counter()) < end:
-        text = chance.choice(list(expected))
-        answer = await http.post("/v1/translate", json=question(text, settings))
-        if answer.status_code == 429:
-            tally.refused += 1
-            await asyncio.sleep(0.05)
-        elif answer.status_code != 200:
-            tally.errors += 1
-        else:
-            tally.latencies.append(time.perf_counter() - now)
-            tally.differing += essence(answer) != expected[text]
+def connection_to(url):
+    return http.client.HTTPConnection(url.removeprefix("http://"), timeout=600)
 
 
-async def turn(url, clients, seconds, settings, expected, tally):
-    limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
-    async with httpx.AsyncClient(base_url=url, limits=limits, timeout=600) as http:
-        begin = time.perf_counter()
-        everyone = (client(n, http, settings, expected, begin + seconds, tally) for n in range(clients))
-        await asyncio.gather(*everyone)
-        tally.seconds += time.perf_counter() - begin
+def turn(url, clients, seconds, settings, expected, tally):
+    begin = time.perf_counter()
+    with ThreadPoolExecutor(clients) as pool:
+        everyone = [pool.submit(client, n, url, settings, expected, begin + seconds, tally) for n in range(clients)]
+    for one in everyone:
+        one.result()  # what it raised, if it did
+    tally.seconds += time.perf_counter() - begin
 
 
 def batch_size(url):
-    numbers = dict(re.findall(r"^kermit_batch_size_(sum|count) (\S+)$", httpx.get(f"{url}/metrics").text, re.MULTILINE))
+    with urllib.request.urlopen(f"{url}/metrics") as answer:
+        text = answer.read().decode()
+    numbers = dict(re.findall(r"^kermit_batch_size_(sum|count) (\S+)$", text, re.MULTILINE))
     return float(numbers["sum"]) / float(numbers["count"])
 
 
@@ -147,7 +162,7 @@ def main():
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=30.0, help="for each of the two services")
     parser.add_argument("--texts", type=int, default=len(TEXTS), help="how many different ones")
-    parser.add_argument("--max-batch", type=int, default=16)
+    parser.add_argument("--max-batch", type=int, default=32)
     parser.add_argument("--queue", type=int, default=256)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
@@ -156,16 +171,16 @@ def main():
         settings = {} if model else RANDOM
         model = model or make_random_model(Path(scratch) / "random")
         with serving(model, options.max_batch, options) as together, serving(model, 1, options) as alone:
-            with httpx.Client(base_url=alone, timeout=600) as http:
-                answers = {
-                    text: http.post("/v1/translate", json=question(text, settings)) for text in TEXTS[: options.texts]
-                }
-            expected = {text: essence(answer.raise_for_status()) for text, answer in answers.items()}
+            with contextlib.closing(connection_to(alone)) as connection:
+                answers = {text: ask(connection, text, settings) for text in TEXTS[: options.texts]}
+            if wrong := [answer for status, answer in answers.values() if status != 200]:
+                raise SystemExit(f"alone, a request failed: {wrong[0]}")
+            expected = {text: answer for text, (_, answer) in answers.items()}
             tallies = {together: Tally(), alone: Tally()}
             for _ in range(TURNS):
                 for url, tally in tallies.items():
                     share = options.seconds / TURNS
-                    asyncio.run(turn(url, options.clients, share, settings, expected, tally))
+                    turn(url, options.clients, share, settings, expected, tally)
             found = {
                 "model": Path(model).name,
                 "clients": options.clients,
