@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kermit.errors import RecipeError
+from kermit.objective import SlotObjective
 from kermit.orders import BalancedTreePrior, UniformPrior
 from kermit.slots import Termination
 from kermit.training import objectives
@@ -118,3 +119,11 @@ def test_the_temperature_is_the_tree_priors_alone_and_a_prior_is_made_once() -> 
     assert tree.order_prior() == BalancedTreePrior(0.3)
     assert tree.build(Termination.SLOT).prior is tree.order_prior()  # type: ignore[attr-defined]
     assert ObjectiveSettings(prior="uniform", temperature=0.3).order_prior() == UniformPrior()
+
+
+def test_common_ids_are_for_repeated_runs() -> None:
+    built = ObjectiveSettings(kept={"repeated": 1, "bernoulli": 1}, common_ids=7).build(Termination.SLOT)
+    assert isinstance(built, SlotObjective)
+    assert built.common_ids == 7
+    with pytest.raises(ValueError, match="common_ids is for repeated runs"):
+        ObjectiveSettings(kept="bernoulli", common_ids=7)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, field_validator
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, field_validator, model_validator
 
 from kermit.errors import nearest
 from kermit.objective import KeptSampling, Objective, SlotShare
@@ -110,6 +110,12 @@ class ObjectiveSettings(Settings):
     @classmethod
     def _known_objective(cls, name: str) -> str:
         return _known(name, _OBJECTIVES)
+
+    @model_validator(mode="after")
+    def _something_repeated(self) -> ObjectiveSettings:
+        if self.common_ids and KeptSampling.REPEATED not in self.kept:
+            raise ValueError("common_ids is for repeated runs; add repeated to kept, or leave it out")
+        return self
 
     def order_prior(self) -> OrderPrior:
         """The prior of that name, made once."""
