@@ -352,6 +352,18 @@ def test_leaving_out_empty_slots_does_not_change_the_expected_weights() -> None:
     assert all(sum(target.values()) == pytest.approx(1) for target in targets(some).values())
 
 
+@pytest.mark.parametrize("rate", [1.0, 0.25])
+def test_an_empty_slot_weighs_as_much_of_an_unfinished_one_as_is_asked(rate: float) -> None:
+    texts = complete([((4, 5),)] * 500, [Factorization.X] * 500)
+    kept = torch.tensor([[True, True, False, True]]).expand(500, -1)
+    objective = SlotObjective(UniformPrior(), empty_slot_rate=rate, empty_slot_weight=0.1)
+    weights = slot_weights(objective.build(texts, kept, torch.Generator().manual_seed(1)))
+    assert {weights[row, 2] for row in range(500)} == {0.5}
+    empty = [weights[key] for key in weights if key[1] == 1]
+    assert empty == [pytest.approx(0.5 * 0.1 / rate)] * len(empty)
+    assert len(empty) == pytest.approx(500 * rate, abs=40)
+
+
 def test_the_lower_bound_weighs_the_next_insertions_by_the_prior_and_the_number_of_steps() -> None:
     # a b c, nothing kept but b, tree prior: both slots a half each, times 3 + 1 steps
     objective = LowerBoundObjective(BalancedTreePrior(1.0))

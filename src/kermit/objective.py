@@ -170,6 +170,9 @@ class SlotObjective(Objective):
         empty_slot_rate: the share of empty slots whose loss is computed, drawn at random and weighed up by its
             inverse, which leaves the expected loss as it is. Below 1 it saves most of the vocabulary softmax where few
             tokens are missing.
+        empty_slot_weight: what the loss of an empty slot weighs beside that of an unfinished one. Below 1 more is
+            learned of what is missing and less of whether anything is, and slots end as if with a termination penalty
+            of minus the weight's logarithm; a penalty of the logarithm takes that back.
         common_ids: no repeated run begins or ends with a token of a lower id.
     """
 
@@ -180,6 +183,7 @@ class SlotObjective(Objective):
     share: SlotShare = SlotShare.CANVAS
     location_weight: float = 1.0
     empty_slot_rate: float = 1.0
+    empty_slot_weight: float = 1.0
     span_length: float = 1.0
     common_ids: int = 0
 
@@ -192,7 +196,7 @@ class SlotObjective(Objective):
         if self.empty_slot_rate < 1:
             drawn = torch.rand(asked.shape, generator=generator).to(asked.device) < self.empty_slot_rate
             asked = asked & (unfinished | drawn)
-            shares = torch.where(unfinished, shares, shares / self.empty_slot_rate)
+        shares = torch.where(unfinished, shares, shares * (self.empty_slot_weight / self.empty_slot_rate))
         stop = (~unfinished.any(1)).float() if self.termination is Termination.SEQUENCE else layout.no_stop
         prior = self.prior.for_texts(texts.batch.token_ids)
         location = layout.by_slot(prior.weights(kept, texts.present)) * self.location_weight

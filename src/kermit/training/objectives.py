@@ -99,6 +99,7 @@ class ObjectiveSettings(Settings):
     share: SlotShare = SlotShare.CANVAS
     location_weight: NotNegative = 1.0
     empty_slot_rate: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    empty_slot_weight: NotNegative = 1.0
     label_smoothing: Share = 0.0
 
     @field_validator("prior")
@@ -139,6 +140,7 @@ class ObjectiveSettings(Settings):
             share=self.share,
             location_weight=self.location_weight,
             empty_slot_rate=self.empty_slot_rate,
+            empty_slot_weight=self.empty_slot_weight,
             span_length=self.span_length,
             common_ids=self.common_ids,
             **self.settings,
