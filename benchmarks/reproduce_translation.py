@@ -26,8 +26,9 @@ PAGE = ROOT / "docs" / "results.md"
 TEST, VALIDATION = "test_2016_flickr", "val"
 PENALTIES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 AS_GOOD = 0.1  # BLEU
+CANDIDATES = 8
 DIRECTIONS = ("en-de", "de-en")
-COLUMNS = "model", "direction", "BLEU", "at penalty 0", "chrF", "length ratio (at 0)"
+COLUMNS = "model", "direction", "BLEU", "at penalty 0", f"best of {CANDIDATES}", "chrF", "length ratio (at 0)"
 COLUMNS += "rounds", "log2(n+1)", "params", "cost", "paper"
 
 
@@ -107,8 +108,8 @@ def score(name, data, runs):
     splits = {split: read_split(data / "multi30k", split, translator.languages) for split in (TEST, VALIDATION)}
     inserts = "termination_penalty" in translator.family.decoding_settings.model_fields
 
-    def scores(split, direction, penalty):
-        settings = translator.decoding(**({"termination_penalty": penalty} if inserts else {}))
+    def scores(split, direction, penalty, **choices):
+        settings = translator.decoding(**({"termination_penalty": penalty} if inserts else {}), **choices)
         note = note_of(translator, settings, split, splits[split])
         return translator.evaluate(splits[split], direction, settings, note=note)[0].to_json()
 
@@ -122,6 +123,7 @@ def score(name, data, runs):
             "penalty": chosen if inserts else None,
             "test": scores(TEST, direction, chosen),
             "test_at_0": scores(TEST, direction, 0.0),
+            "test_of_candidates": scores(TEST, direction, chosen, candidates=CANDIDATES) if inserts else None,
         }
     report.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return found
@@ -137,11 +139,13 @@ def table(results):
             found, summary = results[recipe]["directions"][direction], results[recipe]["summary"]
             test, at_0 = found["test"], found["test_at_0"]
             inserts = found["penalty"] is not None
+            of_candidates = found.get("test_of_candidates")
             cells = [
                 row.name,
                 direction,
                 f"{test['bleu']:.1f}" + (f" (penalty {found['penalty']:g})" if inserts else ""),
                 f"{at_0['bleu']:.1f}" if inserts else "",
+                f"{of_candidates['bleu']:.1f}" if of_candidates else "",
                 f"{test['chrf']:.1f}",
                 f"{test['length_ratio']:.2f}" + (f" ({at_0['length_ratio']:.2f})" if inserts else ""),
                 f"{test['mean_rounds']:.1f}",

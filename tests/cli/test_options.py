@@ -30,6 +30,28 @@ def test_decoding_and_settings_reach_the_decoder(ask, verb):
     assert record(ask(*asked, "--decoding", "serial", "--set", "max_rounds=1"))["finish"] == "max_rounds"
 
 
+@pytest.mark.parametrize("verb", list(GENERATE))
+def test_the_likeliest_of_several_candidates_is_no_less_likely_than_the_first(ask, verb):
+    asked = (verb, *GENERATE[verb], *LIMIT, "--set", "max_rounds=3", "--json")
+    first = record(ask(*asked))
+    best = record(ask(*asked, "--set", "candidates=6"))
+    assert best["rounds"] >= first["rounds"]
+    if best["finish"] == first["finish"]:
+        a_token = [one["log_prob"] / (one["tokens"] + 1) for one in (first, best)]
+        assert a_token[1] >= a_token[0] - 1e-5
+
+
+def test_no_candidates_are_an_error(kermit, folder):
+    outcome = kermit("infill", "A ____ bike.", "--set", "candidates=0", "--model", folder)
+    assert outcome.code == 2
+    assert "candidates" in outcome.err
+
+
+def test_a_seed_is_for_candidates_too(ask):
+    asked = ("infill", "A ____ bike.", *ENDLESS, "--set", "candidates=3")
+    assert ask(*asked, "--seed", 3).out == ask(*asked, "--seed", 3).out
+
+
 @pytest.mark.parametrize("verb", ["infill", "complete", "sample"])
 def test_draws_follow_the_seed(ask, verb):
     samples = () if verb == "sample" else ("--samples", 1)

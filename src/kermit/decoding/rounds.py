@@ -17,6 +17,7 @@ from torch import Tensor
 
 from kermit.canvas import Canvas, Segment
 from kermit.canvas_batch import NOTHING, CanvasBatch
+from kermit.decoding.candidates import decode_candidates
 from kermit.decoding.choosing import Choice, Chooser
 from kermit.decoding.limits import Room
 from kermit.decoding.settings import DecodingSettings, Finish, Strategy
@@ -75,7 +76,7 @@ def decode(
         batch_size: how many canvases to decode together; it does not change what they decode to.
         on_progress: called with the number of canvases that were just finished.
         on_round: called after every round with the traces so far, by the number of the canvas. The canvases whose
-            numbers it returns are abandoned: they end there, and the others go on as if alone.
+            numbers it returns are abandoned: they end there, and the others go on as if alone. Not with candidates.
 
     Returns:
         One result a canvas, in order.
@@ -93,6 +94,10 @@ def decode(
             "decode this model serially, or train one with termination: slot"
         )
     check_lengths(model, canvases)
+    if settings.candidates > 1:
+        if on_round is not None:
+            raise DecodingError("rounds cannot be told as they come where the best of several candidates is kept")
+        return _by_parts(model, canvases, settings, seeds, trace, batch_size, on_progress)
     results: dict[int, Decoded] = {}
     by_length = sorted(range(len(canvases)), key=lambda index: len(canvases[index]))
     for start in range(0, len(by_length), batch_size):
@@ -106,6 +111,31 @@ def decode(
                 if on_progress is not None and len(run.batch) < left:
                     on_progress(left - len(run.batch))
         results.update({part[index]: result for index, result in run.results.items()})
+    return [results[index] for index in range(len(canvases))]
+
+
+def _by_parts(
+    model: InsertionModel,
+    canvases: Sequence[Canvas],
+    settings: DecodingSettings,
+    seeds: Sequence[int],
+    trace: bool,
+    batch_size: int,
+    on_progress: Callable[[int], object] | None,
+) -> list[Decoded]:
+    """The likeliest of several candidates a canvas, so many canvases at a time that progress can be told."""
+
+    def one_each(starts: Sequence[Canvas], how: DecodingSettings, part_seeds: Sequence[int]) -> list[Decoded]:
+        return decode(model, starts, how, seeds=part_seeds, trace=trace, batch_size=batch_size)
+
+    results: dict[int, Decoded] = {}
+    by_length = sorted(range(len(canvases)), key=lambda index: len(canvases[index]))
+    for start in range(0, len(by_length), batch_size):
+        part = by_length[start : start + batch_size]
+        found = decode_candidates(one_each, [canvases[i] for i in part], settings, [seeds[i] for i in part])
+        results.update(zip(part, found, strict=True))
+        if on_progress is not None:
+            on_progress(len(part))
     return [results[index] for index in range(len(canvases))]
 
 

@@ -98,6 +98,7 @@ class DecodingSettings:
         max_rounds: end after so many forward passes.
         max_tokens: insert at most so many tokens a text.
         constraints: what may be inserted where.
+        candidates: decode so many texts a canvas and keep the likeliest; see `kermit.decoding.candidates`.
     """
 
     strategy: Strategy = Strategy.PARALLEL
@@ -106,6 +107,7 @@ class DecodingSettings:
     max_rounds: int | None = None
     max_tokens: int = 512
     constraints: Constraints = field(default_factory=Constraints)
+    candidates: int = 1
 
     def __post_init__(self) -> None:
         if self.termination_penalty is not None and not math.isfinite(self.termination_penalty):
@@ -114,3 +116,5 @@ class DecodingSettings:
             raise DecodingError(f"max_rounds must be at least 1, not {self.max_rounds}")
         if self.max_tokens < 0:
             raise DecodingError(f"max_tokens must be at least 0, not {self.max_tokens}")
+        if self.candidates < 1:
+            raise DecodingError(f"candidates must be at least 1, not {self.candidates}")

@@ -57,7 +57,10 @@ class KermitSettings(TrunkSettings):
 
 
 class InsertionDecoding(Settings):
-    """How insertion models decode; with a `temperature` tokens are drawn instead of taking the best."""
+    """How insertion models decode; with a `temperature` tokens are drawn instead of taking the best.
+
+    Of `candidates` that many are decoded for each text, and the likeliest is kept.
+    """
 
     strategy: Strategy = Strategy.PARALLEL
     termination_penalty: float | None = None
@@ -66,6 +69,7 @@ class InsertionDecoding(Settings):
     top_p: PositiveFloat | None = None
     max_rounds: PositiveInt | None = None
     max_tokens: PositiveInt = 256
+    candidates: PositiveInt = 1
     batch_size: PositiveInt = 64
     seed: int = 0
 
@@ -81,6 +85,7 @@ class InsertionDecoding(Settings):
             termination_penalty=self.termination_penalty,
             max_rounds=self.max_rounds,
             max_tokens=self.max_tokens,
+            candidates=self.candidates,
         )
 
 

@@ -1,0 +1,61 @@
+"""Several texts for each canvas, of which the likeliest is kept: what a beam search is to a left-to-right model.
+
+Parallel decoding decides each of a round's insertions by itself, so the best tokens need not make the best text. Texts
+that are drawn beside it differ where the model is in doubt, and how likely each was as it came about tells which to
+trust. All candidates of a canvas can be decoded side by side, so it takes no more rounds than the slowest of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kermit.decoding.settings import DecodingSettings, Finish, Sampling
+
+if TYPE_CHECKING:
+    from kermit.canvas import Canvas
+    from kermit.decoding.rounds import Decoded
+
+CANDIDATE_TEMPERATURE = 0.5
+"""At which candidates are drawn unless told otherwise; the first one then has the best tokens."""
+
+_SEED_STEP = 0x9E3779B97F4A7C15  # far apart, for the seeds of neighbouring texts often follow one another
+
+Decode = Callable[[Sequence["Canvas"], DecodingSettings, Sequence[int]], "list[Decoded]"]
+"""Decodes one text a canvas."""
+
+
+def decode_candidates(
+    decode: Decode, canvases: Sequence[Canvas], settings: DecodingSettings, seeds: Sequence[int]
+) -> list[Decoded]:
+    """Decode several texts a canvas and keep the likeliest of each.
+
+    Args:
+        decode: what decodes one text a canvas.
+        canvases: the canvases at the start.
+        settings: how to decode, and how many candidates.
+        seeds: one a canvas.
+
+    Returns:
+        One result a canvas, in order. Its rounds are those of the candidate that took the most.
+    """
+    alone = replace(settings, candidates=1)
+    drawn = replace(alone, sampling=settings.sampling or Sampling(CANDIDATE_TEMPERATURE))
+    found = [[first] for first in decode(canvases, alone, seeds)]
+    numbers = [number for number in range(len(canvases)) for _ in range(1, settings.candidates)]
+    others = [seed + candidate * _SEED_STEP for seed in seeds for candidate in range(1, settings.candidates)]
+    for number, other in zip(numbers, decode([canvases[number] for number in numbers], drawn, others), strict=True):
+        found[number].append(other)
+    return [
+        replace(max(candidates, key=likelihood_a_token), rounds=max(candidate.rounds for candidate in candidates))
+        for candidates in found
+    ]
+
+
+def likelihood_a_token(decoded: Decoded) -> tuple[bool, float]:
+    """What candidates are ranked by: whether it is finished, and the mean log-probability of what was decided.
+
+    A mean, for a sum would favour the shortest; that nothing more belongs there counts as one more token.
+    """
+    return decoded.finish is Finish.FINISHED, decoded.log_prob / (decoded.tokens + 1)
