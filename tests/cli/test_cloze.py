@@ -89,6 +89,8 @@ def test_a_second_run_goes_on_and_one_with_other_settings_is_refused(run, tmp_pa
         ("masked-lm", ["--beams", "3"], "beams=3"),
         ("causal-lm", ["--samples", "3"], "samples=3"),
         ("causal-lm", ["--continuation-tokens", "5"], "continuation_tokens=5"),
+        ("kermit", ["--set", "candidates=3"], "candidates=3"),
+        ("kermit", ["--set", "candidates=3", "--seed", "7"], "seed=7"),
         ("causal-lm", ["--seed", "7"], "seed=7"),
     ],
 )

@@ -115,7 +115,7 @@ def _kermit(
     from kermit.tasks.cloze.loading import load_insertion_model
 
     settings = settings_of(decoding, [f"max_tokens={LONGEST_ANSWER}", *(chosen or [])], 0, least)
-    if seed is not None and settings.sampling is None:
+    if seed is not None and not settings.draws:
         raise DecodingError("--seed is for draws, and the best tokens are taken; draw with --set temperature=1")
     return InsertionSystem(*load_insertion_model(model), settings, oracle_length=oracle_length, seed=seed or 0)
 

@@ -65,7 +65,7 @@ def infill(
     """
     logs.set_up()
     settings = settings_of(decoding, set_, samples, min_tokens_per_blank, max_tokens_per_blank)
-    if settings.sampling is None and settings.candidates == 1:
+    if not settings.draws:
         refuse(context, ["--seed"], f"{NO_DRAW} with --samples 1")
     given = drawn(read_pairs(texts, x, y, input_), samples, seed)
     check_blanks(given)
@@ -99,7 +99,7 @@ def complete(
     """
     logs.set_up()
     settings = settings_of(decoding, set_, samples)
-    if settings.sampling is None and settings.candidates == 1:
+    if not settings.draws:
         refuse(context, ["--seed"], f"{NO_DRAW} with --samples 1")
     given = drawn(read_pairs(None, x, y, input_, alone=False), samples, seed)
     kermit = load_kermit(model)

@@ -94,36 +94,8 @@ def decode(
             "decode this model serially, or train one with termination: slot"
         )
     check_lengths(model, canvases)
-    if settings.candidates > 1:
-        if on_round is not None:
-            raise DecodingError("rounds cannot be told as they come where the best of several candidates is kept")
-        return _by_parts(model, canvases, settings, seeds, trace, batch_size, on_progress)
-    results: dict[int, Decoded] = {}
-    by_length = sorted(range(len(canvases)), key=lambda index: len(canvases[index]))
-    for start in range(0, len(by_length), batch_size):
-        part = by_length[start : start + batch_size]
-        starts, part_seeds = [canvases[i] for i in part], [seeds[i] for i in part]
-        run = _Run(model, settings, starts, part_seeds, trace, _renumbered(on_round, part))
-        with torch.inference_mode():
-            while len(run.batch):
-                left = len(run.batch)
-                run.round()
-                if on_progress is not None and len(run.batch) < left:
-                    on_progress(left - len(run.batch))
-        results.update({part[index]: result for index, result in run.results.items()})
-    return [results[index] for index in range(len(canvases))]
-
-
-def _by_parts(
-    model: InsertionModel,
-    canvases: Sequence[Canvas],
-    settings: DecodingSettings,
-    seeds: Sequence[int],
-    trace: bool,
-    batch_size: int,
-    on_progress: Callable[[int], object] | None,
-) -> list[Decoded]:
-    """The likeliest of several candidates a canvas, so many canvases at a time that progress can be told."""
+    if settings.candidates > 1 and on_round is not None:
+        raise DecodingError("rounds cannot be told as they come where the best of several candidates is kept")
 
     def one_each(starts: Sequence[Canvas], how: DecodingSettings, part_seeds: Sequence[int]) -> list[Decoded]:
         return decode(model, starts, how, seeds=part_seeds, trace=trace, batch_size=batch_size)
@@ -132,10 +104,20 @@ def _by_parts(
     by_length = sorted(range(len(canvases)), key=lambda index: len(canvases[index]))
     for start in range(0, len(by_length), batch_size):
         part = by_length[start : start + batch_size]
-        found = decode_candidates(one_each, [canvases[i] for i in part], settings, [seeds[i] for i in part])
-        results.update(zip(part, found, strict=True))
-        if on_progress is not None:
-            on_progress(len(part))
+        starts, part_seeds = [canvases[i] for i in part], [seeds[i] for i in part]
+        if settings.candidates > 1:
+            results.update(zip(part, decode_candidates(one_each, starts, settings, part_seeds), strict=True))
+            if on_progress is not None:
+                on_progress(len(part))
+            continue
+        run = _Run(model, settings, starts, part_seeds, trace, _renumbered(on_round, part))
+        with torch.inference_mode():
+            while len(run.batch):
+                left = len(run.batch)
+                run.round()
+                if on_progress is not None and len(run.batch) < left:
+                    on_progress(left - len(run.batch))
+        results.update({part[index]: result for index, result in run.results.items()})
     return [results[index] for index in range(len(canvases))]
 
 

@@ -118,3 +118,8 @@ class DecodingSettings:
             raise DecodingError(f"max_tokens must be at least 0, not {self.max_tokens}")
         if self.candidates < 1:
             raise DecodingError(f"candidates must be at least 1, not {self.candidates}")
+
+    @property
+    def draws(self) -> bool:
+        """Whether a seed has a say in what comes."""
+        return self.sampling is not None or self.candidates > 1

@@ -65,8 +65,10 @@ class InsertionSystem:
         }
         if (sampling := self.decoding.sampling) is not None:
             drawn = {"temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p}
-            chosen |= {**drawn, "seed": self.seed}
-        return chosen
+            chosen |= drawn
+        if self.decoding.candidates > 1:
+            chosen["candidates"] = self.decoding.candidates
+        return chosen | ({"seed": self.seed} if self.decoding.draws else {})
 
     def lay_out(self, instance: ClozeInstance) -> Layout | None:
         """An instance whose canvas, with the longest answer, the model has positions for."""
@@ -112,4 +114,5 @@ class InsertionSystem:
         pairs = zip(result.canvas.segments[Segment.Y], result.inserted[Segment.Y], strict=True)
         tokens = [token_id for token_id, inserted in pairs if inserted]
         text = spelled(self.tokenizer, tokens, layout.passage)
-        return ClozeAnswer(text, len(tokens), result.rounds, result.rounds, result.log_prob)
+        sequences = result.rounds * self.decoding.candidates  # at most, for some candidates end earlier
+        return ClozeAnswer(text, len(tokens), result.rounds, sequences, result.log_prob)
