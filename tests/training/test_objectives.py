@@ -127,3 +127,11 @@ def test_common_ids_are_for_repeated_runs() -> None:
     assert built.common_ids == 7
     with pytest.raises(ValueError, match="common_ids is for repeated runs"):
         ObjectiveSettings(kept="bernoulli", common_ids=7)
+
+
+def test_the_weight_and_the_rate_of_empty_slots_reach_the_objective() -> None:
+    built = ObjectiveSettings(empty_slot_weight=0.3, empty_slot_rate=0.5).build(Termination.SLOT)
+    assert isinstance(built, SlotObjective)
+    assert (built.empty_slot_weight, built.empty_slot_rate) == (0.3, 0.5)
+    with pytest.raises(ValueError, match="empty_slot_weight"):
+        ObjectiveSettings(empty_slot_weight=-1)
