@@ -49,7 +49,7 @@ class Kermit:
         batch_size: int = 64,
         progress: bool = False,
     ) -> None:
-        self.model: KermitForInsertion = model.eval()
+        self.model: KermitForInsertion = model.eval() if model.training else model
         self.tokenizer, self.batch_size, self.progress = tokenizer, batch_size, progress
         self.specials = model.specials
         self.knows_pairs: bool = model.config.factorizations is not None

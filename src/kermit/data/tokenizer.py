@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -141,25 +142,37 @@ def word_continuations(tokenizer: PreTrainedTokenizerFast) -> torch.Tensor:
     (or a byte of one: umlauts are two bytes); in WordPiece one with `##`; with Metaspace one without the `▁` that
     starts with a letter or a digit. Special tokens never continue a word.
 
+    It is worked out once for a tokenizer, and again if that has grown since: translations ask for it one by one.
+
     Returns:
-        (vocab,) booleans, by token id.
+        (vocab,) booleans, by token id; not to be written to.
     """
-    specials = set(tokenizer.all_special_ids)
+    size, continues = _continuations.get(tokenizer, (0, None))
+    if continues is None or size != len(tokenizer):
+        continues = _word_continuations(tokenizer)
+        _continuations[tokenizer] = len(tokenizer), continues
+    return continues
+
+
+_continuations: WeakKeyDictionary[PreTrainedTokenizerFast, tuple[int, torch.Tensor]] = WeakKeyDictionary()
+
+
+def _word_continuations(tokenizer: PreTrainedTokenizerFast) -> torch.Tensor:
     vocabulary = tokenizer.get_vocab()
     metaspace = any(token.startswith(_METASPACE) for token in vocabulary)
     wordpiece = any(token.startswith("##") and len(token) > 2 for token in vocabulary) and not metaspace
-    byte_level = not metaspace and not wordpiece
-    continues = torch.zeros(max(vocabulary.values()) + 1, dtype=torch.bool)
-    for token, index in vocabulary.items():
-        if index in specials or not token:
-            continue
+    space = _METASPACE if metaspace else _BYTE_LEVEL_SPACE
+
+    def continues(token: str) -> bool:
         if wordpiece:
-            continues[index] = token.startswith("##")
-        elif byte_level:
-            continues[index] = not token.startswith(_BYTE_LEVEL_SPACE) and _starts_word(token)
-        else:
-            continues[index] = not token.startswith(_METASPACE) and token[0].isalnum()
-    return continues
+            return token.startswith("##")
+        return not token.startswith(space) and (token[0].isalnum() if metaspace else _starts_word(token))
+
+    flags = [False] * (max(vocabulary.values()) + 1)
+    specials = set(tokenizer.all_special_ids)
+    for token, index in vocabulary.items():
+        flags[index] = index not in specials and bool(token) and continues(token)
+    return torch.tensor(flags)
 
 
 def _starts_word(token: str) -> bool:
@@ -177,9 +190,10 @@ def _byte_of(symbol: str) -> int:
     The alphabet writes the printable Latin-1 characters as themselves and the other bytes, in order, from U+0100 on.
     """
     code = ord(symbol)
-    if code < 0x100:
-        return code
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = [byte for byte in range(256) if byte not in printable]
     place = code - 0x100
-    return others[place] if place < len(others) else 0xFF
+    if place < 0:
+        return code
+    return _UNPRINTABLE[place] if place < len(_UNPRINTABLE) else 0xFF
+
+
+_UNPRINTABLE = [byte for byte in range(256) if not (0x21 <= byte < 0x7F or 0xA1 <= byte < 0xAD or byte >= 0xAE)]
