@@ -24,6 +24,10 @@ def in_a_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
+class UsageError(KermitError, ValueError):
+    """A command with a verb, an option or a value that there is not."""
+
+
 class CanvasError(KermitError, ValueError):
     """A canvas, a slot or an insertion that cannot be."""
 

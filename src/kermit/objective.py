@@ -8,6 +8,7 @@ This module knows no model; `TrainingCanvases.model_inputs` is what a model's fo
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -202,6 +203,12 @@ class SlotObjective(Objective):
         location = layout.by_slot(prior.weights(kept, texts.present)) * self.location_weight
         weights = prior.slot_weights(kept, texts.present)
         return layout.training_canvases(asked, shares, weights, location, stop * self.location_weight)
+
+    def of_every_slot(self) -> SlotObjective:
+        """The same objective with no empty slot left out by chance, for validation."""
+        whole = copy.copy(self)  # and not `replace`, which would forget what a child's own __init__ was given
+        object.__setattr__(whole, "empty_slot_rate", 1.0)
+        return whole
 
     def shares(self, texts: Texts, asked: Tensor, missing: Tensor) -> Tensor:
         """What the loss of each slot weighs: as `share` says, or as an objective of your own does.

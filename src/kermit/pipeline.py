@@ -20,7 +20,17 @@ from transformers import PreTrainedTokenizerFast
 from kermit.canvas import Canvas, Factorization, Segment
 from kermit.canvas_batch import CanvasBatch
 from kermit.data.tokenizer import encode_texts, load_tokenizer
-from kermit.decoding import Constraints, Decoded, DecodingSettings, OnRound, Sampling, Trace, check_lengths, decode
+from kermit.decoding import (
+    DRAWING_TEMPERATURE,
+    Constraints,
+    Decoded,
+    DecodingSettings,
+    OnRound,
+    Sampling,
+    Trace,
+    check_lengths,
+    decode,
+)
 from kermit.errors import DataError, DecodingError, ModelError
 from kermit.folders import load_whole, named_or_bundled, read_config, reading
 from kermit.likelihood import bounds, exact_log_likelihood
@@ -194,7 +204,7 @@ class Kermit:
         Args:
             x: fragments of the first sides; may be empty. Blanks may be left out, for every slot is open.
             y: fragments of the second sides; may be empty.
-            settings: how to decode; drawn at temperature 1 by default.
+            settings: how to decode; drawn at temperature 0.7 by default, where small models still make sense.
             keep_words: whether given words stay whole.
             seeds: one a pair, for sampling.
             trace: whether to record the rounds.
@@ -205,7 +215,7 @@ class Kermit:
         canvases = [Canvas.from_ids(self.specials, *side, generate=Factorization.JOINT) for side in sides]
         if keep_words:
             canvases = [self._speller.with_whole_words(canvas) for canvas in canvases]
-        settings = self._keeping_words(settings or DecodingSettings(sampling=Sampling()), keep_words)
+        settings = self._keeping_words(settings or DecodingSettings(sampling=Sampling(DRAWING_TEMPERATURE)), keep_words)
         decoded = self._decode(canvases, settings, seeds, trace, on_progress, on_round)
         return [self._generation(result) for result in decoded]
 
@@ -228,7 +238,8 @@ class Kermit:
             segment: ``both``, or a language (``x`` and ``y`` always work).
             seed: the first text's seed; the others follow.
             seeds: one a text, instead of those that follow from `seed`.
-            settings: how to draw; at temperature 1 by default.
+            settings: how to draw; at temperature 0.7 by default, where small models still make sense. Temperature 1 is
+                the model's own distribution.
             trace: whether to record the rounds.
             on_progress: called with the number of texts that were just finished.
             on_round: called after every round; see `kermit.decoding.decode`.
@@ -238,7 +249,7 @@ class Kermit:
         if segment != "both":
             way = Factorization.X if self.segment(segment) is Segment.X else Factorization.Y
         canvas = Canvas.from_ids(self.specials, (), (), generate=way)
-        settings = settings or DecodingSettings(sampling=Sampling())
+        settings = settings or DecodingSettings(sampling=Sampling(DRAWING_TEMPERATURE))
         decoded = self._decode([canvas] * count, settings, seeds, trace, on_progress, on_round)
         return [self._generation(result) for result in decoded]
 

@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 from kermit.baselines.transformer import TRANSFORMER, BeamSearch
 from kermit.data.encoding import Row
 from kermit.data.tokenizer import train_tokenizer
-from kermit.errors import DataError, ModelError
+from kermit.errors import DataError, ModelError, RecipeError
 from kermit.modeling.slot_loss import slot_loss
 from kermit.tasks.translation import Direction
 from kermit.training.families import ITEMS
@@ -120,3 +120,11 @@ def test_saved_weights_are_one_embedding_and_load_as_marian(model: Any, tmp_path
     for loaded in (again, plain):
         assert torch.equal(loaded.lm_head.weight, model.lm_head.weight)
         assert loaded.lm_head.weight is loaded.model.encoder.embed_tokens.weight
+
+
+@pytest.mark.parametrize("place", ["train", "validation"])
+def test_a_source_of_the_other_direction_is_refused(tiny_recipe: dict[str, Any], place: str) -> None:
+    source = tiny_recipe["data"]["train"][0] if place == "train" else tiny_recipe["data"]["validation"]
+    source["factorizations"] = {"x_given_y": 1.0}
+    with pytest.raises(RecipeError, match=rf"data\.{place}.*a Transformer learns from pairs, in one direction"):
+        check_recipe(tiny_recipe, data=Path())

@@ -69,3 +69,14 @@ def test_broken_text_names_its_line_or_is_counted(tmp_path: Path) -> None:
 )
 def test_sentences_end_at_marks_unless_a_small_letter_follows(paragraph: str, sentences: list[str]) -> None:
     assert split_sentences(paragraph) == sentences
+
+
+def test_sentences_after_an_opening_mark_are_told_apart_and_long_paragraphs_take_no_longer_a_sentence() -> None:
+    assert split_sentences('He left. "Why?" she said. (No one knew.) [So it ended.') == [
+        "He left.",
+        '"Why?" she said.',
+        "(No one knew.)",
+        "[So it ended.",
+    ]
+    assert split_sentences("It ended. ") == ["It ended. "]
+    assert len(split_sentences("One two three. " * 200_000)) == 200_000

@@ -99,3 +99,16 @@ def test_the_shares_of_all_processes_are_the_whole_batch(processes: int) -> None
 
 def test_padding_is_on_the_right() -> None:
     assert padded([[1, 2], [], [3]], 9).tolist() == [[1, 2], [9, 9], [3, 9]]
+
+
+@pytest.mark.parametrize("left_over", [1, 2, 30])
+def test_the_last_batch_is_no_leftover_that_processes_could_not_share(left_over: int) -> None:
+    each = 200 // (8 + SPECIALS_PER_ROW)
+    rows = 5 * each + left_over % each
+    planned = BatchPlanner(
+        np.full(rows, 4), np.full(rows, 4), np.zeros(rows, dtype=np.int64), (1.0,), tokens=200, seed=1
+    ).epoch(0)
+    sizes = sorted(len(batch.rows) for batch in planned)
+    assert sum(sizes) == rows
+    assert sizes[0] >= each // 2
+    assert max(sizes) <= each

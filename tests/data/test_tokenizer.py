@@ -143,3 +143,11 @@ def test_what_continues_a_word_is_worked_out_once_and_again_for_a_tokenizer_that
     assert word_continuations(wordpiece) is first
     wordpiece.add_tokens(["##ed"])
     assert word_continuations(wordpiece).tolist() == [False, False, True, True]
+
+
+def test_a_heading_in_the_text_makes_no_wordpiece_of_a_byte_level_tokenizer() -> None:
+    headed = train_tokenizer(["### one", "### two", "###### three and play"] * 20, 330)
+    assert any(token.startswith("##") and len(token) > 2 for token in headed.get_vocab())
+    flags = word_continuations(headed)
+    assert bool(flags[headed.get_vocab()["e"]])
+    assert not flags[[index for token, index in headed.get_vocab().items() if token.startswith("##")]].any()

@@ -100,7 +100,7 @@ def test_past_its_deadline_a_decode_is_abandoned_at_the_next_round(kermit: Kermi
 
         def late(jobs: Any) -> Any:
             time.sleep(2.2)  # the deadline passes while it is being computed
-            answers = real(jobs)
+            answers = list(real(jobs))
             finishes.extend(result.finish for answer in answers for result in answer.results)
             return answers
 

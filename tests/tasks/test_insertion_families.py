@@ -17,6 +17,7 @@ from kermit.tasks.translation import Direction
 from kermit.tasks.translator import Translator
 from kermit.training.recipe import check_recipe
 from kermit.training.run import train
+from kermit.training.trainer import _on_validation_text
 
 KERMIT_MODEL = {
     "family": "kermit",
@@ -184,3 +185,21 @@ def test_the_lower_bound_is_an_objective_of_recipes(tiny_recipe, tokenizer):
     batch.pop("items")
     assert Texts.of(CanvasBatch.from_segments(model.specials, [([9], [10])]), [Factorization.JOINT]).lengths.item() == 2
     assert loaded.family.loss(model, batch, loaded.recipe).item() > 0
+
+
+def test_a_model_says_all_that_its_sources_taught_it_and_validation_has_a_mix_of_its_own(tiny_recipe, tokenizer):
+    recipe = insertion_recipe(tiny_recipe, KERMIT_MODEL)
+    recipe["data"]["train"].append({"name": "german", "y": "mono.de"})
+    recipe["data"]["train"].append({"x": "a", "y": "b", "factorizations": {"x_given_y": 1.0}})
+    recipe["data"]["train"].reverse()
+    recipe["data"]["validation"]["factorizations"] = {"joint": 1.0}
+    loaded = check_recipe(recipe, data=None)
+    model = loaded.family.build(loaded.recipe, tokenizer)
+    loaded.task.describe(model, loaded.recipe)
+    assert model.config.factorizations == ["x_given_y", "y", "y_given_x"]
+    collator = loaded.family.collator(_on_validation_text(loaded.recipe), tokenizer)
+    ways = collator(rows_of(tokenizer, [("one", "eins")]), torch.Generator().manual_seed(0))["ways"].tolist()
+    assert [tuple(Factorization)[way] for way in ways] == [Factorization.JOINT]
+    recipe["data"]["validation"] = {"x": "val.en", "factorizations": {"joint": 1.0}}
+    with pytest.raises(RecipeError, match=r"data\.validation\.factorizations: unpaired"):
+        check_recipe(recipe, data=None)

@@ -9,10 +9,10 @@ import pytest
 
 from kermit.errors import RecipeError
 from kermit.objective import SlotObjective
-from kermit.orders import BalancedTreePrior, UniformPrior
+from kermit.orders import BalancedTreePrior, OrderPrior, UniformPrior
 from kermit.slots import Termination
 from kermit.training import objectives
-from kermit.training.objectives import ObjectiveSettings
+from kermit.training.objectives import ObjectiveSettings, register_objective
 from kermit.training.recipe import check_recipe
 from kermit.training.run import train
 
@@ -118,7 +118,32 @@ def test_the_temperature_is_the_tree_priors_alone_and_a_prior_is_made_once() -> 
     tree = ObjectiveSettings(prior="balanced_tree", temperature=0.3)
     assert tree.order_prior() == BalancedTreePrior(0.3)
     assert tree.build(Termination.SLOT).prior is tree.order_prior()  # type: ignore[attr-defined]
-    assert ObjectiveSettings(prior="uniform", temperature=0.3).order_prior() == UniformPrior()
+    assert ObjectiveSettings(prior="uniform").order_prior() == UniformPrior()
+    with pytest.raises(ValueError, match="temperature is for the prior balanced_tree"):
+        ObjectiveSettings(prior="uniform", temperature=0.3)
+
+
+@pytest.mark.parametrize("change", [{"kept": "bernoulli"}, {"location_weight": 0.0}, {"share": "text"}])
+def test_what_the_lower_bound_would_ignore_is_an_error(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(change))} is for the slot loss"):
+        ObjectiveSettings(name="lower_bound", **change)
+    again = ObjectiveSettings(**ObjectiveSettings(name="lower_bound").model_dump())  # as a training writes it down
+    assert again == ObjectiveSettings(name="lower_bound")
+
+
+def test_an_objective_is_made_once_and_keeps_its_own_settings_where_every_slot_is_asked() -> None:
+    class Own(SlotObjective):
+        def __init__(self, prior: OrderPrior, bonus: float = 1.0, **settings: Any) -> None:
+            super().__init__(prior, **settings)
+            object.__setattr__(self, "bonus", bonus)
+
+    register_objective("own_bonus", Own)
+    settings = ObjectiveSettings(name="own_bonus", settings={"bonus": 5.0}, empty_slot_rate=0.5)
+    built = settings.build(Termination.SLOT)
+    assert settings.build(Termination.SLOT) is built
+    assert isinstance(built, Own)
+    whole = built.of_every_slot()
+    assert (whole.empty_slot_rate, whole.bonus, built.empty_slot_rate) == (1.0, 5.0, 0.5)  # type: ignore[attr-defined]
 
 
 def test_common_ids_are_for_repeated_runs() -> None:

@@ -113,3 +113,8 @@ def test_a_saved_and_loaded_optimiser_steps_as_if_never_stopped(name: str, tmp_p
     run(second, optimizer, course, 3)
     for expected, found in zip(whole.parameters(), second.parameters(), strict=True):
         assert torch.equal(expected, found)
+
+
+def test_a_cool_down_longer_than_the_training_is_an_error() -> None:
+    with pytest.raises(ValueError, match="cooldown_steps: 200 are more than all 100 max_steps"):
+        ScheduleSettings(name="constant", max_steps=100, warmup_steps=10, cooldown_steps=200)

@@ -1,6 +1,8 @@
 """The trainer on a tiny Transformer: the loss's normalisation, evaluation, what is kept, resuming, finetuning."""
 
 import json
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +220,63 @@ def test_gradient_checkpointing_and_bfloat16_run(tiny_recipe: dict[str, Any], co
     runtime = {"gradient_checkpointing": True, "precision": "bfloat16"}
     schedule = {"max_steps": 2, "warmup_steps": 0}
     assert train(loaded(tiny_recipe, corpus, runtime=runtime, schedule=schedule), tmp_path).steps == 2
+
+
+def test_what_a_recipe_says_of_the_model_holds_for_one_that_goes_on(tiny_recipe: dict[str, Any], corpus: Path) -> None:
+    recipe = loaded(tiny_recipe, corpus)
+    tokenizer = prepare_tokenizer(recipe)
+    first = prepare_model(recipe, tokenizer)
+    with tempfile.TemporaryDirectory() as folder:
+        first.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        livelier = {**tiny_recipe["model"], "dropout": 0.4}
+        second = prepare_model(loaded(tiny_recipe, corpus, init_from=folder, model=livelier), tokenizer)
+        assert second.config.dropout == 0.4
+        assert_same(dict(first.state_dict()), dict(second.state_dict()))
+        wider = {**tiny_recipe["model"], "feedforward": 48}
+        with pytest.raises(RecipeError, match="is not of the shape that the recipe's model asks for"):
+            prepare_model(loaded(tiny_recipe, corpus, init_from=folder, model=wider), tokenizer)
+
+
+def test_a_finished_training_without_checkpoints_is_not_begun_anew(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
+) -> None:
+    recipe = loaded(tiny_recipe, corpus, schedule={"max_steps": 2, "warmup_steps": 0})
+    train(recipe, tmp_path)
+    for folder in list_checkpoints(tmp_path):
+        shutil.rmtree(folder)
+    kept = weights(tmp_path / "best")
+    with pytest.raises(RecipeError, match="nothing to go on from"):
+        train(recipe, tmp_path, resume=True)
+    assert_same(kept, weights(tmp_path / "best"))
+
+
+def test_the_weights_of_the_moment_are_among_those_that_are_averaged(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
+) -> None:
+    changes = {
+        "averaging": {"checkpoints": 2},
+        "schedule": {"max_steps": 8, "warmup_steps": 0},
+        "evaluation": {"every": 8, "texts": 2},
+    }
+    train(loaded(tiny_recipe, corpus, **changes), tmp_path)
+    fourth, eighth = (weights(tmp_path / f"checkpoint-{step}") for step in (4, 8))
+    for name, tensor in weights(tmp_path).items():
+        assert torch.allclose(tensor, (fourth[name] + eighth[name]) / 2, atol=1e-6), name
+
+
+def test_validation_texts_that_are_too_long_are_not_translated_either(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
+) -> None:
+    lines = (corpus / "val.en").read_text().splitlines(), (corpus / "val.de").read_text().splitlines()
+    for side, first in zip(("en", "de"), lines, strict=True):
+        (corpus / f"long.{side}").write_text("\n".join(["one " * 100, *first]) + "\n")
+    data = {**tiny_recipe["data"], "validation": {"x": "long.en", "y": "long.de"}, "on_bad": "skip"}
+    recipe = loaded(tiny_recipe, corpus, data=data, schedule={"max_steps": 6, "warmup_steps": 0})
+    assert train(recipe, tmp_path).steps == 6
+
+
+def test_every_validation_text_is_judged_once(tiny_recipe: dict[str, Any], corpus: Path) -> None:
+    data = {**tiny_recipe["data"], "validation": {"x": "val.en", "y": "val.de", "weight": 2.0}}
+    with pytest.raises(RecipeError, match=r"validation\.weight"):
+        loaded(tiny_recipe, corpus, data=data)

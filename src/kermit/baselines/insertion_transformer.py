@@ -18,12 +18,11 @@ from transformers.configuration_utils import SubConfigSpec
 from transformers.modeling_outputs import BaseModelOutput
 
 from kermit.canvas import Factorization, Segment
-from kermit.errors import RecipeError
 from kermit.folders import load_whole
 from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel, special_token_settings
 from kermit.slots import Termination
 from kermit.tasks.families import KermitFamily
-from kermit.tasks.translation_training import pair_data
+from kermit.tasks.translation_training import check_one_direction
 from kermit.training.objectives import ObjectiveSettings
 from kermit.training.recipe import Recipe
 from kermit.training.settings import FamilySettings, Share
@@ -146,15 +145,7 @@ class InsertionTransformerFamily(KermitFamily):
 
     def check(self, recipe: Recipe) -> None:
         """One direction, from pairs."""
-        if not any(set(recipe.factorizations) == {way} for way in (Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y)):
-            raise RecipeError(
-                "factorizations: an Insertion Transformer translates one way; give y_given_x or x_given_y alone, "
-                f"not {', '.join(way.value for way in recipe.factorizations)}"
-            )
-        for number, source in enumerate(pair_data(recipe).train):
-            mix = source.factorizations or recipe.factorizations
-            if not source.paired or set(mix) != set(recipe.factorizations):
-                raise RecipeError(f"data.train.{number}: an Insertion Transformer learns from pairs, in one direction")
+        check_one_direction(recipe, "an Insertion Transformer")
         objective = recipe.objective
         assert isinstance(objective, ObjectiveSettings)
         made("objective", lambda: objective.build(Termination.SLOT))

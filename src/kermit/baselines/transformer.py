@@ -24,7 +24,7 @@ from kermit.errors import DataError, ModelError, RecipeError
 from kermit.folders import load_whole
 from kermit.modeling.slot_loss import slot_loss
 from kermit.tasks.translation import Direction, Translation
-from kermit.tasks.translation_training import pair_data
+from kermit.tasks.translation_training import check_one_direction
 from kermit.training.families import ITEMS, Collator
 from kermit.training.recipe import Recipe
 from kermit.training.settings import FamilySettings, Settings, Share
@@ -117,20 +117,12 @@ class TransformerFamily:
 
     def check(self, recipe: Recipe) -> None:
         """One direction, from pairs."""
-        mix = set(recipe.factorizations)
-        if len(mix) != 1 or not mix <= {Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y}:
-            raise RecipeError(
-                "factorizations: a Transformer translates one way; give y_given_x or x_given_y alone,"
-                f" not {', '.join(factorization.value for factorization in recipe.factorizations)}"
-            )
+        check_one_direction(recipe, "a Transformer")
         positions, longest = _settings(recipe).max_positions, recipe.data.max_tokens
         if longest >= positions:
             raise RecipeError(
                 f"model.max_positions: {positions} is too few for texts of data.max_tokens {longest} and an end mark"
             )
-        for index, source in enumerate(pair_data(recipe).train):
-            if not source.paired:
-                raise RecipeError(f"data.train.{index}: a Transformer learns from pairs; this source has one side only")
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """A new Marian model; weights are drawn with the standard deviation width ** -0.5."""

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kermit.cli import cloze, logs
-from kermit.cli.choices import Decoding, decoding_choices, progress_bar
+from kermit.cli.choices import Decoding, Model, decoding_choices, progress_bar
 from kermit.cli.results import check_file
 from kermit.errors import DataError
 
@@ -25,8 +25,8 @@ app.command("cloze")(cloze.cloze)
 
 @app.command("translation")
 def translation(
-    model: Annotated[Path, typer.Option(help="Folder of the model.", show_default=False)],
     data: Annotated[Path, typer.Option(help="Folder with SPLIT.en, SPLIT.de (or .gz).", show_default=False)],
+    model: Model = None,
     split: Annotated[str, typer.Option(help="Which files to read.")] = "test",
     directions: Annotated[
         str | None, typer.Option(help="As en-de,de-en; all that the model was trained for by default.")

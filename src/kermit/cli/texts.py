@@ -59,9 +59,9 @@ def read_lines(path: Path | None, option: str = "--input") -> list[Given]:
     """
     from kermit.data import plain
 
-    if path is None and sys.stdin.isatty():
-        raise DataError(f"give texts as arguments, with {option} FILE, or on stdin")
     if path is None or str(path) == "-":
+        if sys.stdin is None or (path is None and sys.stdin.isatty()):  # it is None where it was closed
+            raise DataError(f"give texts as arguments, with {option} FILE, or on stdin")
         lines = plain.lines_of(sys.stdin.buffer, "stdin")
     else:
         check_there(option, path)

@@ -85,7 +85,7 @@ def trace(
     else:
         draws = x is not None or y is not None
         settings = settings_of(decoding, set_, samples=1 if draws else 0)
-        if settings.sampling is None:
+        if not settings.draws:
             refuse(context, ["--seed"], f"{NO_DRAW} with --set temperature=0.7")
         if to is not None:
             traces = translations(texts, input_, to, seed, decoding, set_, model)

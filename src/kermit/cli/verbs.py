@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
+
+from kermit.errors import UsageError
 
 USE, TRAIN, EVALUATE, SERVE = "Use", "Train", "Evaluate", "Serve"
 PANELS = (USE, TRAIN, EVALUATE, SERVE)
@@ -29,6 +34,16 @@ class Verbs(TyperGroup):
                 if hasattr(command, "commands"):
                     groups.append(command)
 
+    def make_context(self, *arguments: Any, **settings: Any) -> Any:
+        """Read the options before the verb."""
+        with _told_in_a_line():
+            return super().make_context(*arguments, **settings)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Read the verb and its options, and run it."""
+        with _told_in_a_line():
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of the verbs, in the order of the panels and, within one, of registration; groups last."""
 
@@ -38,3 +53,17 @@ class Verbs(TyperGroup):
             return PANELS.index(panel) if panel in PANELS else len(PANELS), hasattr(command, "commands")
 
         return sorted(self.commands, key=place)
+
+
+@contextmanager
+def _told_in_a_line() -> Iterator[None]:
+    """Tell of a wrong command as of everything that a user can mend, and where help is."""
+    wrong: Any = typer.BadParameter.__base__  # click's UsageError, wherever this typer keeps click
+    try:
+        yield
+    except wrong as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # which is help, and no error
+            raise
+        place = "kermit" if error.ctx is None else error.ctx.command_path
+        message = " ".join(error.format_message().split()).rstrip(".")
+        raise UsageError(f"{message}; see {place} --help") from error

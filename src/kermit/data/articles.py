@@ -18,7 +18,7 @@ from kermit.errors import DataError
 
 # The end of a sentence, perhaps: its mark, what closes after it, and the space (which Chinese and Japanese lack).
 _END = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[”’」』）]*\s*")  # noqa: RUF001
-_OPENING = "\"'“‘«([¿¡"  # noqa: RUF001
+_OPENED = re.compile(r"[\"'“‘«(\[¿¡]*")  # noqa: RUF001
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ def split_sentences(paragraph: str) -> list[str]:
     """
     sentences, start = [], 0
     for match in _END.finditer(paragraph):
-        following = paragraph[match.end() :].lstrip(_OPENING)[:1]
+        opened = _OPENED.match(paragraph, match.end())
+        following = paragraph[opened.end()] if opened and opened.end() < len(paragraph) else ""
         if following and not following.islower():
             sentences.append(paragraph[start : match.end()].rstrip())
             start = match.end()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -135,13 +136,32 @@ class BatchPlanner:
 
     def _groups(self, rows: Integers) -> Iterator[tuple[int, ...]]:
         costs = (self.x_lengths[rows] + self.y_lengths[rows] + SPECIALS_PER_ROW).tolist()
-        start, longest = 0, 0
+        starts, longest = [0], 0
         for place, cost in enumerate(costs):
             longest = max(longest, cost)
-            if longest * (place + 1 - start) > self.tokens:
-                yield tuple(rows[start:place].tolist())
-                start, longest = place, cost
-        yield tuple(rows[start:].tolist())
+            if longest * (place + 1 - starts[-1]) > self.tokens:
+                starts.append(place)
+                longest = cost
+        if len(starts) > 1:
+            starts[-1] = self._filled_up(costs, *starts[-2:])
+        for start, end in pairwise([*starts, len(rows)]):
+            yield tuple(rows[start:end].tolist())
+
+    def _filled_up(self, costs: list[int], before: int, start: int) -> int:
+        """Where the last batch begins once it has its share of the one before: several processes may have to divide it.
+
+        Args:
+            costs: the tokens of every row.
+            before: where the batch before the last begins.
+            start: where the last begins, made of what was left over.
+        """
+        longest = max(costs[start:])
+        while start - before > len(costs) - start:
+            longest = max(longest, costs[start - 1])
+            if longest * (len(costs) - start + 1) > self.tokens:
+                break
+            start -= 1
+        return start
 
 
 @dataclass(frozen=True)

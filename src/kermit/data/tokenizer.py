@@ -160,12 +160,12 @@ _continuations: WeakKeyDictionary[PreTrainedTokenizerFast, tuple[int, torch.Tens
 def _word_continuations(tokenizer: PreTrainedTokenizerFast) -> torch.Tensor:
     vocabulary = tokenizer.get_vocab()
     metaspace = any(token.startswith(_METASPACE) for token in vocabulary)
-    wordpiece = any(token.startswith("##") and len(token) > 2 for token in vocabulary) and not metaspace
+    prefix = getattr(tokenizer.backend_tokenizer.model, "continuing_subword_prefix", None)  # a heading of ## is none
     space = _METASPACE if metaspace else _BYTE_LEVEL_SPACE
 
     def continues(token: str) -> bool:
-        if wordpiece:
-            return token.startswith("##")
+        if prefix:
+            return token.startswith(prefix)
         return not token.startswith(space) and (token[0].isalnum() if metaspace else _starts_word(token))
 
     flags = [False] * (max(vocabulary.values()) + 1)

@@ -39,7 +39,7 @@ class Room:
     def of(cls, model: InsertionModel, settings: DecodingSettings, batch: CanvasBatch, blanks: int) -> Room:
         """The rooms at the start."""
         rows, device = len(batch), batch.device
-        text = torch.full((rows,), settings.max_tokens, device=device)
+        text = torch.full((rows,), min(settings.max_tokens, _PLENTY), device=device)
         if model.max_length is not None:
             text = torch.minimum(text, model.max_length - batch.valid.sum(1))
         segment = torch.full((rows, 2), _PLENTY, device=device)
@@ -50,8 +50,8 @@ class Room:
             segment = model.max_segment_length - used
         constraints = settings.constraints
         most = constraints.max_tokens_per_blank
-        blank = torch.full((rows, blanks), _PLENTY if most is None else most, device=device)
-        need = torch.full((rows, blanks), constraints.min_tokens_per_blank, device=device)
+        blank = torch.full((rows, blanks), _PLENTY if most is None else min(most, _PLENTY), device=device)
+        need = torch.full((rows, blanks), min(constraints.min_tokens_per_blank, _PLENTY), device=device)
         return cls(text, segment, blank, need, torch.zeros_like(text))
 
     def select(self, rows: Tensor) -> Room:

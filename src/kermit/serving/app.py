@@ -243,6 +243,12 @@ async def _explain(http: HttpRequest, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     wrong = []
     for problem in error.errors():
+        if problem["type"] == "json_invalid":
+            told = f"the body is no JSON: {problem['ctx']['error']} at character {problem['loc'][-1]}"
+            return JSONResponse(Problem(detail=told).model_dump(), 400)
+        if tuple(problem["loc"]) == ("body",) and problem["type"] != "value_error":
+            told = "send a JSON object as the body, with Content-Type: application/json"
+            return JSONResponse(Problem(detail=told).model_dump(), 422)
         place = ".".join(str(part) for part in problem["loc"] if part != "body")
         wrong.append(f"{place}: {problem['msg']}" if place else str(problem["msg"]))
     return JSONResponse(Problem(detail="; ".join(wrong[:5])).model_dump(), 422)

@@ -6,7 +6,7 @@ Everything here runs in the worker's thread, for a model and its tokenizer have 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -106,8 +106,8 @@ class Engine:
                     limit=self.max_tokens,
                 )
 
-    def answer(self, jobs: Sequence[Job]) -> list[Answer]:
-        """Answer like jobs together.
+    def answer(self, jobs: Sequence[Job]) -> Iterator[Answer]:
+        """Answer like jobs together, each as soon as its answer is known.
 
         Every text's answer is the one that it would get alone: draws come from its own seed, and the pipeline promises
         not to mix the texts of a batch. A score is made of many canvases, so texts are scored one by one. An answer
@@ -116,14 +116,15 @@ class Engine:
         requests = [job.request for job in jobs]
         match requests[0]:
             case Generating():
-                return self._generate(requests, _Audience(self.kermit, jobs).on_round)
+                yield from self._generate(requests, _Audience(self.kermit, jobs).on_round)
             case ScoreRequest():
-                return [self._score(job) for job in jobs]
+                yield from map(self._score, jobs)
             case EmbedRequest() as like:
                 x, y = _joined(requests, "x"), None if like.y is None else _joined(requests, "y")
                 vectors = iter(self.kermit.embed(x, y, pooling=like.pooling).tolist())
-                return [Vectors(vectors=list(islice(vectors, request.size))) for request in requests]
-        raise TypeError(f"no way to answer a {type(requests[0]).__name__}")
+                yield from (Vectors(vectors=list(islice(vectors, request.size))) for request in requests)
+            case other:
+                raise TypeError(f"no way to answer a {type(other).__name__}")
 
     def _generate(self, requests: Sequence[Request], on_round: OnRound) -> list[Answer]:
         asked = [request for request in requests if isinstance(request, Generating)]
@@ -218,7 +219,7 @@ class Engine:
                 request.y,
                 factorization=request.factorization,
                 method=request.method,
-                prior=ObjectiveSettings(prior=request.prior).order_prior(),
+                prior=ObjectiveSettings(prior=request.prior, temperature=request.temperature).order_prior(),
                 orders=request.orders,
                 seed=request.seed,
                 on_batch=go_on,

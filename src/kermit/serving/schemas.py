@@ -161,8 +161,17 @@ class ScoreRequest(_OnTexts):
     )
     method: ScoreMethod = "importance"
     prior: PriorName = Field(default=PriorName.UNIFORM, description="Where orders are drawn from.")
+    temperature: float = Field(
+        default=1.0, ge=0.01, le=100, description="Of the balanced tree; 1 for the other priors. Best as in training."
+    )
     orders: int = Field(default=16, ge=1, le=64, description="How many orders to draw a text.")
     seed: int = Field(default=0, ge=0, le=MAX_SEED, description="Of the drawing; the same for every text.")
+
+    @model_validator(mode="after")
+    def _tree_of_temperature(self) -> ScoreRequest:
+        if self.prior is not PriorName.BALANCED_TREE and self.temperature != 1:
+            raise ValueError("temperature is the balanced tree's; leave it out, or ask for the prior balanced_tree")
+        return self
 
 
 class EmbedRequest(_OnTexts):

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from kermit.errors import ServingError
 
+LONGEST = 86_400
+"""The longest wait there is, in seconds: a day."""
+
 
 @dataclass(frozen=True)
 class ServiceSettings:
@@ -33,10 +36,10 @@ class ServiceSettings:
         for name in ("queue", "max_batch", "max_tokens", "max_body"):
             if getattr(self, name) < 1:
                 raise ServingError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not self.deadline > 0:
-            raise ServingError(f"deadline must be above 0 seconds, not {self.deadline}")
-        if not self.max_wait_ms >= 0:
-            raise ServingError(f"max_wait_ms must be at least 0, not {self.max_wait_ms}")
+        if not 0 < self.deadline <= LONGEST:
+            raise ServingError(f"deadline must be above 0 and at most {LONGEST:,} seconds, not {self.deadline}")
+        if not 0 <= self.max_wait_ms <= 1000 * LONGEST:
+            raise ServingError(f"max_wait_ms must be at least 0 and at most {1000 * LONGEST:,}, not {self.max_wait_ms}")
         if self.token is not None and not (self.token.isascii() and self.token.isprintable() and self.token.strip()):
             raise ServingError("the token must be of printable ASCII characters, at least one of them no space")
 

@@ -11,7 +11,7 @@ from kermit.serving.engine import Engine
 from kermit.serving.jobs import Job, JobQueue
 from kermit.serving.metrics import Metrics
 from kermit.serving.refusals import DeadlineError, InternalError
-from kermit.serving.schemas import Generations
+from kermit.serving.schemas import Answer, Generations
 
 logger = logging.getLogger(__name__)
 
@@ -61,19 +61,21 @@ class Worker(threading.Thread):
             return
         self.metrics.batch_size.observe(sum(job.size for job in fitting))
         try:
-            answers = self.engine.answer(fitting)
+            for job, answer in zip(fitting, self.engine.answer(fitting), strict=True):
+                self._deliver(job, answer)
         except KermitError as error:
             if len(fitting) == 1:
                 fitting[0].answer.set_exception(error)
                 return
             for job in fitting:  # so that what is wrong with one does not become another's
-                self._compute([job])
+                if not job.answer.done():
+                    self._compute([job])
+
+    def _deliver(self, job: Job, answer: Answer) -> None:
+        if not job.wanted:  # some of it may have been abandoned
+            job.answer.set_exception(DeadlineError(self.engine.settings.deadline))
             return
-        for job, answer in zip(fitting, answers, strict=True):
-            if not job.wanted:  # some of it may have been abandoned
-                job.answer.set_exception(DeadlineError(self.engine.settings.deadline))
-                continue
-            if isinstance(answer, Generations):
-                for result in answer.results:
-                    self.metrics.rounds.observe(result.rounds)
-            job.answer.set_result(answer)
+        if isinstance(answer, Generations):
+            for result in answer.results:
+                self.metrics.rounds.observe(result.rounds)
+        job.answer.set_result(answer)

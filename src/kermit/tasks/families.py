@@ -7,7 +7,7 @@ batch can be shared by several processes. The canvases and their targets follow 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Factorization, SpecialTokens
 from kermit.canvas_batch import CanvasBatch
-from kermit.decoding import DecodingSettings, Sampling, Strategy
+from kermit.decoding import DRAWING_TEMPERATURE, DecodingSettings, Sampling, Strategy
 from kermit.errors import RecipeError
 from kermit.folders import load_whole
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings, specials_of
@@ -39,7 +39,7 @@ from kermit.training.families import ITEMS, Collator
 from kermit.training.objectives import ObjectiveSettings as ObjectiveSettings
 from kermit.training.objectives import PriorName as PriorName
 from kermit.training.recipe import Recipe
-from kermit.training.settings import FamilySettings, Settings
+from kermit.training.settings import FamilySettings, Settings, SourceSettings
 from kermit.training.trunks import TrunkSettings, made, new_trunk_config
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class InsertionDecoding(Settings):
         drawn = (self.temperature, self.top_k, self.top_p)
         sampling = None
         if any(value is not None for value in drawn):
-            sampling = Sampling(self.temperature or 1.0, self.top_k, self.top_p)
+            sampling = Sampling(self.temperature or DRAWING_TEMPERATURE, self.top_k, self.top_p)
         return DecodingSettings(
             strategy=self.strategy,
             sampling=sampling,
@@ -147,6 +147,8 @@ class KermitFamily:
     def check(self, recipe: Recipe) -> None:
         """Every source must be able to serve the factorizations asked of it, and the objective be one."""
         mixes_of(recipe)
+        if recipe.data.validation is not None:
+            _mix(recipe.data.validation, recipe, "data.validation")
         model = recipe.model
         assert isinstance(model, KermitSettings)
         made("objective", lambda: _objective(recipe).build(model.termination))
@@ -202,7 +204,7 @@ class KermitFamily:
         )
         objective = _objective(recipe).build(inner.termination)
         if isinstance(objective, SlotObjective) and not model.training:
-            objective = replace(objective, empty_slot_rate=1.0)  # nothing left to chance
+            objective = objective.of_every_slot()
         inputs = objective.build(Texts.of(canvases, ways), batch["kept"]).model_inputs()
         with output_of(inner.base_model) as hidden:
             loss: Tensor = model(**inputs, num_items_in_batch=1).loss
@@ -268,13 +270,14 @@ def mixes_of(recipe: Recipe) -> list[Mapping[Factorization, float]]:
     Raises:
         RecipeError: a source is asked for what it cannot serve.
     """
-    mixes: list[Mapping[Factorization, float]] = []
-    for number, source in enumerate(recipe.data.train):
-        try:
-            mixes.append(source.mix(recipe.factorizations))
-        except ValueError as error:
-            raise RecipeError(f"data.train.{number}.factorizations: {error}") from error
-    return mixes
+    return [_mix(source, recipe, f"data.train.{number}") for number, source in enumerate(recipe.data.train)]
+
+
+def _mix(source: SourceSettings, recipe: Recipe, place: str) -> Mapping[Factorization, float]:
+    try:
+        return source.mix(recipe.factorizations)
+    except ValueError as error:
+        raise RecipeError(f"{place}.factorizations: {error}") from error
 
 
 def _objective(recipe: Recipe) -> ObjectiveSettings:

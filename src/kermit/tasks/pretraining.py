@@ -23,6 +23,7 @@ from kermit.data.sentences import encode_articles
 from kermit.data.tokenizer import end_of_slot_id
 from kermit.errors import RecipeError
 from kermit.modeling import specials_of
+from kermit.modeling.trunk import first_position
 from kermit.tasks.held_out import HELD_OUT_SEED, PretrainingFamily, judge
 from kermit.training.settings import EvaluationSettings, FactorizationMix, Fraction, SourceSettings, TextSettings
 from kermit.training.tasks import BestMetric, Evaluator
@@ -127,7 +128,10 @@ class PretrainingTask:
         """The model must have positions enough for a packed pair."""
         config = getattr(model.config, "trunk_config", model.config)
         positions = getattr(config, "max_position_embeddings", None)
-        if positions is not None and positions < recipe.data.max_tokens:
+        if positions is None:
+            return
+        positions -= first_position(model.base_model)
+        if positions < recipe.data.max_tokens:
             raise RecipeError(
                 f"data.max_tokens: {recipe.data.max_tokens} is more than the model's {positions} positions"
             )

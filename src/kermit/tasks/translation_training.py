@@ -7,6 +7,7 @@ best model is the one with the highest mean BLEU.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, cast
@@ -16,8 +17,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Factorization
 from kermit.data.encoding import EncodedText, encode_sources
-from kermit.data.parallel import TextSource, checksum, read_pairs
+from kermit.data.parallel import Pair, TextSource, checksum, read_pairs
 from kermit.data.plain import Report
+from kermit.data.tokenizer import encode_texts
+from kermit.errors import RecipeError
 from kermit.tasks.translation import Direction
 from kermit.tasks.translator import TranslationFamily, Translator, directions_of
 from kermit.training.settings import EvaluationSettings, FactorizationMix, Settings, SourceSettings, TextSettings
@@ -139,11 +142,12 @@ class TranslationTask:
         languages = (data.languages.x, data.languages.y)
         assert isinstance(recipe.evaluation, TranslationEvaluation)
         directions = [Direction.parse(text) for text in recipe.evaluation.directions]
-        directions = directions or directions_of(recipe.factorizations, languages)
+        directions = directions or directions_of(trained(recipe), languages)
         if not directions:
             return None
         source = data.validation.text_source(loaded.data)
-        pairs = list(read_pairs(source, Report(data.on_bad)))[: recipe.evaluation.texts]
+        fitting = (pair for pair in read_pairs(source, Report(data.on_bad)) if _fits(pair, tokenizer, data.max_tokens))
+        pairs = list(islice(fitting, recipe.evaluation.texts))
         family = cast("TranslationFamily", loaded.family)
 
         def evaluate(model: PreTrainedModel) -> Mapping[str, float]:
@@ -161,13 +165,47 @@ class TranslationTask:
     def describe(self, model: PreTrainedModel, recipe: Recipe) -> None:
         """What the sides are called, and what is generated from what."""
         model.config.languages = pair_data(recipe).languages.model_dump()
-        model.config.factorizations = sorted(factorization.value for factorization in recipe.factorizations)
+        model.config.factorizations = sorted(factorization.value for factorization in trained(recipe))
 
 
 def pair_data(recipe: Recipe) -> PairData:
     """The section `data` of a recipe for translation."""
     assert isinstance(recipe.data, PairData)
     return recipe.data
+
+
+def trained(recipe: Recipe) -> set[Factorization]:
+    """What is generated from what, over all sources of text."""
+    return {factorization for source in recipe.data.train for factorization in source.mix(recipe.factorizations)}
+
+
+def check_one_direction(recipe: Recipe, learner: str) -> None:
+    """For models that translate one way alone.
+
+    Args:
+        recipe: the recipe.
+        learner: what the model is called.
+
+    Raises:
+        RecipeError: it asks for more, or a source holds something else.
+    """
+    mix, data = set(recipe.factorizations), pair_data(recipe)
+    if len(mix) != 1 or not mix <= {Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y}:
+        raise RecipeError(
+            f"factorizations: {learner} translates one way; give y_given_x or x_given_y alone,"
+            f" not {', '.join(factorization.value for factorization in recipe.factorizations)}"
+        )
+    sources = {f"data.train.{number}": source for number, source in enumerate(data.train)}
+    if data.validation is not None:
+        sources["data.validation"] = data.validation
+    for place, source in sources.items():
+        if not source.paired or set(source.mix(recipe.factorizations)) != mix:
+            raise RecipeError(f"{place}: {learner} learns from pairs, in one direction")
+
+
+def _fits(pair: Pair, tokenizer: PreTrainedTokenizerFast, most: int) -> bool:
+    """Whether neither side has more tokens than the encoded text takes."""
+    return all(len(ids) <= most for ids in encode_texts(tokenizer, [pair.x or "", pair.y or ""]))
 
 
 def _sources(loaded: LoadedRecipe) -> list[TextSource]:

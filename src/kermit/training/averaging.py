@@ -49,14 +49,15 @@ class MovingAverage:
 
 
 @contextmanager
-def mean_of_checkpoints(model: nn.Module, folders: Sequence[Path]) -> Iterator[None]:
-    """The model has the mean of the checkpoints' weights inside this context, and its own again after it."""
+def mean_with_checkpoints(model: nn.Module, folders: Sequence[Path]) -> Iterator[None]:
+    """The model has the mean of its weights and of earlier checkpoints' inside this context, and its own after it."""
     names, live = _trainable(model)
-    total = [torch.zeros_like(parameter) for parameter in live]
+    count = len(folders) + 1
+    total = [parameter.detach() / count for parameter in live]
     for folder in folders:
         saved = load_file(folder / "model.safetensors")
         for name, tensor in zip(names, total, strict=True):
-            tensor += saved[name].to(tensor.device) / len(folders)
+            tensor += saved[name].to(tensor.device) / count
     with _weights(live, total):
         yield
 

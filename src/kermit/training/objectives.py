@@ -81,6 +81,17 @@ KeptMix = Annotated[
 ]
 
 
+_OF_SLOT_LOSS = (
+    "kept",
+    "drop_probability",
+    "span_length",
+    "share",
+    "location_weight",
+    "empty_slot_rate",
+    "empty_slot_weight",
+)
+
+
 class ObjectiveSettings(Settings):
     """What is minimised: see `kermit.objective` and `kermit.orders`; `kept` is one way of keeping, or a mix.
 
@@ -113,10 +124,22 @@ class ObjectiveSettings(Settings):
         return _known(name, _OBJECTIVES)
 
     @model_validator(mode="after")
-    def _something_repeated(self) -> ObjectiveSettings:
+    def _nothing_in_vain(self) -> ObjectiveSettings:
         if self.common_ids and KeptSampling.REPEATED not in self.kept:
             raise ValueError("common_ids is for repeated runs; add repeated to kept, or leave it out")
+        if self.prior != PriorName.BALANCED_TREE and self._changed("temperature"):
+            raise ValueError(
+                "temperature is for the prior balanced_tree; leave it at 1, for others have prior_settings"
+            )
+        if self.name == ObjectiveName.LOWER_BOUND:
+            for name in _OF_SLOT_LOSS:
+                if self._changed(name):
+                    raise ValueError(f"{name} is for the slot loss, and the lower bound has none; leave it out")
         return self
+
+    def _changed(self, name: str) -> bool:
+        """Whether a setting is not the one that is taken by default."""
+        return bool(getattr(self, name) != type(self).model_fields[name].default)
 
     def order_prior(self) -> OrderPrior:
         """The prior of that name, made once."""
@@ -128,7 +151,16 @@ class ObjectiveSettings(Settings):
         return _PRIORS.get(self.prior)(**own, **self.prior_settings)
 
     def build(self, termination: Termination) -> Objective:
-        """The objective of that name."""
+        """The objective of that name, made once."""
+        if termination not in self._objectives:
+            self._objectives[termination] = self._make(termination)
+        return self._objectives[termination]
+
+    @cached_property
+    def _objectives(self) -> dict[Termination, Objective]:
+        return {}
+
+    def _make(self, termination: Termination) -> Objective:
         make = _OBJECTIVES.get(self.name)
         if self.name == ObjectiveName.LOWER_BOUND:
             return make(self.order_prior(), **self.settings)

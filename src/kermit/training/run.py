@@ -121,23 +121,24 @@ def _texts_of_files(files: Sequence[Path]) -> Iterator[str]:
 
 
 def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-    """A new model of the recipe's family, or the one that `init_from` names; its config is told what it is for."""
+    """A new model of the recipe's family, with the weights that `init_from` names; its config says what it is for."""
     recipe = loaded.recipe
     if recipe.init_from is None:
         model = _new_model(loaded, tokenizer)
     else:
         local = loaded.data / recipe.init_from
         folder = model_folder(local if local.exists() else Path(recipe.init_from).expanduser())
-        model = loaded.family.load(folder)
+        trained, model = loaded.family.load(folder), _new_model(loaded, tokenizer)
         saved = load_tokenizer(folder)
-        if saved.get_vocab() != tokenizer.get_vocab():
-            if not recipe.tokenizer.replaces:
-                raise RecipeError(
-                    f"init_from: {folder} was trained with another tokenizer; set `tokenizer: {{path: {folder}}}`, or"
-                    " `replaces: true` beside what makes the new one"
-                )
-            trained, model = model, _new_model(loaded, tokenizer)
+        if saved.get_vocab() == tokenizer.get_vocab():
+            _take_over(trained, model, folder)
+        elif recipe.tokenizer.replaces:
             carry_over(trained, model, pieces_of(saved, tokenizer))
+        else:
+            raise RecipeError(
+                f"init_from: {folder} was trained with another tokenizer; set `tokenizer: {{path: {folder}}}`, or"
+                " `replaces: true` beside what makes the new one"
+            )
     loaded.task.describe(model, recipe)
     return model
 
@@ -145,6 +146,19 @@ def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> P
 def _new_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
     torch.manual_seed(loaded.recipe.seed)
     return loaded.family.build(loaded.recipe, tokenizer)
+
+
+def _take_over(trained: PreTrainedModel, model: PreTrainedModel, folder: Path) -> None:
+    """Give a model the weights of a trained one of the same shape; a next-sentence head may be in one of them alone."""
+    given, own = trained.state_dict(), model.state_dict()
+    for name in {**own, **given}:
+        shapes = [list(weights[name].shape) if name in weights else "none" for weights in (given, own)]
+        if shapes[0] != shapes[1] and not name.startswith("next_sentence."):
+            raise RecipeError(
+                f"init_from: {name} of {folder} is not of the shape that the recipe's model asks for: {shapes[0]}, not"
+                f" {shapes[1]}; give the `model` that it was trained with"
+            )
+    model.load_state_dict(own | {name: weight for name, weight in given.items() if name in own})
 
 
 def _check_room(model: PreTrainedModel, text: Text) -> None:
@@ -179,7 +193,12 @@ def _prepare_output(recipe: Recipe, output: Path, *, resume: bool, write: bool) 
                 f"{output} was trained with another recipe: {', '.join(changes)} differ; resume with the same, or"
                 " train into another folder"
             )
-    elif not resume and (checkpoints or (output / "model.safetensors").is_file()):
+    if resume and not checkpoints and (output / "model.safetensors").is_file():
+        raise RecipeError(
+            f"{output} holds a finished training without its checkpoints, so there is nothing to go on from; choose"
+            " another folder, with `init_from` if it is to begin with this model"
+        )
+    if not resume and (checkpoints or (output / "model.safetensors").is_file()):
         raise RecipeError(f"{output} already holds a training; add --resume to go on with it, or choose another folder")
     if write:
         output.mkdir(parents=True, exist_ok=True)

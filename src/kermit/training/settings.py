@@ -46,6 +46,12 @@ class TextSettings(Settings):
     max_tokens: PositiveInt = 128
     on_bad: OnBad = OnBad.ERROR
 
+    @model_validator(mode="after")
+    def _validation_once(self) -> TextSettings:
+        if self.validation is not None and self.validation.weight != 1:
+            raise ValueError("validation.weight: every validation text is judged once; leave it out")
+        return self
+
 
 class TokenizerSettings(Settings):
     """A tokenizer to train (`vocab_size`, on `texts` or else on all training files), or one to load (`path`).
@@ -117,6 +123,12 @@ class ScheduleSettings(Settings):
     warmup_steps: Annotated[int, Field(ge=0)] = 1000
     cooldown_steps: Annotated[int, Field(ge=0)] = 0
     final: Fraction = 0.0
+
+    @model_validator(mode="after")
+    def _room_to_cool_down(self) -> ScheduleSettings:
+        if self.cooldown_steps > self.max_steps:
+            raise ValueError(f"cooldown_steps: {self.cooldown_steps} are more than all {self.max_steps} max_steps")
+        return self
 
 
 class AveragingSettings(Settings):

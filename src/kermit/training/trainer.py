@@ -37,7 +37,7 @@ from kermit.data.batching import (
     batch_generator,
     share_of_rank,
 )
-from kermit.training.averaging import MovingAverage, mean_of_checkpoints
+from kermit.training.averaging import MovingAverage, mean_with_checkpoints
 from kermit.training.callbacks import Bar, Log, Progress, Signals
 from kermit.training.checkpoints import list_checkpoints, load_state, remove_old, save_state, written_whole
 from kermit.training.dropout import FastDropout
@@ -112,6 +112,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         self.evaluator = evaluator
         self.output = output
         self.collator = family.collator(recipe, tokenizer)
+        self.validation_collator = family.collator(_on_validation_text(recipe), tokenizer)
         weights = tuple(source.weight for source in recipe.data.train)
         self.planner = TextPlanner(text, weights, recipe.batch.tokens, recipe.seed)
         self.average = None if recipe.averaging.ema is None else MovingAverage(model, recipe.averaging.ema)
@@ -202,8 +203,9 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         if self.average is not None:
             context = self.average.applied()
         elif self.recipe.averaging.checkpoints > 1:
-            folders = list_checkpoints(self.output)[-self.recipe.averaging.checkpoints :]
-            context = mean_of_checkpoints(self.model, folders) if folders else nullcontext()
+            now = self.output / f"checkpoint-{self.state.global_step}"  # written after it is evaluated, if at all
+            earlier = [folder for folder in list_checkpoints(self.output) if folder.name != now.name]
+            context = mean_with_checkpoints(self.model, earlier[1 - self.recipe.averaging.checkpoints :])
         training = self.model.training
         self.model.eval()
         try:
@@ -240,7 +242,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         rows = validation.epoch(0)
         total, items = torch.zeros(()), torch.zeros(())
         for batch in TextPlanner(validation, (1.0,), tokens, _VALIDATION_SEED).epoch(0):
-            tensors = self.collator(rows.fetch(batch.rows), batch_generator(_VALIDATION_SEED, batch))
+            tensors = self.validation_collator(rows.fetch(batch.rows), batch_generator(_VALIDATION_SEED, batch))
             items += tensors.pop(ITEMS).sum()
             inputs = self._prepare_inputs(tensors)
             with self.accelerator.autocast():
@@ -296,6 +298,14 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         """Every step is seeded anew, so there is none."""
+
+
+def _on_validation_text(recipe: Recipe) -> Recipe:
+    """The recipe as it would be if the validation text were all there is."""
+    if recipe.data.validation is None:
+        return recipe
+    data = recipe.data.model_copy(update={"train": (recipe.data.validation,)})
+    return recipe.model_copy(update={"data": data})
 
 
 def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:

@@ -99,6 +99,7 @@ async function run(state) {
   } catch (error) {
     if (error.name === "AbortError") return;
     part("status").textContent = "";
+    player.breakOff();
     if (error instanceof Problem && error.status === 401) part("token-row").hidden = false;
     say(error.message);
   } finally {

@@ -70,6 +70,13 @@ export class Player {
     this.show(this.timer === null ? this.last : this.round);
   }
 
+  /** No more rounds will come, though the text is not done. */
+  breakOff() {
+    if (this.record === null || this.final) return;
+    this.final = { finish: "an error" };
+    this.step(this.last);
+  }
+
   get last() {
     return this.record.rounds.length;
   }
