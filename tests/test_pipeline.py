@@ -17,11 +17,20 @@ from transformers import AutoModel
 import kermit
 from kermit.canvas import Factorization
 from kermit.data.tokenizer import train_tokenizer
-from kermit.decoding import Constraints, DecodingSettings, Finish, Sampling, Strategy, Trace
+from kermit.decoding import (
+    DRAWING_TEMPERATURE,
+    Constraints,
+    DecodingSettings,
+    Finish,
+    Sampling,
+    Strategy,
+    Trace,
+)
 from kermit.errors import DataError, DecodingError, ModelError
 from kermit.likelihood import exact_log_likelihood
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
 from kermit.pipeline import Kermit
+from kermit.tasks.families import InsertionDecoding
 from kermit.tasks.translator import Translator
 
 SENTENCES = [
@@ -231,6 +240,13 @@ def test_samples_follow_their_seeds(random_kermit: Kermit) -> None:
     two = random_kermit.sample(2, seed=12, settings=how)
     assert [(r.x, r.y) for r in five[2:4]] == [(r.x, r.y) for r in two]
     assert len({(r.x, r.y) for r in five}) > 1
+
+
+def test_draws_are_at_a_temperature_at_which_small_models_make_sense(random_kermit: Kermit) -> None:
+    how = DecodingSettings(sampling=Sampling(DRAWING_TEMPERATURE))
+    assert random_kermit.sample(3) == random_kermit.sample(3, settings=how)
+    assert random_kermit.complete(["A"], ["Ein"]) == random_kermit.complete(["A"], ["Ein"], settings=how)
+    assert InsertionDecoding(top_p=0.9).build().sampling == Sampling(DRAWING_TEMPERATURE, top_p=0.9)
 
 
 def test_of_a_blank_text_no_translation_is_made(random_kermit: Kermit) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +248,66 @@ def test_the_version_is_told_by_the_module_too() -> None:
     done = subprocess.run([sys.executable, "-m", "kermit", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"kermit {package.__version__}\n"
     assert app.info.name == "kermit"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("translate", "text"), "Missing option '--to'; see kermit translate --help"),
+        (("translate", "--to", "de", "--decoding", "diagonal", "text"), "Invalid value for '--decoding'"),
+        (("sample", "-n", "0"), "see kermit sample --help"),
+        (("evaluate", "translation", "--nothing"), "No such option: --nothing"),
+        (("--nothing",), "see kermit --help"),
+        (("nothing",), "No such command 'nothing'"),
+    ],
+)
+def test_a_wrong_command_is_told_in_a_line(kermit: Run, arguments: tuple[str, ...], message: str) -> None:
+    done = kermit(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: ")
+    assert message in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("more", [(), ("--input", "-")])
+def test_a_closed_stdin_is_no_text(
+    kermit: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kermit", "translate", "--to", "de", "--model", str(folder), *more])
+    monkeypatch.setattr(sys, "stdin", None)
+    errors = io.StringIO()
+    with pytest.raises(SystemExit) as stop, redirect_stderr(errors):
+        package.cli.main()
+    assert stop.value.code == 2
+    assert "give texts as arguments, with --input FILE, or on stdin" in errors.getvalue()
+
+
+def test_translate_draws_with_a_seed_and_refuses_one_where_nothing_is_drawn(kermit: Run, folder: Path) -> None:
+    def text(*more: object) -> str:
+        limits = ("--set", "max_tokens=6", "--set", "termination_penalty=5")
+        done = kermit("translate", "--to", "de", "--model", folder, "A man", *limits, *more)
+        assert done.code == 0, done.err
+        return done.out
+
+    hot = ("--set", "temperature=3")
+    drawn = [text(*hot, "--seed", seed) for seed in (0, 1, 2, 0)]
+    assert len(set(drawn)) > 1
+    assert drawn[0] == drawn[3] == text(*hot)
+    for words, message in (
+        (("--seed", 3), "--seed is for draws"),
+        (("--set", "seed=3"), "--set seed: give it as --seed"),
+    ):
+        done = kermit("translate", "--to", "de", "--model", folder, "A man", *words)
+        assert (done.code, done.out) == (2, "")
+        assert message in done.err
+
+
+def test_a_trace_of_candidates_takes_a_seed(ask: Run) -> None:
+    how = ("--set", "candidates=2", "--set", "max_tokens=4", "--seed", 3)
+    assert "A" in ask("trace", "--infill", "A ____.", *how).out
+    assert ask("trace", "--to", "de", "A man", *how).out
+
+
+def test_a_number_beyond_all_bounds_is_no_defect(ask: Run) -> None:
+    assert ask("infill", "A ____", "--max-tokens-per-blank", 10**30, "--set", "max_tokens=4").out
+    assert ask("translate", "--to", "de", "A", "--set", f"max_tokens={10**30}", "--set", "max_rounds=2").out is not None

@@ -424,3 +424,12 @@ def test_a_seed_decides_what_is_drawn() -> None:
     assert found[0] == found[2]
     assert found == draw([5, 6, 5, -1])
     assert len(set(draw(list(range(20))))) > 10
+
+
+def test_a_limit_beyond_all_bounds_is_as_good_as_none() -> None:
+    endless = 10**30
+    constraints = Constraints(max_tokens_per_blank=endless)
+    found = one(speller(SEVEN), blank(), DecodingSettings(max_tokens=endless, constraints=constraints))
+    assert found.canvas.segments[0] == SEVEN
+    demanding = DecodingSettings(max_tokens=9, constraints=Constraints(min_tokens_per_blank=endless))
+    assert one(always({END: 0.9, A: 0.1}), blank(), demanding).tokens == 9

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from services import PAIRS, PATIENCE, Live, held, running
+from services import PAIRS, PATIENCE, Live, held, running, slowed
 
 from kermit import Kermit
 
@@ -303,3 +303,16 @@ def test_a_service_with_a_token_is_asked_for_it(new_page: NewPage, kermit: Kermi
         expect(page.get_by_role("alert")).to_be_hidden()
         button(page, "Surprise me").click()
         done(page)
+
+
+def test_rounds_that_break_off_stop_and_say_so(new_page: NewPage, kermit: Kermit) -> None:
+    with running(kermit, deadline=3.0) as live, slowed(live.service):
+        page = new_page(url=live.url)
+        page.get_by_label("English", exact=True).fill("A dog sleeps")
+        page.get_by_text("How to decode").click()
+        page.locator("#termination_penalty").fill("90")
+        page.locator("#strategy").select_option("serial")
+        button(page, "Translate to German").click()
+        expect(page.get_by_role("alert")).to_contain_text("no answer within")
+        expect(page.locator("#count")).to_contain_text("ended by an error")
+        expect(page.locator("#play")).to_have_text("Play")

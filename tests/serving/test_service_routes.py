@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from services import PAIRS, Live, running
 
-from kermit import DecodingSettings, Factorization, Kermit, Sampling, Strategy
+from kermit import BalancedTreePrior, DecodingSettings, Factorization, Kermit, Sampling, Strategy
 from kermit.decoding import DRAWING_TEMPERATURE, Constraints
 from kermit.serving.settings import ServiceSettings
 
@@ -103,6 +103,16 @@ def test_score_is_the_pipelines_whatever_else_is_scored(live: Live, kermit: Kerm
         assert (found[number]["standard_error"] is None) == (method != "importance")
 
 
+def test_a_score_takes_the_trees_temperature(live: Live, kermit: Kermit) -> None:
+    text = " ".join(ENGLISH[:2])
+    asked = {"x": [text], "prior": "balanced_tree", "orders": 4}
+    found = [live.post("/v1/score", **asked, temperature=value).json()["results"][0] for value in (0.1, 1.0)]
+    for score, temperature in zip(found, (0.1, 1.0), strict=True):
+        [own] = kermit.score([text], prior=BalancedTreePrior(temperature), orders=4)
+        assert score["log_prob"] == pytest.approx(own.log_prob, abs=1e-4)
+    assert found[0] != found[1]
+
+
 def test_a_score_from_one_order_has_no_error_and_is_still_json(live: Live) -> None:
     (found,) = results(live, "/v1/score", x=[ENGLISH[0]], orders=1, prior="balanced_tree")
     assert math.isfinite(found["log_prob"])
@@ -152,6 +162,7 @@ def test_health_says_ok(live: Live) -> None:
         ("infill", {"x": ["____"], "min_tokens_per_blank": 3, "max_tokens_per_blank": 2}, "no less than"),
         ("score", {"x": ["x" * 90]}, "x.0: the text takes 90 tokens, but at most 64"),
         ("score", {"x": ["x" * 20], "method": "exact"}, "Use the importance-weighted estimate"),
+        ("score", {"x": ["a"], "temperature": 0.3}, "temperature is the balanced tree's; leave it out"),
         ("embed", {"x": ["x" * 90]}, "x.0: the text takes 90 tokens, but at most 64"),
         ("sample", {"segment": "fr"}, "it does not know 'fr'"),
         ("sample", {"count": 10**9}, "1000000000 texts, but a request takes at most 32"),
@@ -179,6 +190,19 @@ def test_a_body_that_is_no_request_is_refused(live: Live, content: bytes) -> Non
     response = live.client.post("/v1/translate", content=content, headers={"Content-Type": "application/json"})
     assert response.status_code in (400, 422)
     assert response.json()["detail"]
+
+
+def test_a_body_that_is_no_json_object_is_told_what_to_send(live: Live) -> None:
+    def answer(content: bytes, kind: str = "application/json") -> tuple[int, str]:
+        response = live.client.post("/v1/translate", content=content, headers={"Content-Type": kind})
+        return response.status_code, response.json()["detail"]
+
+    broken = answer(b'{"texts": ["a", ')
+    assert broken[0] == 400
+    assert broken[1].startswith("the body is no JSON: ")
+    assert "at character 16" in broken[1]
+    object_wanted = (422, "send a JSON object as the body, with Content-Type: application/json")
+    assert answer(b"") == answer(b"3") == answer(b'{"texts": ["a"], "to": "de"}', "text/plain") == object_wanted
 
 
 def test_a_body_that_is_not_said_to_be_json_is_refused(live: Live) -> None:
@@ -221,7 +245,17 @@ def test_with_a_token_only_those_who_show_it_are_answered(kermit: Kermit) -> Non
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"queue": 0}, {"max_batch": 0}, {"deadline": 0}, {"max_wait_ms": -1}, {"token": " "}, {"token": "ü"}]
+    "wrong",
+    [
+        {"queue": 0},
+        {"max_batch": 0},
+        {"deadline": 0},
+        {"deadline": math.inf},
+        {"max_wait_ms": -1},
+        {"max_wait_ms": math.inf},
+        {"token": " "},
+        {"token": "ü"},
+    ],
 )
 def test_settings_that_cannot_be_are_errors_that_name_them(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -1,6 +1,7 @@
 """Requests that arrive together are computed together, and no answer depends on which others it shares a batch with."""
 
 import socket
+import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -167,3 +168,29 @@ def test_a_defect_is_a_500_without_details_and_the_service_goes_on(
         assert response.status_code == 500
         assert "ZeroDivisionError" not in response.text
         assert live.post("/v1/sample", max_tokens=1).status_code == 200
+
+
+def test_a_score_is_answered_as_soon_as_it_is_known(kermit: Kermit) -> None:
+    with running(kermit) as live, ThreadPoolExecutor(3) as pool:
+        with held(live.service):
+            first = ask(live, pool, ("/v1/sample", {"max_tokens": 1}))
+            until(lambda: live.service.worker.computing == 1)
+            scores = [("/v1/score", {"x": ["A dog"], "orders": 1}), ("/v1/score", {"x": ["Two men"], "orders": 1})]
+            both = ask(live, pool, *scores)
+            until(lambda: live.service.queue.depth == 2)
+            real, gate = live.service.engine.kermit.score, threading.Event()
+
+            def second_waits(x: list[str], *arguments: Any, **settings: Any) -> Any:
+                if x == ["Two men"]:
+                    assert gate.wait(PATIENCE)
+                return real(x, *arguments, **settings)
+
+            live.service.engine.kermit.score = second_waits  # type: ignore[method-assign]
+        try:
+            assert first[0].result(PATIENCE).status_code == 200
+            assert both[0].result(PATIENCE).status_code == 200
+            assert not both[1].done()
+        finally:
+            gate.set()
+            del live.service.engine.kermit.score
+        assert both[1].result(PATIENCE).status_code == 200
