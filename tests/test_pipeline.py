@@ -242,6 +242,15 @@ def test_samples_follow_their_seeds(random_kermit: Kermit) -> None:
     assert len({(r.x, r.y) for r in five}) > 1
 
 
+def test_no_blank_stays_empty_unless_it_may() -> None:
+    reluctant = pipeline()
+    with torch.no_grad():
+        reluctant.model.head.bias[reluctant.specials.end_of_slot_id] = 50.0
+    texts = ["A ____ man ____.", "____"]
+    assert [result.tokens for result in reluctant.infill(texts)] == [2, 1]
+    assert [result.tokens for result in reluctant.infill(texts, settings=DecodingSettings())] == [0, 0]
+
+
 def test_draws_are_at_a_temperature_at_which_small_models_make_sense(random_kermit: Kermit) -> None:
     how = DecodingSettings(sampling=Sampling(DRAWING_TEMPERATURE))
     assert random_kermit.sample(3) == random_kermit.sample(3, settings=how)

@@ -175,7 +175,7 @@ class Kermit:
             x: texts with blanks of four underscores; the first side of the pair where there is a second. To fill the
                 blanks of the second side alone, give empty texts here.
             y: the second sides, with blanks or without.
-            settings: how to decode; its constraints say how many tokens a blank may get.
+            settings: how to decode; its constraints say how many tokens a blank gets, at least one by default.
             keep_words: whether given words stay whole, so that nothing is glued to one that the blank does not touch.
             seeds: one a text, for sampling.
             trace: whether to record the rounds.
@@ -184,6 +184,7 @@ class Kermit:
         """
         sides = self._pairs(x, y)
         canvases = [Canvas.from_text(self.specials, self._speller.encode, *side) for side in sides]
+        settings = settings or DecodingSettings(constraints=Constraints(min_tokens_per_blank=1))
         decoded = self._decode(canvases, self._keeping_words(settings, keep_words), seeds, trace, on_progress, on_round)
         return [self._filled(result, *side) for result, side in zip(decoded, sides, strict=True)]
 

@@ -46,7 +46,7 @@ def infill(
     y: Y = None,
     input_: PairInput = None,
     side: Side = "x",
-    min_tokens_per_blank: Annotated[int, typer.Option(help="Insert at least so many tokens.")] = 0,
+    min_tokens_per_blank: Annotated[int, typer.Option(help="Insert at least so many tokens.")] = 1,
     max_tokens_per_blank: Annotated[
         int | None, typer.Option(help="Insert at most so many tokens.", show_default=False)
     ] = None,

@@ -84,7 +84,9 @@ def trace(
         traces = read_traces(from_)
     else:
         draws = x is not None or y is not None
-        settings = settings_of(decoding, set_, samples=1 if draws else 0)
+        settings = settings_of(
+            decoding, set_, samples=1 if draws else 0, min_tokens_per_blank=0 if infill is None else 1
+        )
         if not settings.draws:
             refuse(context, ["--seed"], f"{NO_DRAW} with --set temperature=0.7")
         if to is not None:

@@ -122,7 +122,7 @@ class InfillRequest(Generating, _OnTexts):
     """Fill the blanks, four underscores each; what is given stays as it is."""
 
     keep_words: bool = Field(default=True, description="Whether given words stay whole.")
-    min_tokens_per_blank: int = Field(default=0, ge=0, le=1000)
+    min_tokens_per_blank: int = Field(default=1, ge=0, le=1000)
     max_tokens_per_blank: Count | None = None
 
     @property
