@@ -1,8 +1,9 @@
 """The cloze question of the paper's Figure 5, answered by the models that you name.
 
 In 1998 the Tinside Pool was named a listed building. KERMIT fills the gap by insertion, a masked language model by a
-beam search over masks, a left-to-right one by sampling; the last two are also told how long the answer is. A model is a
-folder, a name on the Hub, or, for --causal-lm, a .gguf file.
+beam search over masks, a left-to-right one by sampling. KERMIT is also asked for one token at least, as the others
+always give one; those are also told how long the answer is. A model is a folder, a name on the Hub, or, for
+--causal-lm, a .gguf file.
 
     python examples/figure5.py --kermit DIR --masked-lm bert-large-uncased --causal-lm gpt2-medium
 
@@ -16,6 +17,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from kermit import DecodingSettings, Strategy
+from kermit.decoding import Constraints
 from kermit.tasks.cloze import CausalLMSystem, ClozeInstance, InsertionSystem, MaskedLMSystem
 from kermit.tasks.cloze.loading import load_causal_lm, load_insertion_model, load_masked_lm
 from kermit.tasks.cloze.metrics import exact_match, f1
@@ -39,7 +41,9 @@ def systems(options):
     if options.kermit:
         loaded = load_insertion_model(options.kermit)
         for strategy in Strategy:
-            yield f"KERMIT, {strategy}", InsertionSystem(*loaded, DecodingSettings(strategy, max_tokens=32))
+            for least in (0, 1):
+                how = DecodingSettings(strategy, max_tokens=32, constraints=Constraints(min_tokens_per_blank=least))
+                yield f"KERMIT, {strategy}" + ", at least one token" * least, InsertionSystem(*loaded, how)
     if options.masked_lm:
         loaded = load_masked_lm(options.masked_lm)
         for told in (False, True):

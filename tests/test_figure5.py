@@ -23,7 +23,7 @@ def test_every_model_that_is_named_answers_and_the_right_answer_is_shown(tmp_pat
     shown = capsys.readouterr().out
     for line in (
         "KERMIT, serial",
-        "KERMIT, parallel",
+        "KERMIT, parallel, at least one token",
         "masked LM, oracle length",
         "causal LM",
         "correct",
