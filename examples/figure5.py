@@ -61,7 +61,7 @@ def main():
     options = parser.parse_args()
     if not any(vars(options).values()):
         parser.error("name at least one model")
-    console = Console(width=100)
+    console = Console(width=120)
     console.print(f"{PASSAGE} [bold]{QUESTION} {CLOZE}[/bold]\n", highlight=False)
     instance = ClozeInstance.from_text(PASSAGE, QUESTION, CLOZE, [ANSWER])
     table = Table(Column("system", no_wrap=True), "answer", "exact match", "F1", "forward passes", "log-probability")
