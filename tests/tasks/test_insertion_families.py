@@ -17,7 +17,7 @@ from kermit.tasks.translation import Direction
 from kermit.tasks.translator import Translator
 from kermit.training.recipe import check_recipe
 from kermit.training.run import train
-from kermit.training.trainer import _on_validation_text
+from kermit.training.trainer import on_validation_text
 
 KERMIT_MODEL = {
     "family": "kermit",
@@ -197,7 +197,7 @@ def test_a_model_says_all_that_its_sources_taught_it_and_validation_has_a_mix_of
     model = loaded.family.build(loaded.recipe, tokenizer)
     loaded.task.describe(model, loaded.recipe)
     assert model.config.factorizations == ["x_given_y", "y", "y_given_x"]
-    collator = loaded.family.collator(_on_validation_text(loaded.recipe), tokenizer)
+    collator = loaded.family.collator(on_validation_text(loaded.recipe), tokenizer)
     ways = collator(rows_of(tokenizer, [("one", "eins")]), torch.Generator().manual_seed(0))["ways"].tolist()
     assert [tuple(Factorization)[way] for way in ways] == [Factorization.JOINT]
     recipe["data"]["validation"] = {"x": "val.en", "factorizations": {"joint": 1.0}}

@@ -3,21 +3,25 @@
 import json
 import shutil
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import RobertaConfig, RobertaForMaskedLM
 
 from kermit.data.batching import TextPlanner
 from kermit.data.tokenizer import load_tokenizer
 from kermit.errors import RecipeError
+from kermit.tasks.pretraining import PRETRAINING
 from kermit.tasks.translation_training import TRANSLATION
 from kermit.tasks.translator import Translator
 from kermit.training.checkpoints import list_checkpoints
 from kermit.training.recipe import LoadedRecipe, check_recipe
-from kermit.training.run import prepare_model, prepare_tokenizer, train
+from kermit.training.run import prepare_model, prepare_tokenizer, take_over, train
 
 
 def loaded(recipe: dict[str, Any], corpus: Path, **changes: Any) -> LoadedRecipe:
@@ -280,3 +284,23 @@ def test_every_validation_text_is_judged_once(tiny_recipe: dict[str, Any], corpu
     data = {**tiny_recipe["data"], "validation": {"x": "val.en", "y": "val.de", "weight": 2.0}}
     with pytest.raises(RecipeError, match=r"validation\.weight"):
         loaded(tiny_recipe, corpus, data=data)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_next_sentence_head_may_be_in_one_of_two_models_alone(asks: bool) -> None:
+    def model(head: bool) -> Any:
+        parts = {"trunk": torch.nn.Linear(2, 2)} | ({"next_sentence": torch.nn.Linear(2, 2)} if head else {})
+        return torch.nn.ModuleDict(parts)
+
+    trained, new = model(not asks), model(asks)
+    take_over(trained, new, Path("somewhere"))
+    assert torch.equal(trained["trunk"].weight, new["trunk"].weight)
+
+
+def test_positions_before_the_first_are_no_room_for_a_text(tiny_recipe: dict[str, Any]) -> None:
+    shape = {"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    model = RobertaForMaskedLM(RobertaConfig(**shape, intermediate_size=8, max_position_embeddings=64, pad_token_id=1))
+    for most, fits in ((62, True), (63, False)):
+        recipe: Any = SimpleNamespace(data=SimpleNamespace(max_tokens=most))
+        with nullcontext() if fits else pytest.raises(RecipeError, match="more than the model's 62 positions"):
+            PRETRAINING.describe(model, recipe)

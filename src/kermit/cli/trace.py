@@ -19,7 +19,6 @@ from kermit.cli.choices import (
     Side,
     X,
     Y,
-    decoding_choices,
     load_kermit,
     loading,
     progress_bar,
@@ -28,6 +27,7 @@ from kermit.cli.choices import (
 )
 from kermit.cli.results import Results
 from kermit.cli.texts import Given, check_blanks, placed, read_lines, read_texts, sides
+from kermit.cli.translate import seeded_settings
 from kermit.errors import DataError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def trace(
         if not settings.draws:
             refuse(context, ["--seed"], f"{NO_DRAW} with --set temperature=0.7")
         if to is not None:
-            traces = translations(texts, input_, to, seed, decoding, set_, model)
+            traces = translations(context, texts, input_, to, seed, decoding, set_, model)
         else:
             traces = generations(infill, side, x, y, seed, settings, model)
     write(traces, chosen, layout, output)
@@ -109,6 +109,7 @@ def format_of(output: Path | None) -> str:
 
 
 def translations(
+    context: typer.Context,
     texts: list[str] | None,
     input_: Path | None,
     to: str,
@@ -124,7 +125,7 @@ def translations(
 
         translator = Translator.load(model)
     direction = translator.direction_to(to)
-    settings = translator.decoding(**({"seed": seed} | decoding_choices(decoding, set_)))
+    settings = seeded_settings(context, translator, decoding, set_, seed)
     with progress_bar(len(given), f"to {to}") as progress, placed(given):
         found = translator.translate([one.x for one in given], direction, settings, trace=True, progress=progress)
     return [result.trace for result in found if result.trace is not None]

@@ -131,7 +131,7 @@ def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> P
         trained, model = loaded.family.load(folder), _new_model(loaded, tokenizer)
         saved = load_tokenizer(folder)
         if saved.get_vocab() == tokenizer.get_vocab():
-            _take_over(trained, model, folder)
+            take_over(trained, model, folder)
         elif recipe.tokenizer.replaces:
             carry_over(trained, model, pieces_of(saved, tokenizer))
         else:
@@ -148,7 +148,7 @@ def _new_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreT
     return loaded.family.build(loaded.recipe, tokenizer)
 
 
-def _take_over(trained: PreTrainedModel, model: PreTrainedModel, folder: Path) -> None:
+def take_over(trained: PreTrainedModel, model: PreTrainedModel, folder: Path) -> None:
     """Give a model the weights of a trained one of the same shape; a next-sentence head may be in one of them alone."""
     given, own = trained.state_dict(), model.state_dict()
     for name in {**own, **given}:

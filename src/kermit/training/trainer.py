@@ -112,7 +112,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         self.evaluator = evaluator
         self.output = output
         self.collator = family.collator(recipe, tokenizer)
-        self.validation_collator = family.collator(_on_validation_text(recipe), tokenizer)
+        self.validation_collator = family.collator(on_validation_text(recipe), tokenizer)
         weights = tuple(source.weight for source in recipe.data.train)
         self.planner = TextPlanner(text, weights, recipe.batch.tokens, recipe.seed)
         self.average = None if recipe.averaging.ema is None else MovingAverage(model, recipe.averaging.ema)
@@ -300,7 +300,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         """Every step is seeded anew, so there is none."""
 
 
-def _on_validation_text(recipe: Recipe) -> Recipe:
+def on_validation_text(recipe: Recipe) -> Recipe:
     """The recipe as it would be if the validation text were all there is."""
     if recipe.data.validation is None:
         return recipe
