@@ -293,6 +293,24 @@ def test_kept_sets_by_rounds_are_those_of_parallel_decoding_as_often_as_they_hav
     assert {kept: count / 8000 for kept, count in found.items()} == pytest.approx(expected, abs=0.02)
 
 
+def test_kept_sets_by_sides_are_those_of_rounds_drawn_for_each_side_by_itself() -> None:
+    number, sides = 20_000, ((11, 12, 13, 14, 15, 16, 17), (4, 5, 6))
+    objective = SlotObjective(BalancedTreePrior(0.01), kept=KeptSampling.SIDES)
+    of_x = {".......": 0.75 / 7, "...K...": 0.75 * 2 / 7, ".K.K.K.": 0.75 * 4 / 7, "KKKKKKK": 0.25}
+    of_y = {"...": 2 / 3 * 1 / 3, ".K.": 2 / 3 * 2 / 3, "KKK": 1 / 3}
+    for way, told in ((Factorization.JOINT, None), (Factorization.Y_GIVEN_X, of_x), (Factorization.X_GIVEN_Y, of_y)):
+        kept = objective.sample_kept(complete([sides] * number, [way] * number), torch.Generator().manual_seed(0))
+        rows = ["".join("K" if keep else "." for keep in row) for row in kept.tolist()]
+        found = Counter((row[1:8], row[9:12]) for row in rows)
+        expected = {
+            (x, y): (p if told is not of_x else 1.0) * (q if told is not of_y else 1.0)
+            for x, p in of_x.items()
+            for y, q in of_y.items()
+            if (told is not of_x or x == "KKKKKKK") and (told is not of_y or y == "KKK")
+        }
+        assert {pair: count / number for pair, count in found.items()} == pytest.approx(expected, abs=0.015)
+
+
 def test_a_mix_draws_each_text_s_way_of_keeping_by_weight() -> None:
     texts = complete([((11, 12, 13, 14, 15, 16, 17),)] * 8000, [Factorization.X] * 8000)
     mix = {KeptSampling.ROUNDS: 3.0, KeptSampling.BERNOULLI: 1.0}

@@ -28,13 +28,15 @@ class KeptSampling(StrEnum):
     """How the kept tokens are drawn.
 
     A uniform subset; what the order prior has inserted one by one, or in whole rounds, as parallel decoding meets it;
-    all but those dropped at random, on their own or in runs; or all but runs that were there before, and what rounds
-    have inserted of these (`kermit.dropping`).
+    the same of each side by itself, so that one may be complete before the other is begun; all but those dropped at
+    random, on their own or in runs; or all but runs that were there before, and what rounds have inserted of these
+    (`kermit.dropping`).
     """
 
     UNIFORM = "uniform"
     PRIOR = "prior"
     ROUNDS = "rounds"
+    SIDES = "sides"
     BERNOULLI = "bernoulli"
     REPEATED = "repeated"
 
@@ -252,10 +254,17 @@ class SlotObjective(Objective):
             given = texts.present & ~dropped.to(given.device)
         prior = self.prior.for_texts(texts.batch.token_ids)
         noise = torch.rand(len(texts.batch), generator=generator).to(given.device)
-        if sampling in (KeptSampling.ROUNDS, KeptSampling.REPEATED):
+        if sampling in (KeptSampling.ROUNDS, KeptSampling.SIDES, KeptSampling.REPEATED):
             rounds = prior.sample_rounds(given, texts.present, generator)
-            reached = _rounds_reached(rounds, noise, complete=sampling is KeptSampling.ROUNDS)
-            return texts.present & (rounds <= reached[:, None])
+            if sampling is KeptSampling.SIDES:
+                second = texts.batch.segment_ids == Segment.Y
+                noise_y = torch.rand(len(texts.batch), generator=generator).to(given.device)
+                x = _rounds_reached(rounds.masked_fill(second, 0), noise, complete=True)
+                y = _rounds_reached(rounds.masked_fill(~second, 0), noise_y, complete=True)
+                reached = torch.where(second, y[:, None], x[:, None])
+            else:
+                reached = _rounds_reached(rounds, noise, complete=sampling is KeptSampling.ROUNDS)[:, None]
+            return texts.present & (rounds <= reached)
         count = (noise * (texts.lengths + 1)).long().clamp(max=texts.lengths)
         if sampling is KeptSampling.PRIOR:
             return prior.sample_kept(given, texts.present, count, generator)
