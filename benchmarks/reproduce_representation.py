@@ -171,8 +171,11 @@ class Workshop:
 
     @cached_property
     def minilm(self):
-        """MiniLM's folder: the one that KERMIT_MINILM names, or one that is fetched."""
-        folder = Path(os.environ.get("KERMIT_MINILM") or self.runs / "minilm").absolute()
+        """MiniLM's folder or name on the Hub, as KERMIT_MINILM has it, or a folder into which it is fetched."""
+        named = os.environ.get("KERMIT_MINILM")
+        folder = Path(named or self.runs / "minilm").absolute()
+        if named and named.count("/") == 1 and named[0] not in "./~" and not folder.is_dir():
+            return named  # on the Hub
         if not (folder / "config.json").is_file():
             subprocess.run([sys.executable, ROOT / "examples/get_minilm.py", folder], check=True, stdout=sys.stderr)
         return folder

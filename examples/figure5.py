@@ -12,12 +12,14 @@ The paper has GPT-2 say "Plymouth" (told the length, "A listed building"), BERT 
 """
 
 import argparse
+import sys
 
 from rich.console import Console
 from rich.table import Column, Table
 
 from kermit import DecodingSettings, Strategy
 from kermit.decoding import Constraints
+from kermit.errors import KermitError
 from kermit.tasks.cloze import CausalLMSystem, ClozeInstance, InsertionSystem, MaskedLMSystem
 from kermit.tasks.cloze.loading import load_causal_lm, load_insertion_model, load_masked_lm
 from kermit.tasks.cloze.metrics import exact_match, f1
@@ -84,4 +86,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KermitError as error:
+        sys.exit(f"error: {error}")

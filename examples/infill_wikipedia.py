@@ -8,11 +8,13 @@ what the model inserts stands between brackets, and what was there below. The mo
 
 import argparse
 import random
+import sys
 from pathlib import Path
 
 from kermit import Constraints, DecodingSettings, Kermit
 from kermit.data.articles import ArticleSource, read_paragraphs, split_sentences
 from kermit.data.plain import OnBad, Report
+from kermit.errors import KermitError
 
 BLANK = "____"
 SHORTEST, LONGEST, MOST_BLANKED = 6, 30, 3
@@ -69,4 +71,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KermitError as error:
+        sys.exit(f"error: {error}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -96,6 +96,16 @@ def reading(path: str | Path) -> Iterator[None]:
     finally:
         if hidden:
             logging.enable_progress_bar()
+
+
+def lacking_in_trunk(model: Any, report: Mapping[str, Any]) -> list[str]:
+    """The weights of a trunk that a checkpoint did not have, or not of that shape, by what transformers reports.
+
+    A pooler is not among them: few models are trained with one, and it is made anew.
+    """
+    names = {*report["missing_keys"], *(mismatch[0] for mismatch in report["mismatched_keys"])}
+    prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
+    return sorted(name for name in names if name.startswith(prefix) and "pooler" not in name)
 
 
 def load_whole(kind: Any, path: str | Path, **settings: Any) -> Any:

@@ -86,9 +86,29 @@ def test_what_cannot_win_any_more_is_not_drawn_on_and_what_was_drawn_twice_is_sc
         assert sum(rows for rows, width in calls[1:] if width > 1) < len(candidates)
     twice = system.read(layouts[:1]).select(torch.tensor([0, 0, 1]))  # the first continuation two times
     calls.clear()
-    system._try(system.extend(twice, layouts), torch.arange(3), layouts[0], _Best())
+    system._try(system.extend(twice, layouts), layouts[:1], [_Best()])
     assert len(layouts[0].after) > 1
     assert calls == [(3, 1), (2, len(layouts[0].after) - 1)]
+
+
+def test_candidates_of_several_gaps_are_scored_in_one_call():
+    system = make(samples=8, continuation_tokens=5)
+    layouts = [system.lay_out(instance) for instance in INSTANCES]
+    alone = [system.answer([layout])[0] for layout in layouts]
+    calls, call = [], system._call
+
+    def counted(token_ids, *rest, **more):
+        calls.append(tuple(token_ids.shape))
+        return call(token_ids, *rest, **more)
+
+    system._call = counted
+    together = system.answer(layouts)
+    assert [(answer.text, answer.forward_passes, answer.sequences) for answer in together] == [
+        (answer.text, answer.forward_passes, answer.sequences) for answer in alone
+    ]
+    assert len({len(layout.after) for layout in layouts}) > 1  # some are padded
+    assert len(calls) <= 1 + 2 * 5  # read; then a draw, and what was drawn scored
+    assert len(calls) < sum(answer.forward_passes for answer in alone)
 
 
 def test_tokens_are_drawn_from_the_models_distribution():

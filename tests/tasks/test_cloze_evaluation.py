@@ -99,12 +99,22 @@ def test_predictions_made_otherwise_are_refused(tmp_path):
     predict(Parrot({}), INSTANCES[:1], PredictionLog(path, {"beams": 5, "weights": "abc"}))
     with pytest.raises(DataError, match=r"other settings \(beams was 5, now 4\)"):
         PredictionLog(path, {"beams": 4, "weights": "abc"})
-    (tmp_path / "predictions.settings.json").write_text("[1, 2]", encoding="utf-8")
-    with pytest.raises(DataError, match=r"predictions\.settings\.json does not say how .* was made"):
+    (tmp_path / "predictions.jsonl.settings.json").write_text("[1, 2]", encoding="utf-8")
+    with pytest.raises(DataError, match=r"predictions\.jsonl\.settings\.json does not say how .* was made"):
         PredictionLog(path, {"beams": 5, "weights": "abc"})
-    (tmp_path / "predictions.settings.json").unlink()
-    with pytest.raises(DataError, match=r"but not predictions\.settings\.json"):
+    (tmp_path / "predictions.jsonl.settings.json").unlink()
+    with pytest.raises(DataError, match=r"but not predictions\.jsonl\.settings\.json"):
         PredictionLog(path, {"beams": 5, "weights": "abc"})
+
+
+def test_files_of_like_names_are_apart_and_what_was_removed_is_made_anew(tmp_path):
+    for name, beams in (("p.jsonl", 5), ("p.txt", 4)):
+        predict(Parrot({}), INSTANCES[:1], PredictionLog(tmp_path / name, {"beams": beams}))
+    (tmp_path / "p.jsonl").unlink()
+    predict(Parrot({}), INSTANCES[:1], PredictionLog(tmp_path / "p.jsonl", {"beams": 3}))
+    assert len(PredictionLog(tmp_path / "p.jsonl", {"beams": 3}).predictions) == 1
+    with pytest.raises(DataError, match=r"leave \.gz out of the name"):
+        PredictionLog(tmp_path / "p.jsonl.gz", {})
 
 
 def test_a_file_of_something_else_is_refused(tmp_path):
@@ -122,6 +132,9 @@ def test_the_settings_change_with_the_weights_the_search_and_the_data(tmp_path):
     assert settings_of(MaskedLMSystem(masked_lm(words), words), qa2d, squad) == first
     assert settings_of(MaskedLMSystem(masked_lm(words, seed=1), words), qa2d, squad)["weights"] != first["weights"]
     assert settings_of(MaskedLMSystem(masked_lm(words), words, beams=2), qa2d, squad)["decoding"] != first["decoding"]
+    other = masked_lm(words)
+    other.config.hidden_act = "relu"
+    assert settings_of(MaskedLMSystem(other, words), qa2d, squad)["weights"] != first["weights"]
     squad.write_text(squad.read_text() + "\n", encoding="utf-8")
     assert settings_of(MaskedLMSystem(masked_lm(words), words), qa2d, squad)["squad"] != first["squad"]
     signature = signature_of("my-model", first, 5)

@@ -77,6 +77,14 @@ def test_at_least_so_many_tokens_are_inserted_as_asked():
     assert all(answer.tokens == 0 for answer in answers(InsertionSystem(kermit(WORDS), WORDS, settings), INSTANCES))
 
 
+def test_the_unknown_token_is_no_answer():
+    model = kermit(WORDS)
+    with torch.no_grad():
+        model.head.bias[WORDS.unk_token_id] = 1e3
+    found = answers(InsertionSystem(model, WORDS, DecodingSettings(max_tokens=4)), INSTANCES)
+    assert all(bool(answer.text) == (answer.tokens > 0) for answer in found)
+
+
 @pytest.mark.parametrize(("positions", "limit"), [("restart", "max_segment_length"), ("continue", "max_length")])
 def test_passages_are_cut_to_the_models_positions_with_room_for_the_answer(positions, limit):
     system = InsertionSystem(kermit(WORDS, room=40, positions=positions), WORDS, SETTINGS)

@@ -1,5 +1,6 @@
 """Cloze instances from QA2D and SQuAD: what is taken out of the sentence, and what is left out and why."""
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -98,6 +99,21 @@ def test_an_id_that_comes_twice_makes_one_instance(tmp_path):
     assert read_cloze(plain, squad).skipped == {Skip.REPEATED_ID: 1}
 
 
+def paragraph(context="A b.", question="What?", start=0):
+    """SQuAD with one question."""
+    asked = {"id": "q1", "question": question, "answers": [{"text": "A", "answer_start": start}]}
+    return json.dumps({"data": [{"paragraphs": [{"context": context, "qas": [asked]}]}]})
+
+
+def test_a_damaged_gzip_is_no_whole_file(tmp_path):
+    qa2d, _ = write_data(tmp_path)
+    packed = bytearray(gzip.compress(paragraph().encode() * 50))
+    packed[20:40] = bytes(20)
+    (tmp_path / "squad.json.gz").write_bytes(packed)
+    with pytest.raises(DataError, match=r"squad.json.gz: this is no whole JSON file"):
+        read_cloze(qa2d, tmp_path / "squad.json.gz")
+
+
 @pytest.mark.parametrize(
     ("qa2d", "squad", "message"),
     [
@@ -107,6 +123,9 @@ def test_an_id_that_comes_twice_makes_one_instance(tmp_path):
         (HEAD + "SQuAD\tq9\t?\tA\tA .\t-\n", None, r"no row makes a cloze instance .*1 unknown_id"),
         (HEAD, '{"data": [', r"squad.json: this is no whole JSON file"),
         (HEAD, '{"data": [{"paragraphs": [{"qas": [{}]}]}]}', r"squad.json: not SQuAD's layout"),
+        (HEAD, paragraph(context=None), r"squad.json: not SQuAD's layout.*a text of question 'q1' is no string"),
+        (HEAD, paragraph(question=3), r"squad.json: not SQuAD's layout.*a text of question 'q1' is no string"),
+        (HEAD, paragraph(start="0"), r"squad.json: not SQuAD's layout.*an answer_start of question 'q1' is no number"),
     ],
 )
 def test_a_broken_file_is_an_error_that_names_the_place(tmp_path, qa2d, squad, message):

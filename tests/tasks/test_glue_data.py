@@ -107,6 +107,9 @@ def test_the_broken_rows_of_qqp_are_left_out_and_told(tmp_path: Path, caplog: py
     rewritten(tmp_path / "QQP" / "test.tsv", 3, b"1\tonly a question")
     with pytest.raises(DataError, match=r"test.tsv:3: 2 tab-separated columns instead of 3"):
         GlueData(tmp_path).read(task_named("QQP"), Split.TEST)
+    rewritten(tmp_path / "QQP" / "dev.tsv", 3, b"1\tonly a question")
+    with pytest.raises(DataError, match=r"dev.tsv:3: 2 tab-separated columns .*; mend or remove the line"):
+        GlueData(tmp_path).read(task_named("QQP"), Split.DEV)
 
 
 @pytest.mark.parametrize(
@@ -202,9 +205,11 @@ def test_rows_of_the_hub_that_are_left_out_are_counted(
 ) -> None:
     rows = [{"question1": "a", "question2": text, "label": 1, "idx": 0} for text in ("b", "", "c")]
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: rows)
-    [part] = GlueData().read(task_named("QQP"), Split.DEV)
+    [part] = GlueData().read(task_named("QQP"), Split.TRAIN)
     assert [example.y for example in part.examples] == ["b", "c"]
-    assert "qqp[validation]: 1 broken rows left out" in caplog.text
+    assert "qqp[train]: 1 broken rows left out" in caplog.text
+    with pytest.raises(DataError, match=r"qqp\[validation\]:1: the column question2 is empty"):
+        GlueData().read(task_named("QQP"), Split.DEV)
 
 
 def test_no_network_is_told_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertConfig, BertModel, PreTrainedTokenizerFast
 
@@ -316,6 +316,33 @@ def test_the_head_of_the_next_sentence_task_comes_back_and_may_be_left_aside(art
             assert torch.equal(again.state_dict()[name], weight), name
     plain = KermitForInsertion.from_pretrained(tmp_path / "kermit")
     assert not hasattr(plain, "next_sentence")
+
+
+@pytest.mark.parametrize(
+    ("family", "key"), [("kermit", "init_from"), ("masked_lm", "init_from"), ("masked_lm", "trunk_from")]
+)
+def test_a_second_phase_may_drop_or_add_the_next_sentence_task(
+    articles: Path, tmp_path: Path, family: str, key: str
+) -> None:
+    for before in (True, False):
+        first, second = tmp_path / f"first-{before}", tmp_path / f"second-{before}"
+        train(check_recipe(with_data(recipe(family, 1), next_sentence=before), data=articles), first)
+        raw = with_data(recipe(family, 1), next_sentence=not before)
+        raw |= {key: str(first)} if key == "init_from" else {"model": {"family": family, key: str(first)}}
+        train(check_recipe(raw | {"tokenizer": {"path": str(first)}}, data=articles), second)
+        assert hasattr(check_recipe(raw, data=articles).family.load(second), "next_sentence") == (not before)
+
+
+@pytest.mark.parametrize("family", ["kermit", "masked_lm", "causal_lm"])
+def test_a_checkpoint_without_its_trunk_is_no_start(encoder: Path, tmp_path: Path, family: str) -> None:
+    for file in encoder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    weights = load_file(encoder / "model.safetensors")
+    renamed = {name.replace("encoder.layer.", "encoder.block."): weight for name, weight in weights.items()}
+    save_file(renamed, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    loaded = started(family, tmp_path)
+    with pytest.raises(RecipeError, match=r"model\.trunk_from: .* lacks \d+ weights of its trunk"):
+        loaded.family.build(loaded.recipe, load_tokenizer(encoder))
 
 
 def test_a_text_without_y_has_one_segment_and_is_not_asked_what_follows(

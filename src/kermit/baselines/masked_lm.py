@@ -130,6 +130,7 @@ class MaskedLMFamily:
             raise RecipeError("tokenizer: it has no mask token, which a masked language model needs; set one")
         model = build_language_model(recipe.model, tokenizer, AutoModelForMaskedLM)
         model.config.mask_token_id = tokenizer.mask_token_id
+        model.config.next_sentence = False  # a checkpoint to start from may say otherwise
         return add_next_sentence_head(model) if article_data(recipe).next_sentence else model
 
     def load(self, path: Path) -> PreTrainedModel:

@@ -103,6 +103,8 @@ def cloze(
     log = PredictionLog(output, settings)
     with progress_bar(len(instances), "cloze") as progress:
         predictions = predict(asked, instances, log, batch_size=batch_size, progress=progress)
+    if all(prediction.too_long for prediction in predictions):
+        raise DecodingError("no instance fits the model, even without its passage; ask for shorter answers")
     scores = summarise(asked.name, predictions, data, signature_of(model, settings, limit))
     typer.echo(json.dumps(scores.to_json(), ensure_ascii=False) if json_ else str(scores))
 
@@ -110,11 +112,18 @@ def cloze(
 def _kermit(
     model: str, decoding: str | None, chosen: list[str] | None, least: int, oracle_length: bool, seed: int | None
 ) -> ClozeSystem:
-    from kermit.cli.choices import settings_of
+    from kermit.cli.choices import decoding_choices, settings_of
     from kermit.tasks.cloze import InsertionSystem
     from kermit.tasks.cloze.loading import load_insertion_model
 
     settings = settings_of(decoding, [f"max_tokens={LONGEST_ANSWER}", *(chosen or [])], 0, least)
+    if least > settings.max_tokens:
+        raise DecodingError(
+            f"--min-tokens {least} is more than an answer may have, {settings.max_tokens}; raise --set max_tokens"
+        )
+    limits = [name for name in ("max_tokens", "max_rounds") if name in decoding_choices(decoding, chosen)]
+    if oracle_length and limits:
+        raise DecodingError(f"--set {limits[0]} limits the answer, and --oracle-length says its length; leave one out")
     if seed is not None and not settings.draws:
         raise DecodingError("--seed is for draws, and the best tokens are taken; draw with --set temperature=1")
     return InsertionSystem(*load_insertion_model(model), settings, oracle_length=oracle_length, seed=seed or 0)

@@ -23,7 +23,8 @@ from kermit.errors import DataError
 logger = logging.getLogger(__name__)
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
+BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
+"""What reading a gzip stream that is cut off or damaged raises."""
 
 
 class OnBad(StrEnum):
@@ -112,7 +113,7 @@ def lines_of(stream: IO[bytes], name: str) -> Iterator[Line]:
                 yield Line(raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8"), place)
             except UnicodeDecodeError:
                 yield Line(None, place)
-    except _BROKEN_GZIP as error:
+    except BROKEN_GZIP as error:
         raise DataError(f"{name}:{number + 1}: the gzip stream is broken: {error}") from error
 
 
@@ -135,6 +136,6 @@ def file_checksum(path: Path) -> str:
         try:
             while block := stream.read(1 << 20):
                 digest.update(block)
-        except _BROKEN_GZIP as error:
+        except BROKEN_GZIP as error:
             raise DataError(f"{path}: the gzip stream is broken: {error}") from error
     return digest.hexdigest()

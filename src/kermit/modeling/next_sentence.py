@@ -17,7 +17,8 @@ from kermit.modeling.classification import Pooler
 
 NOT_ASKED = -100
 """The label of a text of which it is not asked."""
-_PARTS = ("pooler.", "next_sentence.")
+PARTS = ("pooler.", "next_sentence.")
+"""What the names of its weights begin with."""
 
 
 def add_next_sentence_head(model: PreTrainedModel) -> PreTrainedModel:
@@ -38,9 +39,9 @@ def load_next_sentence_head(model: PreTrainedModel, folder: Path) -> PreTrainedM
         weights: dict[str, Tensor] = {}
         for file in weight_files(folder):
             with safe_open(file, "pt") as saved:
-                names = [name for name in saved.keys() if name.startswith(_PARTS)]  # noqa: SIM118 (no mapping)
+                names = [name for name in saved.keys() if name.startswith(PARTS)]  # noqa: SIM118 (no mapping)
                 weights |= {name: saved.get_tensor(name) for name in names}
-        for part in _PARTS:
+        for part in PARTS:
             own = {name.removeprefix(part): value for name, value in weights.items() if name.startswith(part)}
             model.get_submodule(part.removesuffix(".")).load_state_dict(own)
     return model

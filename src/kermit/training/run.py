@@ -26,6 +26,7 @@ from kermit.data.plain import OnBad, Report, file_checksum, read_texts
 from kermit.data.tokenizer import load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
 from kermit.folders import model_folder
+from kermit.modeling.next_sentence import PARTS
 from kermit.training.callbacks import minutes_spent
 from kermit.training.checkpoints import list_checkpoints, restore_interrupted_swap, written_whole
 from kermit.training.recipe import RESUMABLE_CHANGES, LoadedRecipe, Recipe, changed_keys, check_recipe, dump_recipe
@@ -153,7 +154,7 @@ def take_over(trained: PreTrainedModel, model: PreTrainedModel, folder: Path) ->
     given, own = trained.state_dict(), model.state_dict()
     for name in {**own, **given}:
         shapes = [list(weights[name].shape) if name in weights else "none" for weights in (given, own)]
-        if shapes[0] != shapes[1] and not name.startswith("next_sentence."):
+        if shapes[0] != shapes[1] and not (name.startswith(PARTS) and "none" in shapes):
             raise RecipeError(
                 f"init_from: {name} of {folder} is not of the shape that the recipe's model asks for: {shapes[0]}, not"
                 f" {shapes[1]}; give the `model` that it was trained with"

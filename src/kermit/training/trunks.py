@@ -11,6 +11,7 @@ from pydantic import model_validator
 from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.errors import RecipeError, in_a_line, nearest
+from kermit.folders import lacking_in_trunk
 from kermit.training.settings import FamilySettings
 
 T = TypeVar("T")
@@ -40,7 +41,14 @@ class TrunkSettings(FamilySettings):
         config = made("model.trunk_from", lambda: AutoConfig.from_pretrained(place))
         _refuse_unknown([name for name in self.trunk or {} if not hasattr(config, name)], config)
         config = _changed(config, changes)
-        return made("model.trunk_from", lambda: kind.from_pretrained(place, config=config, dtype="float32"))
+        wanted = {"config": config, "dtype": "float32", "output_loading_info": True}
+        model, report = made("model.trunk_from", lambda: kind.from_pretrained(place, **wanted))
+        if lacking := lacking_in_trunk(model, report):
+            raise RecipeError(
+                f"model.trunk_from: {place} lacks {len(lacking)} weights of its trunk ({', '.join(lacking[:3])}), which"
+                " would be random numbers; name a whole checkpoint"
+            )
+        return model
 
 
 def new_trunk_config(settings: TrunkSettings, tokenizer: PreTrainedTokenizerFast, **role: Any) -> PreTrainedConfig:

@@ -41,6 +41,7 @@ from kermit.tasks.cloze.system import (
     spelled,
 )
 
+_LOGITS = 1024  # rows of logits that are held at once
 CONTINUATION_TOKENS = 20
 """How long the continuations are."""
 
@@ -173,13 +174,8 @@ class CausalLMSystem:
         while len(drawn):
             drawn = self.extend(drawn, layouts)
             length = drawn.tokens.shape[1]
-            for number, (layout, found) in enumerate(zip(layouts, best, strict=True)):
-                own = (drawn.owner == number).nonzero().flatten()
-                if len(own):
-                    found.forward_passes += 1
-                    found.sequences += len(own)
-                    if not self.oracle_length or length == layout.gap_length:
-                        self._try(drawn, own, layout, found)
+            _count(best, drawn.owner)
+            self._try(drawn, layouts, best)
             scores = drawn.log_probs.new_tensor([found.score for found in best])
             longest = torch.tensor([self._longest(layout) for layout in layouts], device=drawn.owner.device)
             hopeful = (drawn.log_probs > scores[drawn.owner]) & (length < longest[drawn.owner])
@@ -231,32 +227,46 @@ class CausalLMSystem:
             logits=out.logits[:, -1].float(),
         )
 
-    def _try(self, drawn: Continuations, own: Tensor, layout: Layout, found: _Best) -> None:
-        """Score what is drawn for a gap, each candidate once and only where it could be the best so far."""
-        first = {tuple(tokens): row for tokens, row in zip(drawn.tokens[own].tolist(), own.tolist(), strict=True)}
-        rows = torch.tensor(list(first.values()), device=own.device)
-        scores = drawn.log_probs[rows]
-        if layout.after:
-            scores = scores + _log_probs(drawn.logits[rows], torch.full_like(rows, layout.after[0]))
-        if len(layout.after) > 1:
-            hopeful = scores > found.score
-            rows, scores = rows[hopeful], scores[hopeful]
-            if len(rows):
-                found.forward_passes += 1
-                found.sequences += len(rows)
-                scores = scores + self._rest(drawn.select(rows), layout.after)
-        for tokens, score in zip(drawn.tokens[rows].tolist(), scores.tolist(), strict=True):
-            if score > found.score:
-                found.score, found.tokens = score, tuple(tokens)
+    def _try(self, drawn: Continuations, layouts: Sequence[Layout], best: Sequence[_Best]) -> None:
+        """Score what is drawn, each candidate of a gap once and only where it could be the best so far."""
+        rows = self._candidates(drawn, layouts)
+        if not len(rows):
+            return
+        owners = drawn.owner[rows]
+        after = [layouts[owner].after for owner in owners.tolist()]
+        first = torch.tensor([part[0] if part else -1 for part in after], device=rows.device)
+        scores = drawn.log_probs[rows] + torch.where(first < 0, 0.0, _log_probs(drawn.logits[rows], first.clamp(min=0)))
+        before = scores.new_tensor([found.score for found in best])[owners]
+        goes_on = torch.tensor([len(part) > 1 for part in after], device=rows.device) & (scores > before)
+        asked = goes_on.nonzero().flatten()
+        _count(best, owners[asked])
+        most = max(1, _LOGITS // max(1, *map(len, after)))
+        for part in torch.split(asked, most) if len(asked) else ():
+            scores[part] += self._rest(drawn.select(rows[part]), [after[number] for number in part.tolist()])
+        for owner, tokens, score in zip(owners.tolist(), drawn.tokens[rows].tolist(), scores.tolist(), strict=True):
+            if score > best[owner].score:
+                best[owner].score, best[owner].tokens = score, tuple(tokens)
 
-    def _rest(self, drawn: Continuations, after: Sequence[int]) -> Tensor:
-        """(rows,) the log-probability of all tokens of cloze(right) but the first, given that one."""
-        device = self.model.device
-        given, asked = (torch.tensor(part, device=device).expand(len(drawn), -1) for part in (after[:-1], after[1:]))
-        valid = torch.nn.functional.pad(drawn.valid, (0, given.shape[1]), value=True)
-        positions = drawn.lengths[:, None] + torch.arange(given.shape[1], device=device)
-        logits = self._call(given, valid, positions, drawn.cache).logits.float()
-        return _log_probs(logits.flatten(0, 1), asked.flatten()).view(asked.shape).sum(1)
+    def _candidates(self, drawn: Continuations, layouts: Sequence[Layout]) -> Tensor:
+        """The rows to score: one of those that drew the same, of the gap's length where that is told."""
+        length = drawn.tokens.shape[1]
+        first: dict[tuple[int, ...], int] = {}
+        for row, (owner, tokens) in enumerate(zip(drawn.owner.tolist(), drawn.tokens.tolist(), strict=True)):
+            if not self.oracle_length or length == layouts[owner].gap_length:
+                first[(owner, *tokens)] = row
+        return torch.tensor(list(first.values()), dtype=torch.long, device=drawn.owner.device)
+
+    def _rest(self, drawn: Continuations, after: Sequence[Sequence[int]]) -> Tensor:
+        """(rows,) the log-probability of all tokens of each row's cloze(right) but the first, given that one."""
+        rows = [torch.tensor(part, device=self.model.device) for part in after]
+        tokens = pad_sequence(rows, batch_first=True)
+        number = torch.arange(tokens.shape[1], device=tokens.device)
+        there = number < torch.tensor([len(row) for row in rows], device=tokens.device)[:, None]
+        given, asked, counts = tokens[:, :-1], tokens[:, 1:], there[:, 1:]
+        positions = drawn.lengths[:, None] + torch.where(counts, number[:-1], 0)  # padding may have no position
+        logits = self._call(given, torch.cat([drawn.valid, counts], 1), positions, drawn.cache).logits.float()
+        found = _log_probs(logits.flatten(0, 1), asked.flatten()).view(asked.shape)
+        return torch.where(counts, found, 0.0).sum(1)
 
     def _call(self, token_ids: Tensor, valid: Tensor, positions: Tensor, cache: Any, **more: Any) -> Any:
         inputs: dict[str, Any] = {"input_ids": token_ids, "attention_mask": valid.long(), "use_cache": True, **more}
@@ -288,6 +298,13 @@ class CausalLMSystem:
                 f"{type(self.model).__name__} is no left-to-right model: what it says of a token depends on those after"
                 " it. A BERT-like decoder needs is_decoder in its config"
             )
+
+
+def _count(best: Sequence[_Best], owners: Tensor) -> None:
+    """Take down a call of the model, with as many sequences for each gap as its number is among the owners."""
+    for found, sequences in zip(best, owners.bincount(minlength=len(best)).tolist(), strict=True):
+        found.forward_passes += sequences > 0
+        found.sequences += sequences
 
 
 def _opening(tokenizer: PreTrainedTokenizerFast) -> list[int]:

@@ -8,6 +8,7 @@ share one changes no answer.
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -26,6 +27,7 @@ from kermit.tasks.cloze.metrics import exact_match, f1
 from kermit.tasks.cloze.predictions import Prediction, PredictionLog
 from kermit.tasks.cloze.system import ClozeAnswer, ClozeSystem
 
+_SAYS_NOTHING = ("_name_or_path", "transformers_version", "architectures", "dtype", "_attn_implementation")
 _NOTHING = ClozeAnswer(text="", tokens=0, forward_passes=0, sequences=0, score=0.0)
 
 
@@ -201,8 +203,9 @@ def settings_of(system: ClozeSystem, qa2d: Path, squad: Path) -> dict[str, Any]:
 
 
 def weights_checksum(model: PreTrainedModel) -> str:
-    """SHA-256 of a model's weights, whatever file they came from."""
-    digest = hashlib.sha256()
+    """SHA-256 of a model's weights, whatever file they came from, and of its configuration, which says what they do."""
+    config = {key: value for key, value in model.config.to_dict().items() if key not in _SAYS_NOTHING}
+    digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode())
     for name, weight in sorted(model.state_dict().items()):
         digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
         digest.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())

@@ -50,7 +50,11 @@ class InsertionSystem:
         self.model: KermitForInsertion = model.eval()
         self.tokenizer, self.oracle_length, self.seed = tokenizer, oracle_length, seed
         continues = continuing_tokens(tokenizer, model.config.vocab_size)
-        self.decoding = replace(decoding, constraints=replace(decoding.constraints, continues_word=continues))
+        unknown = {token_id for token_id in [tokenizer.unk_token_id] if token_id is not None}
+        constraints: Constraints = replace(
+            decoding.constraints, continues_word=continues, never=decoding.constraints.never | unknown
+        )
+        self.decoding = replace(decoding, constraints=constraints)
 
     @property
     def settings(self) -> Mapping[str, object]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kermit.blanks import BlankedText
-from kermit.data.plain import open_bytes, read_lines
+from kermit.data.plain import BROKEN_GZIP, open_bytes, read_lines
 from kermit.errors import DataError
 from kermit.tasks.cloze.spacing import (
     find_words,
@@ -204,8 +204,8 @@ def _read_squad(path: Path) -> dict[str, _Question]:
     with open_bytes(path) as stream:
         try:
             record = json.load(stream)
-        except (ValueError, EOFError, OSError) as error:
-            raise DataError(f"{path}: this is no whole JSON file: {error}") from error
+        except (ValueError, *BROKEN_GZIP) as error:
+            raise DataError(f"{path}: this is no whole JSON file: {error}; fetch it again") from error
     try:
         return {identity: question for article in record["data"] for identity, question in _questions(article)}
     except (KeyError, TypeError) as error:
@@ -219,4 +219,9 @@ def _questions(article: Any) -> Iterable[tuple[str, _Question]]:
     for paragraph in article["paragraphs"]:
         for entry in paragraph["qas"]:
             answers = tuple((answer["text"], answer["answer_start"]) for answer in entry["answers"])
+            texts = [entry["id"], paragraph["context"], entry["question"], *(text for text, _ in answers)]
+            if not all(isinstance(text, str) for text in texts):
+                raise TypeError(f"a text of question {entry['id']!r} is no string")
+            if not all(type(start) is int and start >= 0 for _, start in answers):
+                raise TypeError(f"an answer_start of question {entry['id']!r} is no number of characters")
             yield entry["id"], _Question(paragraph["context"], entry["question"], answers)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerFast as Tokenizer
 
 from kermit.data.tokenizer import load_tokenizer
@@ -73,7 +73,10 @@ def _load(kind: Any, path: str, **settings: Any) -> PreTrainedModel:
     except KermitError:
         raise
     except (OSError, ValueError, KeyError, SafetensorError, StrictDataclassError) as error:
-        raise ModelError(f"{path} holds no model that {kind.__name__} can load: {in_a_line(error)}") from error
+        told = in_a_line(error)
+        if told.startswith("Unrecognized configuration class"):  # and then a list of all that would be
+            told = f"it is of type {AutoConfig.from_pretrained(path).model_type}"
+        raise ModelError(f"{path} holds no model that {kind.__name__} can load: {told}") from error
 
 
 def _dtype() -> torch.dtype | str:

@@ -1,6 +1,6 @@
 """Predictions as they are made, a JSON object a line, so that an interrupted evaluation goes on where it was.
 
-Beside ``NAME.jsonl`` stands ``NAME.settings.json``, which says by which model, with which settings and from which data
+Beside ``NAME`` stands ``NAME.settings.json``, which says by which model, with which settings and from which data
 they were made. With others the file is refused. A last line that was cut off is made anew.
 """
 
@@ -66,7 +66,9 @@ class PredictionLog:
         self.predictions: dict[str, Prediction] = {}
         if path is None:
             return
-        self._check(path.with_name(f"{path.stem}.settings.json"), json.loads(json.dumps(settings)))
+        if path.suffix == ".gz":
+            raise DataError(f"{path}: predictions are appended to, so they are not packed; leave .gz out of the name")
+        self._check(path.with_name(f"{path.name}.settings.json"), json.loads(json.dumps(settings)))
         if path.is_file():
             self._resume(path)
 
@@ -81,11 +83,12 @@ class PredictionLog:
 
     def _check(self, place: Path, settings: dict[str, Any]) -> None:
         assert self.path is not None
-        if not place.is_file():
-            if self.path.is_file() and self.path.stat().st_size:
-                raise DataError(
-                    f"{self.path} is there, but not {place.name}, which says how it was made; choose another --output"
-                )
+        begun = self.path.is_file() and self.path.stat().st_size > 0
+        if begun and not place.is_file():
+            raise DataError(
+                f"{self.path} is there, but not {place.name}, which says how it was made; choose another --output"
+            )
+        if not begun:
             place.parent.mkdir(parents=True, exist_ok=True)
             scratch = place.with_name(f".{place.name}.partial")
             scratch.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ from transformers.utils import logging as transformers_logging
 
 from kermit.data.tokenizer import load_tokenizer
 from kermit.errors import ModelError, in_a_line
+from kermit.folders import lacking_in_trunk
 from kermit.modeling import KermitConfig, LastTokenForSequenceClassification
 from kermit.tasks.glue.data import Example, Part
 from kermit.tasks.glue.encoding import TextEncoder, give_padding
@@ -40,6 +41,8 @@ from kermit.tasks.glue.reading import is_causal, lacks_classifier, pooler_mappin
 from kermit.tasks.glue.table import GlueTask
 
 _NUMBER = "number"  # the one label of a task that asks for a number
+_SAYS_HOW = ("config.json", "tokenizer.json")  # how weights are used, and what they are given
+_HEADS = ("pre_classifier", "classifier", "score")  # what models of transformers call their layers for labels
 
 
 @dataclass(frozen=True)
@@ -117,11 +120,12 @@ class Classifier:
                 )
         except (OSError, ValueError, SafetensorError, StrictDataclassError) as error:
             raise ModelError(f"{place} cannot be loaded as a classifier: {in_a_line(error)}") from error
-        missing = sorted(info["missing_keys"])
-        inside = [name for name in missing if _in_trunk(model, name) and "pooler" not in name]
-        if inside or (missing and not is_new):
-            what = "its trunk" if inside else "its classifier"
-            raise ModelError(f"{place} lacks weights of {what}: {', '.join((inside or missing)[:5])}")
+        if inside := lacking_in_trunk(model, info):
+            raise ModelError(f"{place} lacks weights of its trunk: {', '.join(inside[:5])}")
+        if not is_new and (missing := sorted(info["missing_keys"])):
+            raise ModelError(f"{place} lacks weights of its classifier: {', '.join(missing[:5])}")
+        if is_new:
+            _renew_head(model, info["missing_keys"])
         if kind is AutoModel:
             labels = {"id2label": config.id2label, "label2id": config.label2id, "problem_type": config.problem_type}
             model = LastTokenForSequenceClassification.from_trunk(model, **labels)
@@ -141,6 +145,9 @@ class Classifier:
 
         Returns:
             (examples, labels).
+
+        Raises:
+            ModelError: they are no numbers.
         """
         features = self.encoder.encode([Example(example.x, example.y, None, "") for example in examples])
         order = sorted(range(len(features)), key=lambda number: len(features[number]["input_ids"]))
@@ -155,6 +162,11 @@ class Classifier:
                 with torch.inference_mode():
                     out[rows] = self.model(**batch).logits.float().cpu().numpy()
                 bar.update(len(rows))
+        if not np.isfinite(out).all():
+            raise ModelError(
+                "the model answers with numbers that are none (NaN or infinite), as after a finetuning that diverged;"
+                " finetune with a lower learning rate"
+            )
         return out
 
     def answers(self, task: GlueTask, parts: Sequence[Part], *, title: str | None = None) -> list[NDArray[np.floating]]:
@@ -168,20 +180,26 @@ class Classifier:
 
 
 def model_checksum(place: str) -> str:
-    """What a model's weights are known by: a short hash of the files, or the commit on the Hub."""
+    """What a model is known by: a short hash of its weights, config and tokenizer, or the commit on the Hub."""
     folder = Path(place)
     if not folder.is_dir():
         return str(getattr(_load_config(place), "_commit_hash", None) or "unknown")[:12]
     digest = hashlib.sha256()
-    for path in sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")]):
+    for path in sorted(path for kind in ("*.safetensors", "*.bin", *_SAYS_HOW) for path in folder.glob(kind)):
         with path.open("rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
     return digest.hexdigest()[:12]
 
 
-def _in_trunk(model: PreTrainedModel, name: str) -> bool:
-    """Whether a weight is the trunk's, not a classifier's."""
-    return model.base_model is model or name.startswith(f"{model.base_model_prefix}.")
+def _renew_head(model: PreTrainedModel, drawn: Iterable[str]) -> None:
+    """Draw the layers for labels anew where those of another task came with the checkpoint."""
+    for head in _HEADS:
+        if hasattr(model, head) and not any(name.startswith(f"{head}.") for name in drawn):
+            for layer in getattr(model, head).modules():
+                if isinstance(layer, torch.nn.Linear):
+                    torch.nn.init.normal_(layer.weight, std=getattr(model.config, "initializer_range", 0.02))
+                    if layer.bias is not None:
+                        torch.nn.init.zeros_(layer.bias)
 
 
 def _load_config(place: str, **settings: Any) -> Any:

@@ -94,10 +94,10 @@ class GlueData:
         for place, example in _from_file(task, split, file, path):
             if isinstance(example, Example):
                 examples.append(example)
-            elif task.has_broken_rows and split is not Split.TEST:
+            elif task.has_broken_rows and split is Split.TRAIN:
                 broken.append(place)
             else:
-                raise DataError(f"{place}: {example}")
+                raise DataError(f"{place}: {example}; mend or remove the line")
         if broken:
             first = ", ".join(broken[:3])
             logger.warning("%s: %d broken rows left out, as published; the first: %s", path, len(broken), first)
@@ -117,7 +117,7 @@ def _from_file(task: GlueTask, split: Split, file: GlueFile, path: Path) -> Iter
     header = file.header
     for line in read_lines(path):
         if line.text is None:
-            yield line.place, "invalid UTF-8; mend the line"
+            yield line.place, "invalid UTF-8"
             continue
         cells = line.text.split("\t")
         if header is None:
@@ -182,7 +182,7 @@ def _from_hub(task: GlueTask, split: Split, file: GlueFile) -> Iterator[Example]
         written = label if task.is_regression else task.labels[label] if 0 <= label < len(task.labels) else str(label)
         example = _example(task, split, columns, {**row, "label": written})
         if isinstance(example, str):
-            if not task.has_broken_rows:
+            if not task.has_broken_rows or split is not Split.TRAIN:
                 raise DataError(f"{HUB_DATASET}/{task.hub_config}[{file.hub_split}]:{number}: {example}")
             broken += 1
             continue

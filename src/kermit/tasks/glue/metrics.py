@@ -42,7 +42,7 @@ def answers_of(task: GlueTask, logits: NDArray[np.floating]) -> NDArray[np.float
     if task.limits is None:
         return np.asarray(logits.argmax(1), dtype=np.float64)
     low, high = task.limits
-    numbers: NDArray[np.floating] = np.clip(np.nan_to_num(logits[:, 0].astype(np.float64)), low, high)
+    numbers: NDArray[np.floating] = np.clip(logits[:, 0].astype(np.float64), low, high)
     return numbers
 
 

@@ -1,7 +1,7 @@
 """What many finetunings come to: the mean and the spread over seeds of each task, and GLUE's average.
 
-Of several settings of a task that one is reported whose mean score on the dev split is best. It was chosen on the split
-that it is reported on, and the summary says so.
+Of several settings of a task that one is reported whose mean score on the dev split is best, of those with the most
+seeds. It was chosen on the split that it is reported on, and the summary says so.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TaskSummary:
         score: the mean of its metrics.
         metrics: each by itself.
         seeds: that were run with the setting.
-        setting: the one with the best mean score on dev.
+        setting: the one with the best mean score on dev, of those with the most seeds.
         settings_tried: how many there were to choose from.
         train_examples: how many a model was trained on.
         signatures: of the results, in the order of the seeds.
@@ -97,7 +97,10 @@ def summarise(results: Sequence[Result]) -> Summary:
 
 
 def _best_setting(name: str, by_setting: dict[Setting, list[Result]]) -> TaskSummary:
-    setting, best = max(by_setting.items(), key=lambda item: fmean(result.score for result in item[1]))
+    def rank(item: tuple[Setting, list[Result]]) -> tuple[int, float]:
+        return len(item[1]), fmean(result.score for result in item[1])
+
+    setting, best = max(by_setting.items(), key=rank)
     return TaskSummary(
         task=name,
         score=Spread.of([result.score for result in best]),

@@ -255,12 +255,15 @@ def evaluate(
 
     Raises:
         DataError: the split has no labels, is not there or is broken.
-        ModelError: the model was finetuned for other labels, or not at all.
+        ModelError: the model was finetuned for another task or other labels, or not at all.
     """
     if split is Split.TEST:
         raise DataError(f"{task.name}: GLUE keeps the labels of test; score dev, or make a zip with `kermit submit`")
     place = find_model(model)
-    length = trained_length(place) if max_length is None else max_length
+    trained_for = _read_result(place)
+    if trained_for is not None and trained_for.task != (task.trained_on or task.name):
+        raise ModelError(f"{model} was finetuned on {trained_for.task}, not on {task.trained_on or task.name}")
+    length = (trained_for.setting if trained_for else Setting()).max_length if max_length is None else max_length
     parts = data.read(task, split)
     classifier = Classifier.load(place, task, max_length=length)
     answers = classifier.answers(task, parts, title=f"{task.name} {split}" if progress else None)
@@ -277,10 +280,10 @@ def evaluate(
     )
 
 
-def trained_length(folder: str) -> int:
-    """The most tokens that a model was finetuned with; the usual where nothing says so."""
+def _read_result(folder: str) -> Result | None:
+    """What a model was finetuned on and with, where it says so."""
     path = Path(folder) / RESULT
-    return Result.read(path).setting.max_length if path.is_file() else Setting.max_length
+    return Result.read(path) if path.is_file() else None
 
 
 def signature(parts: dict[str, Any], version: str) -> str:

@@ -71,20 +71,22 @@ def submit(runs: Path, data: GlueData, output: Path, *, progress: bool = False) 
         raise DataError(
             f"{runs} holds no finetuned model, as TASK/seed-N/SETTING; make some with `kermit finetune glue`"
         )
+    files, contents = [], {}
+    for task in TASKS:
+        run = best.get(task.trained_on or task.name)
+        answered = _answers(task, run, data, progress) if run is not None else _placeholders(task)
+        for name, indices, answers in answered:
+            lines = ["index\tprediction", *(f"{i}\t{answer}" for i, answer in zip(indices, answers, strict=True))]
+            contents[f"{name}.tsv"] = "\n".join(lines) + "\n"
+            model, score = (None, None) if run is None else (str(run.folder), run.result.score)
+            files.append(SubmittedFile(name, len(answers), model, score))
     output.parent.mkdir(parents=True, exist_ok=True)
     scratch = output.with_name(f".{output.name}.partial")
-    files = []
     with zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
-        for task in TASKS:
-            run = best.get(task.trained_on or task.name)
-            answered = _answers(task, run, data, progress) if run is not None else _placeholders(task)
-            for name, indices, answers in answered:
-                lines = ["index\tprediction", *(f"{i}\t{answer}" for i, answer in zip(indices, answers, strict=True))]
-                info = zipfile.ZipInfo(f"{name}.tsv", _LONG_AGO)
-                info.compress_type = zipfile.ZIP_DEFLATED
-                archive.writestr(info, "\n".join(lines) + "\n")
-                model, score = (None, None) if run is None else (str(run.folder), run.result.score)
-                files.append(SubmittedFile(name, len(answers), model, score))
+        for name, content in contents.items():
+            info = zipfile.ZipInfo(name, _LONG_AGO)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, content)
     scratch.rename(output)
     return Submission(output, files)
 
