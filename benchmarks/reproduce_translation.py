@@ -11,6 +11,7 @@ BLEU is as good as the best, a tenth aside, for a higher one costs rounds.
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -28,8 +29,8 @@ PENALTIES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 AS_GOOD = 0.1  # BLEU
 CANDIDATES = 8
 DIRECTIONS = ("en-de", "de-en")
-COLUMNS = "model", "direction", "BLEU", "at penalty 0", f"best of {CANDIDATES}", "chrF", "length ratio (at 0)"
-COLUMNS += "rounds", "log2(n+1)", "params", "cost", "paper"
+COLUMNS = "model", "direction", "BLEU", "behind", "at penalty 0", f"best of {CANDIDATES}", "chrF", "length ratio (at 0)"
+COLUMNS += "rounds", "log2(n+1) + 1.5", "params", "cost", "paper"
 
 
 @dataclass(frozen=True)
@@ -144,18 +145,26 @@ def table(results):
                 row.name,
                 direction,
                 f"{test['bleu']:.1f}" + (f" (penalty {found['penalty']:g})" if inserts else ""),
+                _behind(test, direction, results),
                 f"{at_0['bleu']:.1f}" if inserts else "",
                 f"{of_candidates['bleu']:.1f}" if of_candidates else "",
                 f"{test['chrf']:.1f}",
                 f"{test['length_ratio']:.2f}" + (f" ({at_0['length_ratio']:.2f})" if inserts else ""),
-                f"{test['mean_rounds']:.1f}",
-                f"{test['mean_log2']:.1f}",
+                f"{test['mean_rounds']:.2f}",
+                f"{math.log2(test['mean_tokens'] + 1) + 1.5:.2f}",
                 f"{summary['parameters'] / 1e6:.1f}M",
                 cost(recipe, results),
                 "" if paper is None else f"{paper}",
             ]
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _behind(test, direction, results):
+    """How far a score is below the Transformer's of that direction; nothing where it is that one."""
+    teacher = results.get(f"transformer_{direction.replace('-', '_')}")
+    distance = teacher["directions"][direction]["test"]["bleu"] - test["bleu"] if teacher else 0.0
+    return f"{distance:.1f}" if distance else ""
 
 
 def main():

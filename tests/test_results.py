@@ -83,7 +83,7 @@ def test_the_page_shows_the_kept_results(translation):
 
 
 def test_a_row_gives_both_penalties_rounds_and_cost(translation):
-    test = {"bleu": 31.44, "chrf": 55.5, "length_ratio": 0.98, "mean_rounds": 5.21, "mean_log2": 4.02}
+    test = {"bleu": 31.44, "chrf": 55.5, "length_ratio": 0.98, "mean_rounds": 5.21, "mean_tokens": 15.0}
     at_0 = test | {"bleu": 30.02, "length_ratio": 0.91}
     results = {
         "unidirectional_en_de": {
@@ -93,19 +93,25 @@ def test_a_row_gives_both_penalties_rounds_and_cost(translation):
             },
         }
     }
-    begun = {"bleu": 28.0, "chrf": 50.0, "length_ratio": 0.98, "mean_rounds": 5.3, "mean_log2": 4.02}
+    begun = {"bleu": 28.0, "chrf": 50.0, "length_ratio": 0.98, "mean_rounds": 5.3, "mean_tokens": 15.0}
     results["unidirectional_en_de_pairs"] = {
         "summary": {"parameters": 4_270_000, "steps": 8_500, "minutes": 60.2},
         "directions": {"en-de": {"penalty": 0.0, "test": begun, "test_at_0": begun}},
     }
-    first, second = translation.table(results).splitlines()[2:]
+    teacher = {"bleu": 39.04, "chrf": 60.0, "length_ratio": 0.98, "mean_rounds": 14.0, "mean_tokens": 13.0}
+    results["transformer_en_de"] = {
+        "summary": {"parameters": 4_270_000, "steps": 9_000, "minutes": 144.0},
+        "directions": {"en-de": {"penalty": None, "test": teacher, "test_at_0": teacher}},
+    }
+    baseline, first, second = translation.table(results).splitlines()[2:]
+    assert baseline.startswith("| Transformer | en-de | 39.0 |  |  |  | 60.0 | 0.98 | 14.00 | 5.31 |")
     assert first == (
-        "| KERMIT, unidirectional, pairs alone | en-de | 28.0 (penalty 0) | 28.0 |  | 50.0 | 0.98 (0.98) | 5.3 | 4.0 "
-        "| 4.3M | 8,500 steps, 60 min |  |"
+        "| KERMIT, unidirectional, pairs alone | en-de | 28.0 (penalty 0) | 11.0 | 28.0 |  | 50.0 | 0.98 (0.98) | 5.30 "
+        "| 5.50 | 4.3M | 8,500 steps, 60 min |  |"
     )
     assert second == (
-        "| KERMIT, unidirectional | en-de | 31.4 (penalty 1.5) | 30.0 | 33.0 | 55.5 | 0.98 (0.91) | 5.2 | 4.0 | 4.3M "
-        "| 8,500 steps, 60 min; then 12,000 steps, 90 min | 27.8 |"
+        "| KERMIT, unidirectional | en-de | 31.4 (penalty 1.5) | 7.6 | 30.0 | 33.0 | 55.5 | 0.98 (0.91) | 5.21 | 5.50 "
+        "| 4.3M | 8,500 steps, 60 min; then 12,000 steps, 90 min | 27.8 |"
     )
 
 
