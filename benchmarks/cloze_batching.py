@@ -1,11 +1,11 @@
 """Time an answer to a cloze question takes in a batch, against one by one, for each of the three systems.
 
 Models have random weights: BERT trunks for KERMIT and the masked language model, GPT-2 for the left-to-right one, of
-the same depth and width. Passages are random tokens of about SQuAD's length. Batched and single runs answer the same
-layouts and take turns; times are medians. KERMIT decodes to the length of the gap, so that a random model does as many
-rounds as a trained one.
+the same depth and width. Passages are random tokens of SQuAD's lengths, about 115 words, few under 50 or over 250, and
+are batched by length, as `kermit evaluate cloze` does. Batched and single runs answer the same by turns; times are
+medians. KERMIT decodes to the length of the gap, so that a random model does as many rounds as a trained one.
 
-    python benchmarks/cloze_batching.py [--instances 32] [--calls 3] [--threads N]
+    python benchmarks/cloze_batching.py [--instances 96] [--batch-size 32] [--calls 3] [--threads N]
 """
 
 import argparse
@@ -20,7 +20,7 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 from kermit import DecodingSettings, KermitConfig, KermitForInsertion
 from kermit.data.tokenizer import train_tokenizer
 from kermit.modeling import special_token_settings
-from kermit.tasks.cloze import CausalLMSystem, ClozeInstance, InsertionSystem, MaskedLMSystem
+from kermit.tasks.cloze import CausalLMSystem, ClozeInstance, InsertionSystem, MaskedLMSystem, PredictionLog, predict
 
 POSITIONS = 512
 
@@ -32,9 +32,10 @@ def instances(count, words):
     def say(length):
         return " ".join(chance.choices(text, k=length))
 
+    lengths = [round(words * chance.lognormvariate(-0.08, 0.4)) for _ in range(count)]
     return [
-        ClozeInstance.from_text(f"{say(words)}.", f"{say(10)}?", f"{say(4)} ____ {say(4)}.", [say(3)], id=str(number))
-        for number in range(count)
+        ClozeInstance.from_text(f"{say(length)}.", f"{say(10)}?", f"{say(4)} ____ {say(4)}.", [say(3)], id=str(number))
+        for number, length in enumerate(lengths)
     ]
 
 
@@ -67,13 +68,12 @@ def build(tokenizer, width, layers):
     ]
 
 
-def measure(system, layouts, calls):
+def measure(system, asked, batch_size, calls):
     def batched():
-        system.answer(layouts)
+        predict(system, asked, PredictionLog(None, {}), batch_size=batch_size)
 
     def single():
-        for layout in layouts:
-            system.answer([layout])
+        predict(system, asked, PredictionLog(None, {}), batch_size=1)
 
     seconds = {function.__name__: [] for function in (batched, single)}
     for number in range(calls + 1):
@@ -81,11 +81,11 @@ def measure(system, layouts, calls):
             start = time.perf_counter()
             function()
             if number > 0:
-                seconds[function.__name__].append((time.perf_counter() - start) / len(layouts))
+                seconds[function.__name__].append((time.perf_counter() - start) / len(asked))
     times = {name: statistics.median(values) for name, values in seconds.items()}
     return {
         "system": system.name,
-        "batch": len(layouts),
+        "batch": batch_size,
         "batched_ms": round(1000 * times["batched"], 2),
         "single_ms": round(1000 * times["single"], 2),
         "single_over_batched": round(times["single"] / times["batched"], 2),
@@ -94,8 +94,9 @@ def measure(system, layouts, calls):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--instances", type=int, default=32)
-    parser.add_argument("--words", type=int, default=115, help="of a passage")
+    parser.add_argument("--instances", type=int, default=96)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--words", type=int, default=115, help="of a passage, about")
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--calls", type=int, default=3)
@@ -105,7 +106,7 @@ def main():
     asked = instances(options.instances, options.words)
     tokenizer = train_tokenizer([instance.passage for instance in asked] * 3, vocab_size=2000)
     for system in build(tokenizer, options.width, options.layers):
-        print(json.dumps(measure(system, [system.lay_out(instance) for instance in asked], options.calls)), flush=True)
+        print(json.dumps(measure(system, asked, options.batch_size, options.calls)), flush=True)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,17 @@ PAPER_CLOZE = {
     "causal_lm:oracle": (12.2, 18.2),
 }
 GLUE_COLUMNS = ("model", "generates", *GLUE_TASKS, "average", "without WNLI", "pretraining")
-CLOZE_COLUMNS = ("model", "exact match", "F1", "instances", "empty", "forward passes", "sequences", "answers a second")
+CLOZE_COLUMNS = (
+    "model",
+    "exact match",
+    "F1",
+    "of the first 1,000",
+    "instances",
+    "empty",
+    "forward passes",
+    "sequences",
+    "answers a second",
+)
 CLOZE_COLUMNS += ("tokens an answer (a gap)", "paper: exact match, F1")
 
 
@@ -111,6 +121,7 @@ def cloze_table(results):
                 title,
                 f"{found['exact_match']:.1f}",
                 f"{found['f1']:.1f}",
+                f"{found['f1_of_the_first']:.1f}" if "f1_of_the_first" in found else "",
                 f"{found['instances']:,}",
                 f"{found['empty']:,}",
                 f"{found['mean_forward_passes']:.1f}",

@@ -172,6 +172,7 @@ def test_a_row_of_cloze_questions_gives_what_it_cost_and_the_papers_figures(tabl
     found = {
         "exact_match": 12.34,
         "f1": 20.06,
+        "f1_of_the_first": 21.04,
         "instances": 3938,
         "empty": 7,
         "mean_forward_passes": 4.2,
@@ -182,8 +183,8 @@ def test_a_row_of_cloze_questions_gives_what_it_cost_and_the_papers_figures(tabl
     }
     rows = tables.cloze_table({"kermit:nonempty": found, "kermit:free": found}).splitlines()[2:]
     assert rows == [
-        "| KERMIT | 12.3 | 20.1 | 3,938 | 7 | 4.2 | 4.2 | 3.46 | 2.5 (4.3) | 20.9, 30.3 |",
-        "| KERMIT, at least one token | 12.3 | 20.1 | 3,938 | 7 | 4.2 | 4.2 | 3.46 | 2.5 (4.3) |  |",
+        "| KERMIT | 12.3 | 20.1 | 21.0 | 3,938 | 7 | 4.2 | 4.2 | 3.46 | 2.5 (4.3) | 20.9, 30.3 |",
+        "| KERMIT, at least one token | 12.3 | 20.1 | 21.0 | 3,938 | 7 | 4.2 | 4.2 | 3.46 | 2.5 (4.3) |  |",
     ]
 
 
@@ -221,10 +222,11 @@ def test_every_stage_is_a_command_that_would_be_taken_and_fills_its_row(represen
         workshop.do("glue:kermit:CoLA")
     for stage in representation.stages():
         workshop.do(stage)
-    assert [words[0] for words in asked] == ["train"] * 3 + ["finetune"] * 4 * 6 + ["evaluate"] * (3 + 2 + 2 + 2)
+    assert [words[0] for words in asked] == ["train"] * 3 + ["finetune"] * 4 * 6 + ["evaluate"] * 2 * (3 + 2 + 2 + 2)
     named = [words[words.index("--model") + 1] for words in asked if "--model" in words]
     recipes = {f"pretraining/{name}_minilm" for name in ("kermit", "masked_lm", "causal_lm")}
     assert set(named) == recipes | {"trunk", "smollm2/model.gguf"}
+    assert [words[-1] for words in asked if words[0] == "evaluate"][-4:] == ["1000"] * 4  # SmolLM2, both ways
     assert [words for words in asked if "--subsample" in words] == [words for words in asked if "SST-2" in words]
     assert {model.name for model in tables.MODELS if model.on_glue} == set(tables.read_results("glue"))
     assert len(tables.read_results("cloze")) == 9
