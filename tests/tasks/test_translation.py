@@ -115,6 +115,18 @@ def test_rounds_are_drawn_beside_the_logarithm(tmp_path: Path) -> None:
     assert (tmp_path / "rounds.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_candidates_are_ranked_both_ways_by_a_model_that_knows_both() -> None:
+    translator = Translator.load()
+    texts = ["Two dogs are playing in the snow."]
+    decoding = translator.decoding(candidates=4, both_ways=True)
+    [found] = translator.translate(texts, EN_DE, decoding)
+    assert "Hunde" in found.text
+    translator.model.config.factorizations = ["y_given_x"]
+    with pytest.raises(ModelError, match="not trained for de-en, only for en-de"):
+        translator.translate(texts, EN_DE, decoding)
+    translator.translate(texts, EN_DE, translator.decoding(candidates=4))
+
+
 def test_a_loaded_model_knows_what_it_can_do(teacher: Path, corpus: Path) -> None:
     translator = Translator.load(teacher)
     assert translator.direction_to("de") == EN_DE

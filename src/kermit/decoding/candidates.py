@@ -2,7 +2,8 @@
 
 Parallel decoding decides each of a round's insertions by itself, so the best tokens need not make the best text. Texts
 that are drawn beside it differ where the model is in doubt, and how likely each was as it came about tells which to
-trust. All candidates of a canvas can be decoded side by side, so it takes no more rounds than the slowest of them.
+trust. All candidates of a canvas can be decoded side by side, so it takes no more rounds than the slowest of them. A
+model that knows both directions ranks them better by how well both sides agree (`kermit.decoding.both_ways`).
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kermit.decoding.both_ways import agreement, check_given
 from kermit.decoding.settings import DecodingSettings, Finish, Sampling
 
 if TYPE_CHECKING:
     from kermit.canvas import Canvas
     from kermit.decoding.rounds import Decoded
+    from kermit.slots import InsertionModel
 
 CANDIDATE_TEMPERATURE = 0.5
 """At which candidates are drawn unless told otherwise; the first one then has the best tokens."""
@@ -27,11 +30,12 @@ Decode = Callable[[Sequence["Canvas"], DecodingSettings, Sequence[int]], "list[D
 
 
 def decode_candidates(
-    decode: Decode, canvases: Sequence[Canvas], settings: DecodingSettings, seeds: Sequence[int]
+    model: InsertionModel, decode: Decode, canvases: Sequence[Canvas], settings: DecodingSettings, seeds: Sequence[int]
 ) -> list[Decoded]:
     """Decode several texts a canvas and keep the likeliest of each.
 
     Args:
+        model: what scores the slots.
         decode: what decodes one text a canvas.
         canvases: the canvases at the start.
         settings: how to decode, and how many candidates.
@@ -39,18 +43,33 @@ def decode_candidates(
 
     Returns:
         One result a canvas, in order. Its rounds are those of the candidate that took the most.
+
+    Raises:
+        DecodingError: they are to be ranked both ways, and nothing is given whole.
     """
-    alone = replace(settings, candidates=1)
+    if settings.both_ways:
+        for canvas in canvases:
+            check_given(canvas)
+    alone = replace(settings, candidates=1, both_ways=False)
     drawn = replace(alone, sampling=settings.sampling or Sampling(CANDIDATE_TEMPERATURE))
     found = [[first] for first in decode(canvases, alone, seeds)]
     numbers = [number for number in range(len(canvases)) for _ in range(1, settings.candidates)]
     others = [seed + candidate * _SEED_STEP for seed in seeds for candidate in range(1, settings.candidates)]
     for number, other in zip(numbers, decode([canvases[number] for number in numbers], drawn, others), strict=True):
         found[number].append(other)
-    return [
-        replace(max(candidates, key=likelihood_a_token), rounds=max(candidate.rounds for candidate in candidates))
-        for candidates in found
-    ]
+    ranks = iter(_ranks(model, [candidate for candidates in found for candidate in candidates], settings))
+    kept = [max(candidates, key=lambda _: next(ranks)) for candidates in found]
+    rounds = [max(candidate.rounds for candidate in candidates) for candidates in found]
+    return [replace(one, rounds=most) for one, most in zip(kept, rounds, strict=True)]
+
+
+def _ranks(
+    model: InsertionModel, candidates: Sequence[Decoded], settings: DecodingSettings
+) -> list[tuple[bool, float]]:
+    if not settings.both_ways:
+        return [likelihood_a_token(candidate) for candidate in candidates]
+    finished = [candidate.finish is Finish.FINISHED for candidate in candidates]
+    return list(zip(finished, agreement(model, [candidate.canvas for candidate in candidates]), strict=True))
 
 
 def likelihood_a_token(decoded: Decoded) -> tuple[bool, float]:

@@ -99,6 +99,7 @@ class DecodingSettings:
         max_tokens: insert at most so many tokens a text.
         constraints: what may be inserted where.
         candidates: decode so many texts a canvas and keep the likeliest; see `kermit.decoding.candidates`.
+        both_ways: keep the one that agrees best with the side that was given; see `kermit.decoding.both_ways`.
     """
 
     strategy: Strategy = Strategy.PARALLEL
@@ -108,6 +109,7 @@ class DecodingSettings:
     max_tokens: int = 512
     constraints: Constraints = field(default_factory=Constraints)
     candidates: int = 1
+    both_ways: bool = False
 
     def __post_init__(self) -> None:
         if self.termination_penalty is not None and not math.isfinite(self.termination_penalty):
@@ -118,6 +120,8 @@ class DecodingSettings:
             raise DecodingError(f"max_tokens must be at least 0, not {self.max_tokens}")
         if self.candidates < 1:
             raise DecodingError(f"candidates must be at least 1, not {self.candidates}")
+        if self.both_ways and self.candidates == 1:
+            raise DecodingError("both_ways ranks candidates, and there is one; raise candidates, or leave it out")
 
     @property
     def draws(self) -> bool:

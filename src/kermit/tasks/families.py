@@ -59,7 +59,8 @@ class KermitSettings(TrunkSettings):
 class InsertionDecoding(Settings):
     """How insertion models decode; with a `temperature` tokens are drawn instead of taking the best.
 
-    Of `candidates` that many are decoded for each text, and the likeliest is kept.
+    Of `candidates` that many are decoded for each text, and the likeliest is kept; with `both_ways` the one that
+    agrees best with the source, asked in both directions.
     """
 
     strategy: Strategy = Strategy.PARALLEL
@@ -70,6 +71,7 @@ class InsertionDecoding(Settings):
     max_rounds: PositiveInt | None = None
     max_tokens: PositiveInt = 256
     candidates: PositiveInt = 1
+    both_ways: bool = False
     batch_size: PositiveInt = 64
     seed: int = 0
 
@@ -86,6 +88,7 @@ class InsertionDecoding(Settings):
             max_rounds=self.max_rounds,
             max_tokens=self.max_tokens,
             candidates=self.candidates,
+            both_ways=self.both_ways,
         )
 
 

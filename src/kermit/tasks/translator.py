@@ -123,12 +123,15 @@ class Translator:
         """Translate texts, in their order.
 
         Raises:
-            ModelError: the model was not trained for the direction, or makes no rounds to trace.
+            ModelError: the model was not trained for the direction (or both of them, to rank both ways), or makes no
+                rounds to trace.
         """
         self.check(direction)
         if trace and "strategy" not in self.family.decoding_settings.model_fields:
             raise ModelError(f"the family {self.family.name} does not insert; there are no rounds to trace")
         chosen = self.decoding() if decoding is None else decoding
+        if getattr(chosen, "both_ways", False):
+            self.check(Direction(direction.target, direction.source))
         with torch.inference_mode():
             return self.family.translate(
                 self.model, self.tokenizer, texts, direction, chosen, trace=trace, progress=progress

@@ -71,7 +71,7 @@ class InsertionSystem:
             drawn = {"temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p}
             chosen |= drawn
         if self.decoding.candidates > 1:
-            chosen["candidates"] = self.decoding.candidates
+            chosen |= {"candidates": self.decoding.candidates, "both_ways": self.decoding.both_ways}
         return chosen | ({"seed": self.seed} if self.decoding.draws else {})
 
     def lay_out(self, instance: ClozeInstance) -> Layout | None:
