@@ -4,6 +4,7 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -74,6 +75,53 @@ def test_every_row_has_its_recipe_and_every_trained_recipe_its_row(translation):
     folder = ROOT / "recipes" / "multi30k"
     trained = {path.stem for path in folder.glob("*.yaml") if "description:" in path.read_text(encoding="utf-8")}
     assert set(translation.recipes()) == trained
+
+
+def test_a_report_is_of_its_weights_and_gets_what_it_lacks(translation, monkeypatch, tmp_path):
+    asked = []
+
+    class Settings:
+        model_fields = ("termination_penalty", "candidates")
+
+        def __init__(self, **choices):
+            self.choices = choices
+
+    class Translator:
+        languages, family = ("en", "de"), SimpleNamespace(decoding_settings=Settings)
+        load = classmethod(lambda cls, path: cls())
+        directions = staticmethod(lambda: ["en-de"])
+        decoding = staticmethod(Settings)
+
+        def evaluate(self, split, direction, settings, note):
+            asked.append((split, settings.choices))
+            bleu = 1.0 if settings.choices["termination_penalty"] == self.best else 0.5
+            return SimpleNamespace(to_json=lambda: {"bleu": bleu}), []
+
+    monkeypatch.setattr("kermit.tasks.translator.Translator", Translator)
+    monkeypatch.setattr("kermit.tasks.translation_report.note_of", lambda *_: "")
+    monkeypatch.setattr("kermit.tasks.translation.read_split", lambda folder, split, languages: split)
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "summary.json").write_text("{}")
+    (run / "config.json").write_text("{}")
+
+    def score(best, weights):
+        asked.clear()
+        Translator.best = best
+        (run / "model.safetensors").write_text(weights)
+        return translation.score("run", tmp_path, tmp_path)["directions"]["en-de"], len(asked)
+
+    tried, at_0, candidates = len(translation.PENALTIES), 1, 1
+    first, times = score(0.5, "first")
+    assert (first["penalty"], times) == (0.5, tried + 1 + at_0 + candidates)
+    assert score(0.5, "first") == (first, 0)
+    second, times = score(0.0, "trained again")
+    assert (second["penalty"], times) == (0.0, tried + 1 + candidates)
+    report = json.loads((run / "report.json").read_text())
+    del report["weights"], report["directions"]["en-de"]["test_of_candidates"]
+    (run / "report.json").write_text(json.dumps(report))
+    assert score(0.0, "whoever's") == (second, candidates)
+    assert score(0.0, "someone else's") == (second, 0)
 
 
 def test_the_page_shows_the_kept_results(translation):
