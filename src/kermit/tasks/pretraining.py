@@ -45,12 +45,16 @@ class ArticleSettings(SourceSettings):
     def _one_kind(self) -> ArticleSettings:
         if (self.text is None) == (self.hub is None):
             raise ValueError("give either text, a file or folder, or hub, a dataset's name")
+        if self.hub is None:
+            for name in self.changed("config", "split", "field"):
+                raise ValueError(f"{name} is for hub, and this source is text; leave it out")
         return self
 
     def article_source(self, data: Path) -> ArticleSource:
         """The source with its path found under the data folder."""
         path = None if self.text is None else data / Path(self.text).expanduser()
         return ArticleSource(path, self.hub, self.config, self.split, self.field)
+
 
 
 class ArticleData(TextSettings):

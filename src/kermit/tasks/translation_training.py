@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeInt, model_validator
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Factorization
@@ -37,6 +37,9 @@ class Languages(Settings):
     y: str = "y"
 
 
+_ONLY_FOR = {("tsv",): ("columns",), ("jsonl", "hub"): ("fields",), ("hub",): ("config", "split")}
+
+
 class PairSource(SourceSettings):
     """Where one corpus is: x and y files, one of them (unpaired), or tsv, jsonl, hub.
 
@@ -51,7 +54,7 @@ class PairSource(SourceSettings):
     hub: str | None = None
     config: str | None = None
     split: str = "train"
-    columns: tuple[int, int] = (0, 1)
+    columns: tuple[NonNegativeInt, NonNegativeInt] = (0, 1)
     fields: tuple[str, str] = ("x", "y")
     factorizations: FactorizationMix | None = None
 
@@ -60,6 +63,14 @@ class PairSource(SourceSettings):
         kinds = [self.x is not None or self.y is not None, self.tsv is not None, self.jsonl is not None, bool(self.hub)]
         if sum(kinds) != 1:
             raise ValueError("give exactly one of: x and/or y files, tsv, jsonl, hub")
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_in_vain(self) -> PairSource:
+        for kinds, names in _ONLY_FOR.items():
+            if all(getattr(self, kind) is None for kind in kinds):
+                for name in self.changed(*names):
+                    raise ValueError(f"{name} is for {' and '.join(kinds)}, and this source is another; leave it out")
         return self
 
     @property
@@ -86,6 +97,7 @@ class PairSource(SourceSettings):
         return TextSource(
             **paths, hub=self.hub, config=self.config, split=self.split, columns=self.columns, fields=self.fields
         )
+
 
 
 class PairData(TextSettings):
