@@ -77,10 +77,6 @@ def test_an_unknown_key_is_an_error_with_its_path_and_the_nearest_name(
         ("optimizer.muon_learning_rate=0.1", "optimizer: muon_learning_rate is for muon"),
         ("schedule.final=0.1", "schedule: final is where a course ends, and inverse_sqrt goes on"),
         ("tokenizer={path: here, texts: [a]}", "tokenizer: texts are for training one"),
-        (
-            "schedule.cooldown_steps=11",
-            "schedule: cooldown_steps: 11 and 2 warmup_steps are more than all 12 max_steps",
-        ),
     ],
 )
 def test_a_wrong_value_says_where_and_what_is_allowed(
