@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from kermit.canvas import Factorization
 from kermit.data.encoding import EncodedText, encode_sources
 from kermit.data.parallel import Pair, TextSource, checksum, read_pairs
-from kermit.data.plain import Report
+from kermit.data.plain import Report, file_checksum
 from kermit.data.tokenizer import encode_texts
 from kermit.errors import RecipeError
 from kermit.tasks.translation import Direction
@@ -98,6 +98,12 @@ class PairSource(SourceSettings):
             **paths, hub=self.hub, config=self.config, split=self.split, columns=self.columns, fields=self.fields
         )
 
+    def checksums(self, data: Path) -> dict[str, str]:
+        """Of each file, or of the dataset."""
+        if self.hub is not None:
+            return {self.hub: checksum(self.text_source(data))}
+        named = [path for path in (self.x, self.y, self.tsv, self.jsonl) if path is not None]
+        return {path: file_checksum(data / Path(path).expanduser()) for path in named}
 
 
 class PairData(TextSettings):

@@ -8,6 +8,7 @@ differs between families (the model's shape, the objective, the decoding) by the
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
@@ -42,6 +43,9 @@ class SourceSettings(Settings):
         """What is generated from these texts, given what the recipe says of all."""
         return default
 
+    def checksums(self, data: Path) -> dict[str, str]:
+        """A hash of all that is read, file by file as the recipe names them; none where a change may go unnoticed."""
+        return {}
 
 
 class TextSettings(Settings):
