@@ -281,6 +281,9 @@ def test_a_folder_with_a_training_is_not_overwritten_and_another_recipe_is_not_r
         train(loaded(recipe, corpus), tmp_path)
     with pytest.raises(RecipeError, match=r"optimizer\.learning_rate, seed differ"):
         train(loaded(recipe, corpus, seed=9, optimizer={"learning_rate": 0.5}), tmp_path, resume=True)
+    (tmp_path / "recipe.yaml").write_text("data: [")
+    with pytest.raises(RecipeError, match=r"recipe\.yaml:1:\d: this is not YAML"):
+        train(loaded(recipe, corpus), tmp_path, resume=True)
 
 
 def test_how_a_training_is_watched_may_change_when_it_is_resumed(

@@ -107,14 +107,14 @@ def load_recipe(path: str | Path, *, data: str | Path | None = None, overrides: 
         overrides: `a.b=value` each, the value written as in YAML; list items by number.
     """
     path = Path(path)
-    raw = _read(path)
+    raw = read_keys(path)
     for override in overrides:
         _override(raw, override)
     folder = Path(data or os.environ.get("KERMIT_DATA") or ".").expanduser()
     return check_recipe(raw, data=folder, where=str(path))
 
 
-def _read(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
+def read_keys(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The keys of a recipe, laid over those of the recipe that it `extends`, if it names one beside it."""
     if path.is_dir():
         raise RecipeError(f"{path}: this is a folder; name a recipe in it")
@@ -135,7 +135,7 @@ def _read(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
     base = path.parent / str(name)
     if base.resolve() in (path.resolve(), *below):
         raise RecipeError(f"{path}: extends: {name} extends this recipe in turn; break the circle")
-    return _laid_over(_read(base, (*below, path.resolve())), raw)
+    return _laid_over(read_keys(base, (*below, path.resolve())), raw)
 
 
 def _place(error: Exception) -> str:

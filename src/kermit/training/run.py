@@ -29,7 +29,15 @@ from kermit.errors import RecipeError
 from kermit.folders import model_folder
 from kermit.training.callbacks import minutes_spent
 from kermit.training.checkpoints import list_checkpoints, restore_interrupted_swap, written_whole
-from kermit.training.recipe import RESUMABLE_CHANGES, LoadedRecipe, Recipe, changed_keys, check_recipe, dump_recipe
+from kermit.training.recipe import (
+    RESUMABLE_CHANGES,
+    LoadedRecipe,
+    Recipe,
+    changed_keys,
+    check_recipe,
+    dump_recipe,
+    read_keys,
+)
 from kermit.training.tasks import BestMetric
 from kermit.training.trainer import KermitTrainer
 from kermit.training.vocabulary import carry_over, pieces_of
@@ -195,8 +203,7 @@ def _prepare_output(recipe: Recipe, output: Path, *, resume: bool, write: bool) 
     if not checkpoints and not done:
         _refuse_foreign(output)
     if resume and kept.is_file():
-        raw = yaml.safe_load(kept.read_text(encoding="utf-8"))
-        before = check_recipe(raw, data=Path(), where=str(kept)).recipe.model_dump(mode="json")
+        before = check_recipe(read_keys(kept), data=Path(), where=str(kept)).recipe.model_dump(mode="json")
         changes = [
             key
             for key in changed_keys(before, recipe.model_dump(mode="json"))
