@@ -29,8 +29,9 @@ PENALTIES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 AS_GOOD = 0.1  # BLEU
 CANDIDATES = 8
 DIRECTIONS = ("en-de", "de-en")
-COLUMNS = "model", "direction", "BLEU", "behind", "at penalty 0", f"best of {CANDIDATES}", "chrF", "length ratio (at 0)"
-COLUMNS += "rounds", "log2(n+1) + 1.5", "params", "cost", "paper"
+MEASURED = "penalty", "test", "test_at_0", "test_of_candidates", "test_both_ways"
+COLUMNS = "model", "direction", "BLEU", "behind", "at penalty 0", f"best of {CANDIDATES}", "both ways (behind)", "chrF"
+COLUMNS += "length ratio (at 0)", "rounds", "log2(n+1) + 1.5", "params", "cost", "paper"
 
 
 @dataclass(frozen=True)
@@ -97,15 +98,34 @@ def train(name, data, runs):
 
 
 def score(name, data, runs):
-    """Test scores with a termination penalty of 0 and with the one that is best on the validation text."""
+    """Test scores with a termination penalty of 0 and with the one that is best on the validation text.
+
+    What a report of the same weights has is not measured again, and what it lacks is added to it. One that does not say
+    whose it is (they did not always) is taken for theirs.
+    """
+    from kermit.data.plain import file_checksum
+    from kermit.folders import model_folder, weight_files
+
     report = runs / name / "report.json"
-    if report.is_file():
-        return json.loads(report.read_text(encoding="utf-8"))
+    weights = [file_checksum(file) for file in weight_files(model_folder(runs / name))]
+    found = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
+    if found is None or found.get("weights", weights) != weights:
+        summary = json.loads((runs / name / "summary.json").read_text(encoding="utf-8"))
+        found = {"weights": weights, "summary": summary, "directions": {}}
+    measured = found["directions"].values()
+    if not measured or any(key not in scores for scores in measured for key in MEASURED):
+        measure(found["directions"], runs / name, data)
+        report.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return found
+
+
+def measure(found, run, data):
+    """Add what a model's scores lack, direction by direction."""
     from kermit.tasks.translation import read_split
     from kermit.tasks.translation_report import note_of
     from kermit.tasks.translator import Translator
 
-    translator = Translator.load(runs / name)
+    translator = Translator.load(run)
     splits = {split: read_split(data / "multi30k", split, translator.languages) for split in (TEST, VALIDATION)}
     inserts = "termination_penalty" in translator.family.decoding_settings.model_fields
 
@@ -114,20 +134,25 @@ def score(name, data, runs):
         note = note_of(translator, settings, split, splits[split])
         return translator.evaluate(splits[split], direction, settings, note=note)[0].to_json()
 
-    found = {"summary": json.loads((runs / name / "summary.json").read_text(encoding="utf-8")), "directions": {}}
     for direction in translator.directions():
-        tried = {penalty: scores(VALIDATION, direction, penalty) for penalty in (PENALTIES if inserts else (0.0,))}
-        best = max(result["bleu"] for result in tried.values())
-        chosen = min(penalty for penalty, result in tried.items() if result["bleu"] >= best - AS_GOOD)
-        found["directions"][str(direction)] = {
-            "validation": {str(penalty): result["bleu"] for penalty, result in tried.items()},
-            "penalty": chosen if inserts else None,
-            "test": scores(TEST, direction, chosen),
-            "test_at_0": scores(TEST, direction, 0.0),
-            "test_of_candidates": scores(TEST, direction, chosen, candidates=CANDIDATES) if inserts else None,
-        }
-    report.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    return found
+        own = found.setdefault(str(direction), {})
+        if "penalty" not in own:
+            tried = {penalty: scores(VALIDATION, direction, penalty) for penalty in (PENALTIES if inserts else (0.0,))}
+            best = max(result["bleu"] for result in tried.values())
+            chosen = min(penalty for penalty, result in tried.items() if result["bleu"] >= best - AS_GOOD)
+            own["validation"] = {str(penalty): result["bleu"] for penalty, result in tried.items()}
+            own["penalty"] = chosen if inserts else None
+        penalty = own["penalty"] or 0.0
+        if "test" not in own:
+            own["test"] = scores(TEST, direction, penalty)
+        if "test_at_0" not in own:
+            own["test_at_0"] = scores(TEST, direction, 0.0) if penalty else own["test"]
+        if "test_of_candidates" not in own:
+            own["test_of_candidates"] = scores(TEST, direction, penalty, candidates=CANDIDATES) if inserts else None
+        if "test_both_ways" not in own:
+            knows_both = inserts and len(translator.directions()) == 2
+            ranked = {"candidates": CANDIDATES, "both_ways": True}
+            own["test_both_ways"] = scores(TEST, direction, penalty, **ranked) if knows_both else None
 
 
 def table(results):
@@ -140,7 +165,7 @@ def table(results):
             found, summary = results[recipe]["directions"][direction], results[recipe]["summary"]
             test, at_0 = found["test"], found["test_at_0"]
             inserts = found["penalty"] is not None
-            of_candidates = found.get("test_of_candidates")
+            of_candidates, both_ways = found.get("test_of_candidates"), found.get("test_both_ways")
             cells = [
                 row.name,
                 direction,
@@ -148,6 +173,7 @@ def table(results):
                 _behind(test, direction, results),
                 f"{at_0['bleu']:.1f}" if inserts else "",
                 f"{of_candidates['bleu']:.1f}" if of_candidates else "",
+                f"{both_ways['bleu']:.1f} ({_behind(both_ways, direction, results)})" if both_ways else "",
                 f"{test['chrf']:.1f}",
                 f"{test['length_ratio']:.2f}" + (f" ({at_0['length_ratio']:.2f})" if inserts else ""),
                 f"{test['mean_rounds']:.2f}",

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -76,6 +77,53 @@ def test_every_row_has_its_recipe_and_every_trained_recipe_its_row(translation):
     assert set(translation.recipes()) == trained
 
 
+def test_a_report_is_of_its_weights_and_gets_what_it_lacks(translation, monkeypatch, tmp_path):
+    asked = []
+
+    class Settings:
+        model_fields = ("termination_penalty", "candidates")
+
+        def __init__(self, **choices):
+            self.choices = choices
+
+    class Translator:
+        languages, family = ("en", "de"), SimpleNamespace(decoding_settings=Settings)
+        load = classmethod(lambda cls, path: cls())
+        directions = staticmethod(lambda: ["en-de", "de-en"])
+        decoding = staticmethod(Settings)
+
+        def evaluate(self, split, direction, settings, note):
+            asked.append((split, settings.choices))
+            bleu = 1.0 if settings.choices["termination_penalty"] == self.best else 0.5
+            return SimpleNamespace(to_json=lambda: {"bleu": bleu}), []
+
+    monkeypatch.setattr("kermit.tasks.translator.Translator", Translator)
+    monkeypatch.setattr("kermit.tasks.translation_report.note_of", lambda *_: "")
+    monkeypatch.setattr("kermit.tasks.translation.read_split", lambda folder, split, languages: split)
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "summary.json").write_text("{}")
+    (run / "config.json").write_text("{}")
+
+    def score(best, weights):
+        asked.clear()
+        Translator.best = best
+        (run / "model.safetensors").write_text(weights)
+        return translation.score("run", tmp_path, tmp_path)["directions"]["en-de"], len(asked)
+
+    tried, at_0, candidates, both_ways = len(translation.PENALTIES), 1, 1, 1
+    first, times = score(0.5, "first")
+    assert (first["penalty"], times) == (0.5, 2 * (tried + 1 + at_0 + candidates + both_ways))
+    assert score(0.5, "first") == (first, 0)
+    second, times = score(0.0, "trained again")
+    assert (second["penalty"], times) == (0.0, 2 * (tried + 1 + candidates + both_ways))
+    report = json.loads((run / "report.json").read_text())
+    del report["weights"], report["directions"]["en-de"]["test_of_candidates"]
+    (run / "report.json").write_text(json.dumps(report))
+    assert score(0.0, "whoever's") == (second, candidates)
+    assert score(0.0, "someone else's") == (second, 0)
+
+
 def test_the_page_shows_the_kept_results(translation):
     kept = json.loads(translation.RESULTS.read_text(encoding="utf-8"))
     page = translation.PAGE.read_text(encoding="utf-8")
@@ -89,7 +137,13 @@ def test_a_row_gives_both_penalties_rounds_and_cost(translation):
         "unidirectional_en_de": {
             "summary": {"parameters": 4_270_000, "steps": 12_000, "minutes": 90.4},
             "directions": {
-                "en-de": {"penalty": 1.5, "test": test, "test_at_0": at_0, "test_of_candidates": test | {"bleu": 32.96}}
+                "en-de": {
+                    "penalty": 1.5,
+                    "test": test,
+                    "test_at_0": at_0,
+                    "test_of_candidates": test | {"bleu": 32.96},
+                    "test_both_ways": test | {"bleu": 35.04},
+                }
             },
         }
     }
@@ -104,14 +158,14 @@ def test_a_row_gives_both_penalties_rounds_and_cost(translation):
         "directions": {"en-de": {"penalty": None, "test": teacher, "test_at_0": teacher}},
     }
     baseline, first, second = translation.table(results).splitlines()[2:]
-    assert baseline.startswith("| Transformer | en-de | 39.0 |  |  |  | 60.0 | 0.98 | 14.00 | 5.31 |")
+    assert baseline.startswith("| Transformer | en-de | 39.0 |  |  |  |  | 60.0 | 0.98 | 14.00 | 5.31 |")
     assert first == (
-        "| KERMIT, unidirectional, pairs alone | en-de | 28.0 (penalty 0) | 11.0 | 28.0 |  | 50.0 | 0.98 (0.98) | 5.30 "
-        "| 5.50 | 4.3M | 8,500 steps, 60 min |  |"
+        "| KERMIT, unidirectional, pairs alone | en-de | 28.0 (penalty 0) | 11.0 | 28.0 |  |  | 50.0 | 0.98 (0.98) "
+        "| 5.30 | 5.50 | 4.3M | 8,500 steps, 60 min |  |"
     )
     assert second == (
-        "| KERMIT, unidirectional | en-de | 31.4 (penalty 1.5) | 7.6 | 30.0 | 33.0 | 55.5 | 0.98 (0.91) | 5.21 | 5.50 "
-        "| 4.3M | 8,500 steps, 60 min; then 12,000 steps, 90 min | 27.8 |"
+        "| KERMIT, unidirectional | en-de | 31.4 (penalty 1.5) | 7.6 | 30.0 | 33.0 | 35.0 (4.0) | 55.5 "
+        "| 0.98 (0.91) | 5.21 | 5.50 | 4.3M | 8,500 steps, 60 min; then 12,000 steps, 90 min | 27.8 |"
     )
 
 

@@ -53,8 +53,8 @@ def test_from_recipe_to_translation_and_score(kermit: Run, recipe_file: Path, co
     assert "BLEU" in kermit(*score).out
 
     distill = ("distill", "--teacher", model, "--to", "de", "--input", corpus / "test.en", *beams)
-    assert "pairs" in kermit(*distill, "--output", tmp_path / "distilled").out
-    assert (tmp_path / "distilled" / "test.de").is_file()
+    assert "translations ended" in kermit(*distill, "--output", tmp_path / "distilled").err, "it was hardly trained"
+    assert not (tmp_path / "distilled" / "test.de").exists()
 
     refused = kermit("infill", "one ____", "--model", model)
     assert refused.code == 2

@@ -62,13 +62,19 @@ def test_distill_skips_what_it_is_told_to_and_goes_on_after_an_error(kermit, fol
     assert f"{text}:2: empty text; mend the line, or add --skip-bad" in refused.err
 
     limits = ("--set", "termination_penalty=50", "--set", "max_rounds=1", "--set", "max_tokens=1")
-    done = json.loads(kermit(*asked, "--skip-bad", *limits, "--json").out)
+    refused = kermit(*asked, "--skip-bad", *limits, "--json")  # as one round is too few
+    assert (refused.code, refused.out) == (2, "")
+    assert "none of the teacher's 2 translations ended" in refused.err
+    drawn = ("--set", "temperature=1.0", "--set", "termination_penalty=-5", "--set", "seed=1")
+    done = json.loads(kermit(*asked, "--skip-bad", *drawn, "--json").out)
     assert done == {
         "source": str(tmp_path / "distilled/train.en"),
         "target": str(tmp_path / "distilled/train.de"),
-        "texts": 0,
-        "unfinished": 2,  # as one round is too few
+        "texts": done["texts"],
+        "unfinished": 2 - done["texts"],
     }
+    assert done["texts"] > 0
+    assert f"train.de: {done['texts']} pairs, " in kermit(*asked, "--skip-bad", *drawn).out
     assert "made with another decoding" in kermit(*asked, "--skip-bad").err
 
 

@@ -40,6 +40,10 @@ def test_a_record_of_a_dataset_is_an_article(tmp_path: Path) -> None:
     assert read(ArticleSource(hub=str(folder), field="body")) == [("One.", True), ("Two.", False), ("Three.", True)]
     with pytest.raises(DataError, match=r"set\[train\]:0: the dataset has no text field .*; set `field`"):
         read(ArticleSource(hub=str(folder)))
+    write(folder / "train.jsonl", '{"body": "One."}\n{"body": null}\n')
+    report = Report(OnBad.SKIP)
+    assert read(ArticleSource(hub=str(folder), field="body"), report) == [("One.", True)]
+    assert "skipped 1: 1 malformed record" in report.summary()
 
 
 def test_broken_text_names_its_line_or_is_counted(tmp_path: Path) -> None:

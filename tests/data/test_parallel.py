@@ -87,6 +87,15 @@ def test_malformed_records_name_their_line(tmp_path: Path) -> None:
     assert report.skipped == {Fault.MALFORMED: 3}
 
 
+def test_half_a_surrogate_pair_is_no_utf8(tmp_path: Path) -> None:
+    jsonl = write(tmp_path / "a.jsonl", '{"x": "\\ud83d\\ude00", "y": "b"}\n{"x": "a", "y": "\\ud800"}\n')
+    with pytest.raises(DataError, match=r"a\.jsonl:2: invalid UTF-8"):
+        list(read_pairs(TextSource(jsonl=jsonl), Report()))
+    report = Report(OnBad.SKIP)
+    assert texts(list(read_pairs(TextSource(jsonl=jsonl), report))) == [("\U0001f600", "b")]
+    assert report.skipped == {Fault.INVALID_UTF8: 1}
+
+
 def test_a_missing_file_and_a_broken_gzip_are_errors_that_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere: there is no such file"):
         list(read_texts(tmp_path / "nowhere", Report()))
@@ -118,5 +127,11 @@ def test_a_dataset_by_name_is_read_through_datasets(tmp_path: Path) -> None:
     assert texts(list(read_pairs(source, Report()))) == [("one", "eins"), ("two", "zwei")]
     with pytest.raises(DataError, match="no text field"):
         list(read_pairs(TextSource(hub=str(folder), fields=("en", "fr")), Report()))
+    write(folder / "train.jsonl", '{"en": "one", "de": "eins"}\n{"en": null, "de": "zwei"}\n')
+    with pytest.raises(DataError, match=r"corpus\[train\]:1: malformed record \('en' is a NoneType, not a text\)"):
+        list(read_pairs(source, Report()))
+    report = Report(OnBad.SKIP)
+    assert texts(list(read_pairs(source, report))) == [("one", "eins")]
+    assert report.skipped == {Fault.MALFORMED: 1}
     with pytest.raises(DataError, match="cannot be loaded"):
         list(read_pairs(TextSource(hub=str(tmp_path / "none")), Report()))

@@ -1,6 +1,7 @@
 """KERMIT and the Insertion Transformer as families: recipes build them, train them, and translate with them."""
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from kermit.baselines.insertion_transformer import InsertionTransformer
 from kermit.data.batching import share_of_rank
 from kermit.data.encoding import Row
 from kermit.data.tokenizer import train_tokenizer
-from kermit.errors import RecipeError
+from kermit.errors import DecodingError, RecipeError
 from kermit.modeling import KermitForInsertion
 from kermit.tasks.translation import Direction
 from kermit.tasks.translator import Translator
@@ -137,6 +138,29 @@ def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tiny_recipe, tokenizer):
     assert torch.allclose(whole, total, rtol=1e-5)
 
 
+@pytest.mark.parametrize("model", [KERMIT_MODEL, INSERTION_TRANSFORMER_MODEL], ids=lambda model: model["family"])
+@pytest.mark.parametrize(
+    ("decoding", "message"),
+    [
+        ({"top_p": 1.5}, "decoding.top_p must be above 0 and at most 1, not 1.5"),
+        ({"termination_penalty": float("inf")}, "decoding.termination_penalty must be a finite number"),
+        ({"seed": 3}, "decoding: seed is for draws, and the best tokens are taken"),
+    ],
+)
+def test_wrong_decoding_is_told_before_training(tiny_recipe, model, decoding, message):
+    with pytest.raises(RecipeError, match=message):
+        check_recipe(insertion_recipe(tiny_recipe, model, decoding=decoding), data=Path())
+
+
+def test_a_seed_is_for_drawn_translations(tiny_recipe, tokenizer):
+    loaded = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL), data=Path())
+    translator = Translator(loaded.family, loaded.family.build(loaded.recipe, tokenizer), tokenizer, ("en", "de"))
+    for choices in ({"temperature": 0.5}, {"candidates": 2}):
+        assert translator.decoding(seed=3, **choices).seed == 3
+    with pytest.raises(DecodingError, match="of the family kermit: seed is for draws"):
+        translator.decoding(seed=3)
+
+
 def test_a_wrong_trunk_is_a_recipe_error(tiny_recipe, tokenizer):
     with pytest.raises(RecipeError, match="model_type"):
         check_recipe(insertion_recipe(tiny_recipe, {"family": "kermit", "trunk": {"hidden_size": 8}}), data=None)
@@ -152,6 +176,7 @@ def test_a_wrong_trunk_is_a_recipe_error(tiny_recipe, tokenizer):
         ({"model_type": "brt"}, r"model\.trunk\.model_type: transformers has no 'brt' \(did you mean 'bert'\?\)"),
         ({"num_attention_haeds": 4}, r"model\.trunk\.num_attention_haeds: .*did you mean 'num_attention_heads'"),
         ({"num_attention_heads": 3}, r"model\.trunk: The hidden size \(16\) is not a multiple"),
+        ({"hidden_act": "gelo"}, r"model\.trunk: .*gelo not found"),
         ({"hidden_size": "wide"}, r"model\.trunk: .*'hidden_size' expected int"),
         ({"vocab_size": 300}, r"model\.trunk\.vocab_size: it follows from the tokenizer"),
     ],

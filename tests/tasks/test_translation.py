@@ -1,5 +1,6 @@
 import gzip
 import math
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -216,3 +217,49 @@ def test_distillation_goes_on_where_it_was_interrupted(teacher: Path, corpus: Pa
     assert again.target.stat().st_mtime_ns == made_before
     again.target.unlink()
     assert distill(*arguments, output, block_size=50).target.read_text() == whole.target.read_text()
+
+
+def distilled(teacher: Path, corpus: Path, output: Path, *, to: str = "de", finish: str = "finished") -> Any:
+    """Distil with a translator that writes the direction before every text."""
+
+    def translate(texts: list[str], direction: Direction, *_: Any, **__: Any) -> list[Translation]:
+        return [Translation(text, f"{direction} {text}", 1, 1, 0.0, finish) for text in texts]
+
+    source = "en" if to == "de" else "de"
+    fake: Any = SimpleNamespace(translate=translate)
+    return distill(fake, teacher, corpus / f"train.{source}", Direction(source, to), Settings(), output)
+
+
+def test_distillation_replaces_no_file_that_it_did_not_make(teacher: Path, corpus: Path, tmp_path: Path) -> None:
+    for side in ("en", "de"):
+        shutil.copyfile(corpus / f"train.{side}", tmp_path / f"train.{side}")
+    kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(DataError, match=r"train\.en is the text to translate"):
+        distilled(teacher, tmp_path, tmp_path)
+    with pytest.raises(DataError, match=r"train\.en was not made by this command"):
+        distilled(teacher, corpus, tmp_path)
+    (tmp_path / "train.en").unlink()
+    (tmp_path / "train.en-de.json").write_text('{"tea')
+    with pytest.raises(DataError, match=r"train\.en-de\.json: this does not tell how"):
+        distilled(teacher, corpus, tmp_path)
+    assert (tmp_path / "train.de").read_bytes() == kept["train.de"]
+
+
+def test_two_directions_are_not_distilled_into_one_folder(teacher: Path, corpus: Path, tmp_path: Path) -> None:
+    first = distilled(teacher, corpus, tmp_path)
+    kept = first.target.read_text()
+    with pytest.raises(DataError, match="choose another output folder"):
+        distilled(teacher, corpus, tmp_path, to="en")
+    assert first.target.read_text() == kept
+    assert distilled(teacher, corpus, tmp_path) == first
+
+
+def test_distillation_in_which_no_text_ends_replaces_nothing(teacher: Path, corpus: Path, tmp_path: Path) -> None:
+    first = distilled(teacher, corpus, tmp_path)
+    kept = first.target.read_text()
+    first.source.unlink()
+    with pytest.raises(DataError, match="none of the teacher's 240 translations ended"):
+        distilled(teacher, corpus, tmp_path, finish="max_tokens")
+    assert first.target.read_text() == kept
+    assert distilled(teacher, corpus, tmp_path) == first
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.de", "train.en", "train.en-de.json"]

@@ -21,16 +21,19 @@ def run(what: str, recipe: dict[str, Any], corpus: Path, output: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+@pytest.mark.parametrize("averaging", [{"ema": 0.9}, {"checkpoints": 3}], ids=["ema", "checkpoints"])
 def test_signals_at_random_moments_do_not_change_the_weights(
-    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, averaging: dict[str, Any]
 ) -> None:
+    tiny_recipe["averaging"] = averaging
     tiny_recipe["schedule"] = {"max_steps": 60, "warmup_steps": 5}
     tiny_recipe["evaluation"] = {"every": 30, "texts": 2}
     tiny_recipe["checkpoints"] = {"every": 5, "keep": 1}
     run("interrupt", tiny_recipe, corpus, tmp_path)
     kills = json.loads((tmp_path / "kills.json").read_text())
     assert kills, "the training ended before it could be interrupted"
-    for name in ("checkpoint-60/model", "checkpoint-60/optimizer", "checkpoint-60/average", "best/model", "model"):
+    names = ["checkpoint-60/model", "checkpoint-60/optimizer", "best/model", "model"]
+    for name in names + (["checkpoint-60/average"] if "ema" in averaging else []):
         whole, again = (load_file(tmp_path / way / f"{name}.safetensors") for way in ("whole", "interrupted"))
         assert whole.keys() == again.keys()
         for key, tensor in whole.items():

@@ -42,6 +42,7 @@ def test_an_unknown_key_is_an_error_with_its_path_and_the_nearest_name(
     with pytest.raises(RecipeError) as caught:
         load_recipe(write(tmp_path, tiny_recipe), overrides=[f"{path}=1"])
     assert f"{path}: unknown key" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
     assert suggestion in str(caught.value)
 
 
@@ -63,6 +64,19 @@ def test_an_unknown_key_is_an_error_with_its_path_and_the_nearest_name(
         ("seed", "write it as key=value"),
         ("tokenizer.path=somewhere", "tokenizer: give either vocab_size"),
         ("averaging.checkpoints=3", "averaging: choose ema or checkpoints"),
+        ("seed=-1", "seed: Input should be greater than or equal to 0, not -1"),
+        ("seed=99999999999999999999", "seed: Input should be less than 4294967296"),
+        ("model.heads=3", "model: heads: a width of 16 cannot be divided among 3"),
+        ("model.activation=relo", "model.activation: transformers has no such activation (did you mean 'relu'?)"),
+        ("data.train=[{tsv: a, columns: [0, -1]}]", "data.train.0.columns.1: Input should be greater than or equal"),
+        ("data.train.0.columns=[1, 0]", "data.train.0: columns is for tsv"),
+        ("data.train.0.fields=[a, b]", "data.train.0: fields is for jsonl and hub"),
+        ("data.train.0.split=test", "data.train.0: split is for hub"),
+        ("data.validation.config=de-en", "data.validation: config is for hub"),
+        ("optimizer.momentum=0.9", "optimizer: momentum is for muon"),
+        ("optimizer.muon_learning_rate=0.1", "optimizer: muon_learning_rate is for muon"),
+        ("schedule.final=0.1", "schedule: final is where a course ends, and inverse_sqrt goes on"),
+        ("tokenizer={path: here, texts: [a]}", "tokenizer: texts are for training one"),
     ],
 )
 def test_a_wrong_value_says_where_and_what_is_allowed(
@@ -84,8 +98,8 @@ def test_what_is_no_recipe_at_all_is_an_error(tmp_path: Path) -> None:
         load_recipe(tmp_path / "none.yaml")
     with pytest.raises(RecipeError, match="a mapping"):
         load_recipe(write(tmp_path, ["a", "list"]))
-    (tmp_path / "bad.yaml").write_text("a: [1")
-    with pytest.raises(RecipeError, match="not YAML"):
+    (tmp_path / "bad.yaml").write_text("data: {a: [1\nb: 2\n")
+    with pytest.raises(RecipeError, match=r"^[^\n]*bad\.yaml:2:2: this is not YAML: [^\n]*$"):
         load_recipe(tmp_path / "bad.yaml")
 
 

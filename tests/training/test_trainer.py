@@ -1,7 +1,9 @@
 """The trainer on a tiny Transformer: the loss's normalisation, evaluation, what is kept, resuming, finetuning."""
 
 import json
+import os
 import shutil
+import signal
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,18 +12,20 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 from transformers import RobertaConfig, RobertaForMaskedLM
 
 from kermit.data.batching import TextPlanner
 from kermit.data.tokenizer import load_tokenizer
-from kermit.errors import RecipeError
+from kermit.errors import DataError, RecipeError
 from kermit.tasks.pretraining import PRETRAINING
 from kermit.tasks.translation_training import TRANSLATION
 from kermit.tasks.translator import Translator
 from kermit.training.checkpoints import list_checkpoints
 from kermit.training.recipe import LoadedRecipe, check_recipe
 from kermit.training.run import prepare_model, prepare_tokenizer, take_over, train
+from kermit.training.trainer import KermitTrainer
 
 
 def loaded(recipe: dict[str, Any], corpus: Path, **changes: Any) -> LoadedRecipe:
@@ -71,6 +75,21 @@ def test_the_averaged_weights_are_those_that_are_judged_and_kept(
     assert not torch.equal(kept["model.shared.weight"], last["model.shared.weight"])
 
 
+def test_broken_lines_of_a_tokenizers_texts_are_errors_or_counted(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = tmp_path / "broken.txt"
+    texts.write_bytes(b"one two\n\n\xff\xfe\nthree\n")
+    tiny_recipe["tokenizer"] = {"vocab_size": 270, "texts": [str(texts)]}
+    tiny_recipe["data"]["on_bad"] = "skip"
+    with caplog.at_level("INFO"):
+        prepare_tokenizer(loaded(tiny_recipe, corpus))
+    assert f"read 2 texts, skipped 1: 1 invalid UTF-8 (first at {texts}:3)" in caplog.text
+    tiny_recipe["data"]["on_bad"] = "error"
+    with pytest.raises(DataError, match=r"broken\.txt:3: invalid UTF-8"):
+        prepare_tokenizer(loaded(tiny_recipe, corpus))
+
+
 def test_a_new_model_is_drawn_from_the_seed(tiny_recipe: dict[str, Any], corpus: Path) -> None:
     def drawn(seed: int) -> torch.Tensor:
         recipe = loaded(tiny_recipe, corpus, seed=seed)
@@ -117,12 +136,111 @@ def test_resuming_from_a_checkpoint_gives_the_uninterrupted_weights(
     assert_same(*(weights(tmp_path / folder, "optimizer.safetensors") for folder in last))
 
 
+def signalled_at(step: int, patch: pytest.MonkeyPatch) -> None:
+    """Have SIGTERM sent in that step."""
+    training_step = KermitTrainer.training_step
+
+    def stepping(self: KermitTrainer, *arguments: Any, **keywords: Any) -> Any:
+        if self.state.global_step == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return training_step(self, *arguments, **keywords)
+
+    patch.setattr(KermitTrainer, "training_step", stepping)
+
+
+def test_the_checkpoint_of_a_signal_is_not_averaged(tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
+    changes = {
+        "averaging": {"checkpoints": 3},
+        "checkpoints": {"every": 2, "keep": 1},
+        "evaluation": {"every": 8, "texts": 2},
+        "schedule": {"max_steps": 8, "warmup_steps": 2},
+    }
+    recipe = loaded(tiny_recipe, corpus, **changes)
+    train(recipe, tmp_path / "whole")
+    with pytest.MonkeyPatch.context() as patch:
+        signalled_at(4, patch)
+        assert train(recipe, tmp_path / "stopped").steps == 5
+    assert train(recipe, tmp_path / "stopped", resume=True).steps == 8
+    assert_same(weights(tmp_path / "whole"), weights(tmp_path / "stopped"))
+    names = [[path.name for path in list_checkpoints(tmp_path / name)] for name in ("whole", "stopped")]
+    assert names == [["checkpoint-4", "checkpoint-6", "checkpoint-8"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"), [("train.de", "train.de, tokenizer"), ("val.en", "val.en"), ("test.en", "tokenizer")]
+)
+def test_a_training_does_not_go_on_with_other_text(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, changed: str, told: str
+) -> None:
+    data, output = tmp_path / "data", tmp_path / "output"
+    shutil.copytree(corpus, data)
+    tiny_recipe["tokenizer"]["texts"] = ["train.en", "train.de", "test.en"]
+    recipe = loaded(tiny_recipe, data, schedule={"max_steps": 2, "warmup_steps": 0})
+    train(recipe, output)
+    file = data / changed
+    lines = file.read_text(encoding="utf-8").splitlines()
+    file.write_text("".join(f"xylophone {line}\n" for line in lines), encoding="utf-8")
+    with pytest.raises(RecipeError, match=f"^{told}: not what .* was trained with before; put the former back"):
+        train(recipe, output, resume=True)
+
+
+def test_an_epoch_is_planned_once_and_not_again_when_a_training_goes_on(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del tiny_recipe["data"]["validation"]
+    recipe = loaded(tiny_recipe, corpus, batch={"tokens": 2500})
+    train(recipe, tmp_path / "whole")
+    planned: list[int] = []
+    plan = TextPlanner.epoch
+    monkeypatch.setattr(TextPlanner, "epoch", lambda self, epoch: planned.append(epoch) or plan(self, epoch))
+    with pytest.MonkeyPatch.context() as patch:
+        signalled_at(9, patch)
+        train(recipe, tmp_path / "stopped")
+    stopped_in = planned[-1]
+    assert planned == list(range(stopped_in + 1))
+    assert stopped_in > 1, "some epochs are over"
+    planned.clear()
+    train(recipe, tmp_path / "stopped", resume=True)
+    assert planned == list(range(planned[0], planned[-1] + 1))
+    assert planned[0] in (stopped_in - 1, stopped_in), "the last may have been planned ahead"
+    assert_same(weights(tmp_path / "whole"), weights(tmp_path / "stopped"))
+    summaries = [json.loads((tmp_path / name / "summary.json").read_text()) for name in ("whole", "stopped")]
+    assert summaries[0]["epochs"] == summaries[1]["epochs"] > stopped_in
+
+
+@pytest.mark.parametrize("name", ["best", "runs", "recipe.yaml"])
+def test_what_no_training_left_is_not_removed(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, name: str
+) -> None:
+    place = tmp_path / name
+    if place.suffix:
+        place.write_text(yaml.safe_dump(tiny_recipe))
+    else:
+        (place / "mine").mkdir(parents=True)
+    for resume in (False, True):
+        with pytest.raises(RecipeError, match=f"{name} was not left by a training"):
+            train(loaded(tiny_recipe, corpus), tmp_path, resume=resume)
+    assert place.is_file() or (place / "mine").is_dir()
+
+
+def test_the_best_model_of_a_training_without_a_checkpoint_stays(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
+) -> None:
+    recipe = loaded(tiny_recipe, corpus, schedule={"max_steps": 2, "warmup_steps": 0})
+    train(recipe, tmp_path)
+    for path in [*list_checkpoints(tmp_path), tmp_path / "model.safetensors"]:  # as if killed before the first of them
+        path.rename(tmp_path / f"gone-{path.name}")
+    with pytest.raises(RecipeError, match="already holds a training; add --resume"):
+        train(recipe, tmp_path)
+    assert (tmp_path / "best" / "model.safetensors").is_file()
+    assert train(recipe, tmp_path, resume=True).steps == 2
+
+
 def test_accumulating_two_half_batches_is_one_step_of_their_mean(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
 ) -> None:
     """With the normaliser over the whole step, a long batch and a short one weigh by their tokens."""
     from kermit.data.encoding import encode_sources
-    from kermit.training.trainer import KermitTrainer
 
     tiny_recipe["model"]["dropout"] = 0.0
     del tiny_recipe["data"]["validation"]
@@ -163,6 +281,9 @@ def test_a_folder_with_a_training_is_not_overwritten_and_another_recipe_is_not_r
         train(loaded(recipe, corpus), tmp_path)
     with pytest.raises(RecipeError, match=r"optimizer\.learning_rate, seed differ"):
         train(loaded(recipe, corpus, seed=9, optimizer={"learning_rate": 0.5}), tmp_path, resume=True)
+    (tmp_path / "recipe.yaml").write_text("data: [")
+    with pytest.raises(RecipeError, match=r"recipe\.yaml:1:\d: this is not YAML"):
+        train(loaded(recipe, corpus), tmp_path, resume=True)
 
 
 def test_how_a_training_is_watched_may_change_when_it_is_resumed(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import PositiveInt
+from pydantic import PositiveInt, model_validator
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.configuration_utils import SubConfigSpec
@@ -21,7 +21,7 @@ from kermit.canvas import Factorization, Segment
 from kermit.folders import load_whole
 from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel, special_token_settings
 from kermit.slots import Termination
-from kermit.tasks.families import KermitFamily
+from kermit.tasks.families import KermitFamily, check_decoding
 from kermit.tasks.translation_training import check_one_direction
 from kermit.training.objectives import ObjectiveSettings
 from kermit.training.recipe import Recipe
@@ -134,6 +134,12 @@ class InsertionTransformerSettings(FamilySettings):
     max_positions: PositiveInt = 512
     slot_vector: str = "both"
 
+    @model_validator(mode="after")
+    def _whole_heads(self) -> InsertionTransformerSettings:
+        if self.width % self.heads:
+            raise ValueError(f"heads: a width of {self.width} cannot be divided among {self.heads}; change one of them")
+        return self
+
 
 class InsertionTransformerFamily(KermitFamily):
     """How the Insertion Transformer is built; trained and asked as KERMIT is."""
@@ -149,6 +155,7 @@ class InsertionTransformerFamily(KermitFamily):
         objective = recipe.objective
         assert isinstance(objective, ObjectiveSettings)
         made("objective", lambda: objective.build(Termination.SLOT))
+        check_decoding(recipe)
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """A new model; weights are drawn with the standard deviation width ** -0.5."""
@@ -171,15 +178,15 @@ class InsertionTransformerFamily(KermitFamily):
                 **role,
             )
 
-        config = InsertionTransformerConfig(
-            trunk_config=stack(shape.encoder_layers),
-            decoder_config=stack(shape.decoder_layers, is_decoder=True, add_cross_attention=True),
-            source="x" if Factorization.Y_GIVEN_X in recipe.factorizations else "y",
-            slot_vector=shape.slot_vector,
-            label_smoothing=objective.label_smoothing,
+        choices = {
+            "trunk_config": stack(shape.encoder_layers),
+            "decoder_config": stack(shape.decoder_layers, is_decoder=True, add_cross_attention=True),
+            "source": "x" if Factorization.Y_GIVEN_X in recipe.factorizations else "y",
+            "slot_vector": shape.slot_vector,
+            "label_smoothing": objective.label_smoothing,
             **special_token_settings(tokenizer),
-        )
-        return InsertionTransformer(config)
+        }
+        return made("model", lambda: InsertionTransformer(InsertionTransformerConfig(**choices)))
 
     def load(self, path: Path) -> PreTrainedModel:
         """A saved Insertion Transformer."""

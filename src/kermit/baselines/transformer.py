@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt, field_validator, model_validator
 from torch.nn import functional
 from transformers import MarianConfig, MarianMTModel, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.activations import ACT2FN
 
 from kermit.canvas import Factorization
 from kermit.data.batching import padded
 from kermit.data.tokenizer import decode_ids, encode_texts
-from kermit.errors import DataError, ModelError, RecipeError
+from kermit.errors import DataError, ModelError, RecipeError, nearest
 from kermit.folders import load_whole
 from kermit.modeling.slot_loss import slot_loss
 from kermit.tasks.translation import Direction, Translation
@@ -28,6 +29,7 @@ from kermit.tasks.translation_training import check_one_direction
 from kermit.training.families import ITEMS, Collator
 from kermit.training.recipe import Recipe
 from kermit.training.settings import FamilySettings, Settings, Share
+from kermit.training.trunks import made
 
 if TYPE_CHECKING:
     from kermit.data.encoding import Row
@@ -47,6 +49,19 @@ class TransformerSettings(FamilySettings):
     dropout: Share = 0.1
     attention_dropout: Share = 0.0
     max_positions: PositiveInt = 512
+
+    @field_validator("activation")
+    @classmethod
+    def _known_activation(cls, name: str) -> str:
+        if name not in ACT2FN:
+            raise ValueError(f"transformers has no such activation{nearest(name, list(ACT2FN))}")
+        return name
+
+    @model_validator(mode="after")
+    def _whole_heads(self) -> TransformerSettings:
+        if self.width % self.heads:
+            raise ValueError(f"heads: a width of {self.width} cannot be divided among {self.heads}; change one of them")
+        return self
 
 
 class TransformerObjective(Settings):
@@ -148,7 +163,7 @@ class TransformerFamily:
             decoder_start_token_id=tokenizer.cls_token_id,
             forced_eos_token_id=None,
         )
-        return Transformer(config)
+        return made("model", lambda: Transformer(config))
 
     def load(self, path: Path) -> PreTrainedModel:
         """A saved Marian model."""

@@ -65,8 +65,8 @@ class Paragraph:
 def read_paragraphs(source: ArticleSource, report: Report) -> Iterator[Paragraph]:
     """Every paragraph of a source, in order; lines that are no UTF-8 raise or are counted, as the report says."""
     if source.hub is not None:
-        for record, article in enumerate(_hub_articles(source.hub, source)):
-            yield from _paragraphs(((line, f"{source.hub}[{source.split}]:{record}") for line in article), report)
+        for place, article in _hub_articles(source.hub, source, report):
+            yield from _paragraphs(((line, place) for line in article), report)
         return
     for file in source.files:
         yield from _paragraphs(((line.text, line.place) for line in read_lines(file)), report)
@@ -85,15 +85,17 @@ def _paragraphs(lines: Iterator[tuple[str | None, str]], report: Report) -> Iter
             opens = False
 
 
-def _hub_articles(name: str, source: ArticleSource) -> Iterator[list[str]]:
+def _hub_articles(name: str, source: ArticleSource, report: Report) -> Iterator[tuple[str, list[str]]]:
     for index, record in enumerate(load_hub(name, source.config, source.split)):
+        place = f"{name}[{source.split}]:{index}"
         try:
             text = field_of(record, source.field)
-        except (KeyError, TypeError) as error:
-            raise DataError(
-                f"{name}[{source.split}]:{index}: the dataset has no text field {error}; set `field` to one of its own"
-            ) from error
-        yield [line for line in text.split("\n") if line.strip()]
+        except KeyError as error:
+            raise DataError(f"{place}: the dataset has no text field {error}; set `field` to one of its own") from error
+        except TypeError as error:
+            report.bad(Fault.MALFORMED, place, str(error))
+            continue
+        yield place, [line for line in text.split("\n") if line.strip()]
 
 
 def checksum(source: ArticleSource) -> str:

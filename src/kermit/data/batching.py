@@ -1,9 +1,9 @@
 """Batches by token budget: rows of like length together, at most so many tokens with the padding.
 
 Everything is a pure function of (seed, epoch): which rows an epoch holds, how they are grouped, and in which order the
-batches come. So a training that was interrupted finds its place again from the number of batches it has done, with no
-saved state. Batches are formed for all processes together; each takes its share of every one, so the texts of a step
-are the same on any number of processes.
+batches come. So a training that was interrupted finds its place again from the number of batches it has done; how many
+the epochs before had is kept only to save planning those again. Batches are formed for all processes together; each
+takes its share of every one, so the texts of a step are the same on any number of processes.
 
 A source's weight says how often an epoch holds each of its rows: 2 twice, 0.5 a random half.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -181,22 +181,40 @@ class TextPlanner:
 
 
 class BatchStream(torch.utils.data.Sampler[list[Batch]]):
-    """The batches of epoch after epoch, `count` in all, each as a list of one for torch's DataLoader."""
+    """The batches of epoch after epoch, `count` in all, each as a list of one for torch's DataLoader.
+
+    Attributes:
+        sizes: how many batches there are in each epoch that was begun.
+    """
 
     def __init__(self, planner: Planner, count: int) -> None:
         self.planner = planner
         self.count = count
+        self.sizes: list[int] = []
+        self._done = 0
+
+    def resume(self, sizes: Sequence[int], done: int) -> None:
+        """Go on after so many batches, given the sizes of the epochs before.
+
+        Whoever resumes passes over the batches that are done; those of epochs that are over are then empty lists, and
+        the epochs are not planned again.
+        """
+        self.sizes, self._done = list(sizes), done
 
     def __len__(self) -> int:
         return self.count
 
     def __iter__(self) -> Iterator[list[Batch]]:
-        left = self.count
-        epoch = 0
-        while left > 0:
-            for batch in self.planner.epoch(epoch)[:left]:
-                yield [batch]
-                left -= 1
+        reached = epoch = 0
+        while reached < self.count:
+            if epoch < len(self.sizes) and reached + self.sizes[epoch] <= self._done:
+                yield from repeat([], self.sizes[epoch])
+            else:
+                batches = self.planner.epoch(epoch)
+                self.sizes[epoch:] = [len(batches)]
+                for batch in batches[: self.count - reached]:
+                    yield [batch]
+            reached += self.sizes[epoch]
             epoch += 1
 
 

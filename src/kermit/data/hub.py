@@ -21,7 +21,8 @@ def field_of(record: Any, name: str) -> str:
     """The text in a field of a record; dots lead into nested ones.
 
     Raises:
-        KeyError, TypeError: there is no such field, or it is no text.
+        KeyError: there is no such field.
+        TypeError: it is no text.
     """
     for key in name.split("."):
         record = record[key]

@@ -66,7 +66,7 @@ def read_pairs(source: TextSource, report: Report) -> Iterator[Pair]:
     elif source.jsonl is not None:
         yield from _whole(_from_jsonl(source.jsonl, source.fields, report), report)
     elif source.hub is not None:
-        yield from _whole(_from_hub(source.hub, source), report)
+        yield from _whole(_from_hub(source.hub, source, report), report)
     elif source.x is not None and source.y is not None:
         yield from _whole(_from_aligned(source.x, source.y), report)
     elif source.x is not None:
@@ -137,16 +137,28 @@ def _from_jsonl(path: Path, fields: tuple[str, str], report: Report) -> Iterator
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             report.bad(Fault.MALFORMED, line.place, f"{type(error).__name__}: {error}")
             continue
-        yield Line(x, line.place), Line(y, line.place)
+        yield Line(_utf8(x), line.place), Line(_utf8(y), line.place)
 
 
-def _from_hub(name: str, source: TextSource) -> Iterator[tuple[Line, Line]]:
+def _utf8(text: str) -> str | None:
+    """The text, or None where it holds half of a surrogate pair, which JSON can spell out."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return None
+    return text
+
+
+def _from_hub(name: str, source: TextSource, report: Report) -> Iterator[tuple[Line, Line]]:
     for index, record in enumerate(load_hub(name, source.config, source.split)):
         place = f"{name}[{source.split}]:{index}"
         try:
             x, y = (field_of(record, field) for field in source.fields)
-        except (KeyError, TypeError) as error:
+        except KeyError as error:
             raise DataError(
                 f"{place}: the dataset has no text field {error}; set `fields` to two of its own"
             ) from error
+        except TypeError as error:
+            report.bad(Fault.MALFORMED, place, str(error))
+            continue
         yield Line(x, place), Line(y, place)

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, cast
 
@@ -130,7 +131,16 @@ def read_texts(path: Path, report: Report) -> Iterator[tuple[str, str]]:
 
 
 def file_checksum(path: Path) -> str:
-    """SHA-256 of a file's content as it is read (gunzipped), so that packing it changes nothing."""
+    """SHA-256 of a file's content as it is read (gunzipped), so that packing it changes nothing.
+
+    It is worked out once in a process for a file that does not change: several parts of a training ask for it.
+    """
+    now = path.stat() if path.is_file() else None
+    return _checksum(path, None if now is None else (now.st_ino, now.st_size, now.st_mtime_ns))
+
+
+@lru_cache
+def _checksum(path: Path, state: tuple[int, ...] | None) -> str:
     digest = hashlib.sha256()
     with open_bytes(path) as stream:
         try:

@@ -63,7 +63,7 @@ def distill(
         progress: told how many more texts are done.
 
     Raises:
-        DataError: the file holds no text, or the folder holds blocks or files made otherwise.
+        DataError: the file holds no text, the folder holds blocks or files made otherwise, or no translation ended.
     """
     name = text.name.removesuffix(".gz").removesuffix(f".{direction.source}")
     files = [output / f"{name}.{language}" for language in (direction.source, direction.target)]
@@ -77,48 +77,84 @@ def distill(
         "block_size": block_size,
     }
     place = output / f"{name}.{direction}.json"
-    if any(blocks.glob("*.jsonl")) or any(file.is_file() for file in files):
-        made = _check_manifest(place, manifest)
-        if "texts" in made and all(file.is_file() for file in files):
-            logger.info("%s: translated before, nothing left to do", text)
-            return Distilled(files[0], files[1], made["texts"], made["unfinished"])
+    made = _made_before(text, files, blocks, place, manifest)
+    if "texts" in made and all(file.is_file() for file in files):
+        logger.info("%s: translated before, nothing left to do", text)
+        return Distilled(files[0], files[1], made["texts"], made["unfinished"])
     blocks.mkdir(parents=True, exist_ok=True)
-    place.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    if not made:
+        _write_whole(place, json.dumps(manifest, indent=2) + "\n")
     report = Report(on_bad, how_to_skip="add --skip-bad")
     for index, block in enumerate(_blocks(text, report, block_size)):
         path = blocks / f"{index:06}.jsonl"
         if not path.is_file():
             results = translator.translate(block, direction, decoding, progress=progress)
             lines = [json.dumps([r.source, _one_line(r.text), r.finish], ensure_ascii=False) + "\n" for r in results]
-            scratch = path.with_suffix(".partial")
-            scratch.write_text("".join(lines), encoding="utf-8")
-            scratch.rename(path)
+            _write_whole(path, "".join(lines))
         elif progress is not None:
             progress(len(block))
     logger.info("%s: %s", text, report.summary())
     if not report.read:
         raise DataError(f"{text}: the file holds no text to translate")
-    kept, unfinished = _join(blocks, files)
+    scratch = [_partial(file) for file in files]
+    kept, unfinished = _join(blocks, scratch)
+    if not kept:
+        for path in scratch:
+            path.unlink()
+        shutil.rmtree(blocks)
+        raise DataError(
+            f"{text}: none of the teacher's {unfinished:,} translations ended, so nothing was written; raise"
+            " max_tokens, or choose another teacher"
+        )
     if unfinished:
         logger.warning("%s: %d texts left out, as the teacher's translation did not end", text, unfinished)
     manifest |= {"texts": kept, "unfinished": unfinished}
-    place.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    _write_whole(place, json.dumps(manifest, indent=2) + "\n")  # first: files are ours where it has their counts
+    for path, file in zip(scratch, files, strict=True):
+        path.rename(file)
     shutil.rmtree(blocks)
     return Distilled(files[0], files[1], kept, unfinished)
 
 
-def _check_manifest(place: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    """What is noted of the translations that are there; raise where they were made otherwise."""
-    if not place.is_file():
+def _made_before(text: Path, files: list[Path], blocks: Path, place: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """What is noted of the translations that are there, if any; raise where something else is in their place."""
+    for file in files:
+        if file.exists() and file.samefile(text):
+            raise DataError(f"{file} is the text to translate, and would be replaced; choose another output folder")
+    present = [file for file in files if file.exists()]
+    if not present and not any(blocks.glob("*.jsonl")):
         return {}
-    made: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+    made = _read_manifest(place) if place.is_file() else {}
     differing = [key for key, value in manifest.items() if made.get(key) != value]
-    if differing:
+    if made and differing:
         raise DataError(
             f"{place.parent} holds translations made with another {', '.join(differing)} (see {place.name});"
             " choose another output folder, or remove them"
         )
+    if present and "texts" not in made:
+        raise DataError(f"{present[0]} was not made by this command, and is not replaced; choose another output folder")
+    if not made:
+        raise DataError(f"{blocks} holds translations of which no {place.name} tells; remove that folder")
     return made
+
+
+def _read_manifest(place: Path) -> dict[str, Any]:
+    try:
+        made = json.loads(place.read_text(encoding="utf-8"))
+    except ValueError:
+        made = None
+    if not isinstance(made, dict):
+        raise DataError(f"{place}: this does not tell how translations were made; choose another output folder")
+    return made
+
+
+def _partial(file: Path) -> Path:
+    return file.with_name(f".{file.name}.partial")
+
+
+def _write_whole(file: Path, content: str) -> None:
+    _partial(file).write_text(content, encoding="utf-8")
+    _partial(file).rename(file)
 
 
 def _blocks(text: Path, report: Report, size: int) -> Iterator[list[str]]:
@@ -133,8 +169,7 @@ def _one_line(text: str) -> str:
 
 def _join(blocks: Path, files: list[Path]) -> tuple[int, int]:
     kept = unfinished = 0
-    partial = [file.with_name(f".{file.name}.partial") for file in files]
-    with partial[0].open("w", encoding="utf-8") as sources, partial[1].open("w", encoding="utf-8") as targets:
+    with files[0].open("w", encoding="utf-8") as sources, files[1].open("w", encoding="utf-8") as targets:
         for block in sorted(blocks.glob("*.jsonl")):
             for line in block.read_text(encoding="utf-8").split("\n"):
                 if not line:
@@ -146,6 +181,4 @@ def _join(blocks: Path, files: list[Path]) -> tuple[int, int]:
                 sources.write(f"{source}\n")
                 targets.write(f"{target}\n")
                 kept += 1
-    for scratch, file in zip(partial, files, strict=True):
-        scratch.rename(file)
     return kept, unfinished

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Factorization, SpecialTokens
 from kermit.canvas_batch import CanvasBatch
 from kermit.decoding import DRAWING_TEMPERATURE, DecodingSettings, Sampling, Strategy
-from kermit.errors import RecipeError
+from kermit.errors import DecodingError, RecipeError
 from kermit.folders import load_whole
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings, specials_of
 from kermit.modeling.next_sentence import (
@@ -75,11 +75,19 @@ class InsertionDecoding(Settings):
     batch_size: PositiveInt = 64
     seed: int = 0
 
+    @model_validator(mode="after")
+    def _nothing_in_vain(self) -> InsertionDecoding:
+        if self.seed and self.candidates == 1 and not self._drawn():
+            raise ValueError("seed is for draws, and the best tokens are taken; leave it out, or set a temperature")
+        return self
+
+    def _drawn(self) -> bool:
+        return any(value is not None for value in (self.temperature, self.top_k, self.top_p))
+
     def build(self) -> DecodingSettings:
         """The decoder's settings."""
-        drawn = (self.temperature, self.top_k, self.top_p)
         sampling = None
-        if any(value is not None for value in drawn):
+        if self._drawn():
             sampling = Sampling(self.temperature or DRAWING_TEMPERATURE, self.top_k, self.top_p)
         return DecodingSettings(
             strategy=self.strategy,
@@ -155,6 +163,7 @@ class KermitFamily:
         model = recipe.model
         assert isinstance(model, KermitSettings)
         made("objective", lambda: _objective(recipe).build(model.termination))
+        check_decoding(recipe)
         parallel = isinstance(recipe.decoding, InsertionDecoding) and recipe.decoding.strategy is Strategy.PARALLEL
         if model.termination is Termination.SEQUENCE and parallel:
             raise RecipeError("decoding.strategy: a model with model.termination: sequence decodes serially alone")
@@ -274,6 +283,15 @@ def mixes_of(recipe: Recipe) -> list[Mapping[Factorization, float]]:
         RecipeError: a source is asked for what it cannot serve.
     """
     return [_mix(source, recipe, f"data.train.{number}") for number, source in enumerate(recipe.data.train)]
+
+
+def check_decoding(recipe: Recipe) -> None:
+    """Raise for decoding settings that the decoder refuses, before a training comes to its first evaluation."""
+    if isinstance(recipe.decoding, InsertionDecoding):
+        try:
+            recipe.decoding.build()
+        except DecodingError as error:
+            raise RecipeError(f"decoding.{error}") from error
 
 
 def _mix(source: SourceSettings, recipe: Recipe, place: str) -> Mapping[Factorization, float]:

@@ -18,7 +18,7 @@ from kermit.canvas import Factorization
 from kermit.data.articles import ArticleSource, checksum, read_paragraphs
 from kermit.data.batching import SPECIALS_PER_ROW
 from kermit.data.packing import PackedText
-from kermit.data.plain import Report
+from kermit.data.plain import Report, file_checksum
 from kermit.data.sentences import encode_articles
 from kermit.data.tokenizer import end_of_slot_id
 from kermit.errors import RecipeError
@@ -45,12 +45,22 @@ class ArticleSettings(SourceSettings):
     def _one_kind(self) -> ArticleSettings:
         if (self.text is None) == (self.hub is None):
             raise ValueError("give either text, a file or folder, or hub, a dataset's name")
+        if self.hub is None:
+            for name in self.changed("config", "split", "field"):
+                raise ValueError(f"{name} is for hub, and this source is text; leave it out")
         return self
 
     def article_source(self, data: Path) -> ArticleSource:
         """The source with its path found under the data folder."""
         path = None if self.text is None else data / Path(self.text).expanduser()
         return ArticleSource(path, self.hub, self.config, self.split, self.field)
+
+    def checksums(self, data: Path) -> dict[str, str]:
+        """Of each file, or of the dataset."""
+        source = self.article_source(data)
+        if source.path is None:
+            return {source.name: checksum(source)}
+        return {str(Path(str(self.text)) / file.relative_to(source.path)): file_checksum(file) for file in source.files}
 
 
 class ArticleData(TextSettings):

@@ -12,13 +12,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeInt, model_validator
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Factorization
 from kermit.data.encoding import EncodedText, encode_sources
 from kermit.data.parallel import Pair, TextSource, checksum, read_pairs
-from kermit.data.plain import Report
+from kermit.data.plain import Report, file_checksum
 from kermit.data.tokenizer import encode_texts
 from kermit.errors import RecipeError
 from kermit.tasks.translation import Direction
@@ -37,6 +37,9 @@ class Languages(Settings):
     y: str = "y"
 
 
+_ONLY_FOR = {("tsv",): ("columns",), ("jsonl", "hub"): ("fields",), ("hub",): ("config", "split")}
+
+
 class PairSource(SourceSettings):
     """Where one corpus is: x and y files, one of them (unpaired), or tsv, jsonl, hub.
 
@@ -51,7 +54,7 @@ class PairSource(SourceSettings):
     hub: str | None = None
     config: str | None = None
     split: str = "train"
-    columns: tuple[int, int] = (0, 1)
+    columns: tuple[NonNegativeInt, NonNegativeInt] = (0, 1)
     fields: tuple[str, str] = ("x", "y")
     factorizations: FactorizationMix | None = None
 
@@ -60,6 +63,14 @@ class PairSource(SourceSettings):
         kinds = [self.x is not None or self.y is not None, self.tsv is not None, self.jsonl is not None, bool(self.hub)]
         if sum(kinds) != 1:
             raise ValueError("give exactly one of: x and/or y files, tsv, jsonl, hub")
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_in_vain(self) -> PairSource:
+        for kinds, names in _ONLY_FOR.items():
+            if all(getattr(self, kind) is None for kind in kinds):
+                for name in self.changed(*names):
+                    raise ValueError(f"{name} is for {' and '.join(kinds)}, and this source is another; leave it out")
         return self
 
     @property
@@ -86,6 +97,13 @@ class PairSource(SourceSettings):
         return TextSource(
             **paths, hub=self.hub, config=self.config, split=self.split, columns=self.columns, fields=self.fields
         )
+
+    def checksums(self, data: Path) -> dict[str, str]:
+        """Of each file, or of the dataset."""
+        if self.hub is not None:
+            return {self.hub: checksum(self.text_source(data))}
+        named = [path for path in (self.x, self.y, self.tsv, self.jsonl) if path is not None]
+        return {path: file_checksum(data / Path(path).expanduser()) for path in named}
 
 
 class PairData(TextSettings):

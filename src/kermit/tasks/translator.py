@@ -106,9 +106,11 @@ class Translator:
         except ValidationError as error:
             problem = error.errors()[0]
             known = ", ".join(self.family.decoding_settings.model_fields)
-            key = ".".join(str(part) for part in problem["loc"])
+            key, what = ".".join(str(part) for part in problem["loc"]), problem["msg"].removeprefix("Value error, ")
+            if not key:
+                raise DecodingError(f"decoding settings of the family {self.family.name}: {what}") from error
             raise DecodingError(
-                f"decoding setting {key!r} of the family {self.family.name}: {problem['msg']}; known: {known}"
+                f"decoding setting {key!r} of the family {self.family.name}: {what}; known: {known}"
             ) from error
 
     def translate(

@@ -27,7 +27,6 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self.trainer = trainer
         self._started = 0.0
         self._before = 0.0
-        self._starts: list[int] = []
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Start the clock, where an earlier run left it."""
@@ -51,12 +50,13 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 
     def _epoch(self, batches: int) -> float:
         """How many times the text has been gone through after so many batches."""
-        if not self._starts:
-            self._starts = [0]
-        while self._starts[-1] <= batches:
-            self._starts.append(self._starts[-1] + len(self.trainer.planner.epoch(len(self._starts) - 1)))
-        size = self._starts[-1] - self._starts[-2]
-        return len(self._starts) - 2 + (batches - self._starts[-2]) / size
+        epochs = 0.0
+        for size in self.trainer.stream.sizes:
+            epochs += min(batches / size, 1.0)
+            batches -= size
+            if batches <= 0:
+                break
+        return epochs
 
 
 def minutes_spent(state: TrainerState) -> float:

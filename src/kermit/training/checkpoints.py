@@ -11,7 +11,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,9 +52,24 @@ def list_checkpoints(output: Path) -> list[Path]:
     return [path for _, path in sorted(found)]
 
 
-def remove_old(output: Path, keep: int) -> None:
-    """Remove all checkpoints but the last `keep`, and what killed processes left half-written."""
-    for path in list_checkpoints(output)[:-keep]:
+def step_of(checkpoint: Path) -> int:
+    """The step after which a checkpoint was written."""
+    return int(checkpoint.name.removeprefix("checkpoint-"))
+
+
+def remove_old(output: Path, keep: int, counts: Callable[[int], bool] = lambda step: True) -> None:
+    """Remove checkpoints that are no longer needed, and what killed processes left half-written.
+
+    Args:
+        output: the training's output folder.
+        keep: how many to keep of those that count; the last of all is kept beside them.
+        counts: whether the checkpoint of a step does.
+    """
+    found = list_checkpoints(output)
+    kept = {*found[-1:], *[path for path in found if counts(step_of(path))][-keep:]}
+    for path in found:
+        if path in kept:
+            continue
         doomed = path.with_name(f".{path.name}.old")  # renamed first: a half-removed folder is no checkpoint
         shutil.rmtree(doomed, ignore_errors=True)
         path.rename(doomed)

@@ -127,19 +127,14 @@ class ObjectiveSettings(Settings):
     def _nothing_in_vain(self) -> ObjectiveSettings:
         if self.common_ids and KeptSampling.REPEATED not in self.kept:
             raise ValueError("common_ids is for repeated runs; add repeated to kept, or leave it out")
-        if self.prior != PriorName.BALANCED_TREE and self._changed("temperature"):
+        if self.prior != PriorName.BALANCED_TREE and self.changed("temperature"):
             raise ValueError(
                 "temperature is for the prior balanced_tree; leave it at 1, for others have prior_settings"
             )
         if self.name == ObjectiveName.LOWER_BOUND:
-            for name in _OF_SLOT_LOSS:
-                if self._changed(name):
-                    raise ValueError(f"{name} is for the slot loss, and the lower bound has none; leave it out")
+            for name in self.changed(*_OF_SLOT_LOSS):
+                raise ValueError(f"{name} is for the slot loss, and the lower bound has none; leave it out")
         return self
-
-    def _changed(self, name: str) -> bool:
-        """Whether a setting is not the one that is taken by default."""
-        return bool(getattr(self, name) != type(self).model_fields[name].default)
 
     def order_prior(self) -> OrderPrior:
         """The prior of that name, made once."""

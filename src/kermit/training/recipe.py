@@ -33,6 +33,7 @@ from kermit.training.settings import (
     OptimizerSettings,
     RuntimeSettings,
     ScheduleSettings,
+    Seed,
     Settings,
     TextSettings,
     TokenizerSettings,
@@ -49,7 +50,7 @@ class Recipe(Settings):
     """
 
     description: str = ""
-    seed: int = 1
+    seed: Seed = 1
     imports: tuple[str, ...] = ()
     task: str = DEFAULT_TASK
     data: SerializeAsAny[TextSettings]
@@ -106,14 +107,14 @@ def load_recipe(path: str | Path, *, data: str | Path | None = None, overrides: 
         overrides: `a.b=value` each, the value written as in YAML; list items by number.
     """
     path = Path(path)
-    raw = _read(path)
+    raw = read_keys(path)
     for override in overrides:
         _override(raw, override)
     folder = Path(data or os.environ.get("KERMIT_DATA") or ".").expanduser()
     return check_recipe(raw, data=folder, where=str(path))
 
 
-def _read(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
+def read_keys(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The keys of a recipe, laid over those of the recipe that it `extends`, if it names one beside it."""
     if path.is_dir():
         raise RecipeError(f"{path}: this is a folder; name a recipe in it")
@@ -123,7 +124,7 @@ def _read(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
         named = f", which {below[-1]} extends" if below else ""
         raise RecipeError(f"{path}: there is no such recipe{named}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path}: this is not YAML: {error}") from error
+        raise RecipeError(f"{path}{_place(error)}: this is not YAML: {_problem(error)}") from error
     if not isinstance(raw, dict):
         what = "empty" if raw is None else f"a {type(raw).__name__}"
         raise RecipeError(f"{path}: a recipe is a mapping of keys to values, this is {what}")
@@ -134,7 +135,17 @@ def _read(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
     base = path.parent / str(name)
     if base.resolve() in (path.resolve(), *below):
         raise RecipeError(f"{path}: extends: {name} extends this recipe in turn; break the circle")
-    return _laid_over(_read(base, (*below, path.resolve())), raw)
+    return _laid_over(read_keys(base, (*below, path.resolve())), raw)
+
+
+def _place(error: Exception) -> str:
+    """The line and the column that a YAML error tells of, as `:line:column`."""
+    mark = getattr(error, "problem_mark", None)
+    return "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
+
+
+def _problem(error: Exception) -> str:
+    return getattr(error, "problem", None) or in_a_line(error)
 
 
 def _expanded(value: Any, place: str) -> Any:
@@ -188,7 +199,7 @@ def check_recipe(raw: dict[str, Any], *, data: Path, where: str = "recipe") -> L
     try:
         recipe = schema.model_validate(raw)
     except ValidationError as error:
-        lines = [f"{where}: {_explain(problem, schema)}" for problem in error.errors()]
+        lines = [f"{where}: {_explain(problem, schema)}" for problem in _causes(error)]
         raise RecipeError("\n".join(lines)) from error
     task.check(recipe)
     family.check(recipe)
@@ -254,6 +265,13 @@ def _list_index(items: list[Any], text: str, key: str) -> int:
     if not text.isdecimal() or int(text) >= len(items):
         raise RecipeError(f"--set {key}: {text!r} is not the number of an item, 0 to {len(items) - 1}")
     return int(text)
+
+
+def _causes(error: ValidationError) -> list[Any]:
+    """The problems that none further inside explains: a list without its broken items seems too short, say."""
+    problems = error.errors()
+    parents = {problem["loc"][:depth] for problem in problems for depth in range(len(problem["loc"]))}
+    return [problem for problem in problems if problem["loc"] not in parents]
 
 
 def _explain(problem: Any, schema: type[BaseModel]) -> str:

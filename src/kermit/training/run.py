@@ -1,7 +1,8 @@
 """A training from recipe to saved model: tokenizer, encoded text, model, trainer, and what is kept at the end.
 
-The output folder holds `recipe.yaml` (in full), `checkpoint-N` folders to resume from, `best` (the best model on the
-validation text so far), `runs` (TensorBoard), and when the training is done the model itself with its tokenizer.
+The output folder holds `recipe.yaml` (in full), `inputs.json` (checksums of the text and of the tokenizer),
+`checkpoint-N` folders to resume from, `best` (the best model on the validation text so far), `runs` (TensorBoard), and
+when the training is done the model itself with its tokenizer.
 """
 
 from __future__ import annotations
@@ -22,16 +23,24 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.data.batching import SPECIALS_PER_ROW, Text
 from kermit.data.cache import cache_folder, made_once
-from kermit.data.plain import OnBad, Report, file_checksum, read_texts
-from kermit.data.tokenizer import load_tokenizer, train_tokenizer
+from kermit.data.plain import Fault, OnBad, Report, file_checksum, read_lines
+from kermit.data.tokenizer import fingerprint, load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
 from kermit.folders import model_folder
 from kermit.modeling.next_sentence import PARTS
 from kermit.training.callbacks import minutes_spent
 from kermit.training.checkpoints import list_checkpoints, restore_interrupted_swap, written_whole
-from kermit.training.recipe import RESUMABLE_CHANGES, LoadedRecipe, Recipe, changed_keys, check_recipe, dump_recipe
+from kermit.training.recipe import (
+    RESUMABLE_CHANGES,
+    LoadedRecipe,
+    Recipe,
+    changed_keys,
+    check_recipe,
+    dump_recipe,
+    read_keys,
+)
 from kermit.training.tasks import BestMetric
-from kermit.training.trainer import KermitTrainer, clear_output
+from kermit.training.trainer import KermitTrainer
 from kermit.training.vocabulary import carry_over, pieces_of
 
 logger = logging.getLogger(__name__)
@@ -68,6 +77,7 @@ def train(loaded: LoadedRecipe, output: Path, *, resume: bool = False) -> Traini
     main = _is_main_process()
     checkpoint = _prepare_output(recipe, output, resume=resume, write=main)
     tokenizer = prepare_tokenizer(loaded)
+    _check_inputs(loaded, tokenizer, output, resumed=checkpoint is not None, write=main)
     text = loaded.task.training_text(loaded, tokenizer)
     validation = loaded.task.validation_text(loaded, tokenizer)
     model = prepare_model(loaded, tokenizer)
@@ -105,20 +115,29 @@ def prepare_tokenizer(loaded: LoadedRecipe) -> PreTrainedTokenizerFast:
     vocab_size = settings.vocab_size
     files = [loaded.data / path for path in settings.texts]
     checksums = [] if files else loaded.task.checksums(loaded)
-    key = repr((vocab_size, [file_checksum(file) for file in files], checksums))
+    on_bad = loaded.recipe.data.on_bad
+    strict = [str(on_bad)] if files and on_bad is OnBad.ERROR else []
+    key = repr((vocab_size, [file_checksum(file) for file in files], checksums, *strict))
     folder = cache_folder() / "tokenizers" / sha256(key.encode()).hexdigest()[:24]
 
     def make(scratch: Path) -> None:
-        texts = _texts_of_files(files) if files else loaded.task.texts(loaded)
+        texts = _texts_of_files(files, on_bad) if files else loaded.task.texts(loaded)
         train_tokenizer(texts, vocab_size).save_pretrained(scratch)
 
     return load_tokenizer(made_once(folder, make))
 
 
-def _texts_of_files(files: Sequence[Path]) -> Iterator[str]:
+def _texts_of_files(files: Sequence[Path], on_bad: OnBad) -> Iterator[str]:
+    """The lines of files, blank ones left out: they may part articles, and hold nothing to learn."""
     for file in files:
-        for text, _ in read_texts(file, Report(OnBad.SKIP)):
-            yield text
+        report = Report(on_bad)
+        for line in read_lines(file):
+            if line.text is None:
+                report.bad(Fault.INVALID_UTF8, line.place)
+            elif line.text.strip():
+                report.read += 1
+                yield line.text
+        logger.info("%s: %s", file, report.summary())
 
 
 def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
@@ -181,9 +200,11 @@ def _prepare_output(recipe: Recipe, output: Path, *, resume: bool, write: bool) 
     restore_interrupted_swap(output / "best")
     checkpoints = list_checkpoints(output)
     kept = output / "recipe.yaml"
+    done = (output / "model.safetensors").is_file()
+    if not checkpoints and not done:
+        _refuse_foreign(output)
     if resume and kept.is_file():
-        raw = yaml.safe_load(kept.read_text(encoding="utf-8"))
-        before = check_recipe(raw, data=Path(), where=str(kept)).recipe.model_dump(mode="json")
+        before = check_recipe(read_keys(kept), data=Path(), where=str(kept)).recipe.model_dump(mode="json")
         changes = [
             key
             for key in changed_keys(before, recipe.model_dump(mode="json"))
@@ -194,21 +215,64 @@ def _prepare_output(recipe: Recipe, output: Path, *, resume: bool, write: bool) 
                 f"{output} was trained with another recipe: {', '.join(changes)} differ; resume with the same, or"
                 " train into another folder"
             )
-    if resume and not checkpoints and (output / "model.safetensors").is_file():
+    if resume and not checkpoints and done:
         raise RecipeError(
             f"{output} holds a finished training without its checkpoints, so there is nothing to go on from; choose"
             " another folder, with `init_from` if it is to begin with this model"
         )
-    if not resume and (checkpoints or (output / "model.safetensors").is_file()):
+    if not resume and (checkpoints or done or (output / "best").is_dir()):
         raise RecipeError(f"{output} already holds a training; add --resume to go on with it, or choose another folder")
     if write:
         output.mkdir(parents=True, exist_ok=True)
         if not checkpoints:
-            clear_output(output)
-        scratch = output / ".recipe.yaml.partial"
-        scratch.write_text(dump_recipe(recipe), encoding="utf-8")
-        scratch.rename(kept)
+            shutil.rmtree(output / "runs", ignore_errors=True)
+        _write_whole(kept, dump_recipe(recipe))
     return checkpoints[-1] if checkpoints else None
+
+
+def _refuse_foreign(output: Path) -> None:
+    """Raise for a folder that holds what a training would replace, and that no training left there."""
+    if _is_in_full(output / "recipe.yaml"):
+        return
+    for name in ("recipe.yaml", "best", "runs"):
+        if (output / name).exists():
+            raise RecipeError(
+                f"{output / name} was not left by a training, and would be replaced; choose another folder, for this"
+                " training alone"
+            )
+
+
+def _is_in_full(recipe: Path) -> bool:
+    """Whether a recipe holds every section, as those do that trainings leave."""
+    try:
+        raw = yaml.safe_load(recipe.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return False
+    return isinstance(raw, dict) and raw.keys() >= Recipe.model_fields.keys()
+
+
+def _check_inputs(
+    loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast, output: Path, *, resumed: bool, write: bool
+) -> None:
+    """Note what the text and the tokenizer are; raise where a training would go on with others than before."""
+    kept, data = output / "inputs.json", loaded.recipe.data
+    sources = [*data.train, *([] if data.validation is None else [data.validation])]
+    now = {name: found for source in sources for name, found in source.checksums(loaded.data).items()}
+    now["tokenizer"] = fingerprint(tokenizer)
+    before = json.loads(kept.read_text(encoding="utf-8")) if resumed and kept.is_file() else now
+    if changed := [name for name in {**now, **before} if before.get(name) != now.get(name)]:
+        raise RecipeError(
+            f"{', '.join(changed)}: not what {output} was trained with before; put the former back, or train into"
+            " another folder"
+        )
+    if write:
+        _write_whole(kept, json.dumps(now, indent=2) + "\n")
+
+
+def _write_whole(file: Path, content: str) -> None:
+    scratch = file.with_name(f".{file.name}.partial")
+    scratch.write_text(content, encoding="utf-8")
+    scratch.rename(file)
 
 
 def _keep(trainer: KermitTrainer, output: Path, parameters: int) -> None:

@@ -8,6 +8,7 @@ differs between families (the model's shape, the objective, the decoding) by the
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
@@ -18,6 +19,7 @@ from kermit.data.plain import OnBad
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 NotNegative = Annotated[float, Field(ge=0.0)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
 FactorizationMix = dict[Factorization, PositiveFloat]
 
 
@@ -25,6 +27,10 @@ class Settings(BaseModel):
     """Base of every part of a recipe: unknown keys are errors, nothing changes after loading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def changed(self, *names: str) -> list[str]:
+        """Which of these settings are not those that are taken by default."""
+        return [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
 
 
 class SourceSettings(Settings):
@@ -36,6 +42,10 @@ class SourceSettings(Settings):
     def mix(self, default: FactorizationMix) -> FactorizationMix:
         """What is generated from these texts, given what the recipe says of all."""
         return default
+
+    def checksums(self, data: Path) -> dict[str, str]:
+        """A hash of all that is read, file by file as the recipe names them; none where a change may go unnoticed."""
+        return {}
 
 
 class TextSettings(Settings):
@@ -68,6 +78,8 @@ class TokenizerSettings(Settings):
     def _train_or_load(self) -> TokenizerSettings:
         if (self.vocab_size is None) == (self.path is None):
             raise ValueError("give either vocab_size, to train one, or path, to load one")
+        if self.path is not None and self.texts:
+            raise ValueError("texts are for training one, and path loads one that is trained; leave them out")
         return self
 
 
@@ -100,6 +112,13 @@ class OptimizerSettings(Settings):
     weight_decay: NotNegative = 0.01
     clip_norm: NotNegative = 1.0
 
+    @model_validator(mode="after")
+    def _nothing_in_vain(self) -> OptimizerSettings:
+        if self.name is not OptimizerName.MUON:
+            for name in self.changed("muon_learning_rate", "momentum"):
+                raise ValueError(f"{name} is for muon, and {self.name} has none; leave it out, or set name: muon")
+        return self
+
 
 class ScheduleName(StrEnum):
     """How the learning rate goes after the warm-up."""
@@ -126,8 +145,19 @@ class ScheduleSettings(Settings):
 
     @model_validator(mode="after")
     def _room_to_cool_down(self) -> ScheduleSettings:
-        if self.cooldown_steps > self.max_steps:
-            raise ValueError(f"cooldown_steps: {self.cooldown_steps} are more than all {self.max_steps} max_steps")
+        if self.cooldown_steps and self.warmup_steps + self.cooldown_steps > self.max_steps:
+            raise ValueError(
+                f"cooldown_steps: {self.cooldown_steps} and {self.warmup_steps} warmup_steps are more than all"
+                f" {self.max_steps} max_steps; lower one of them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_in_vain(self) -> ScheduleSettings:
+        if self.final and not self.cooldown_steps and self.name in (ScheduleName.INVERSE_SQRT, ScheduleName.CONSTANT):
+            raise ValueError(
+                f"final is where a course ends, and {self.name} goes on; leave it out, or add cooldown_steps"
+            )
         return self
 
 

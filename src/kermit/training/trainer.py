@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -39,7 +38,7 @@ from kermit.data.batching import (
 )
 from kermit.training.averaging import MovingAverage, mean_with_checkpoints
 from kermit.training.callbacks import Bar, Log, Progress, Signals
-from kermit.training.checkpoints import list_checkpoints, load_state, remove_old, save_state, written_whole
+from kermit.training.checkpoints import list_checkpoints, load_state, remove_old, save_state, step_of, written_whole
 from kermit.training.dropout import FastDropout
 from kermit.training.families import ITEMS, Collator, Family
 from kermit.training.optimizers import build_optimizer, build_schedule
@@ -82,6 +81,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
     optimizer: Any
     lr_scheduler: Any
     control: Any
+    stream: BatchStream
 
     def __init__(
         self,
@@ -124,10 +124,10 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
     def get_train_dataloader(self) -> torch.utils.data.DataLoader[dict[str, torch.Tensor]]:
         """The stream of batches; accelerate is not asked to shard it, as every process takes its share itself."""
         settings = self.recipe.batch
-        stream = BatchStream(self.planner, self.recipe.schedule.max_steps * settings.accumulate)
+        self.stream = BatchStream(self.planner, self.recipe.schedule.max_steps * settings.accumulate)
         return torch.utils.data.DataLoader(
             self._collated(self.text),
-            batch_sampler=stream,
+            batch_sampler=self.stream,
             collate_fn=_only,
             num_workers=self.recipe.runtime.workers,
         )
@@ -203,8 +203,9 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         if self.average is not None:
             context = self.average.applied()
         elif self.recipe.averaging.checkpoints > 1:
-            now = self.output / f"checkpoint-{self.state.global_step}"  # written after it is evaluated, if at all
-            earlier = [folder for folder in list_checkpoints(self.output) if folder.name != now.name]
+            now = self.state.global_step  # whose checkpoint is written after it is evaluated, if at all
+            steps = {step_of(folder): folder for folder in list_checkpoints(self.output)}
+            earlier = [folder for step, folder in steps.items() if step != now and self._is_due(step)]
             context = mean_with_checkpoints(self.model, earlier[1 - self.recipe.averaging.checkpoints :])
         training = self.model.training
         self.model.eval()
@@ -264,15 +265,20 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
                 self.model.save_pretrained(folder)
                 self.tokenizer.save_pretrained(folder)
                 save_state(self.optimizer.state_dict(), folder, "optimizer")
-                progress = {"schedule": self.lr_scheduler.state_dict()}
+                progress = {"schedule": self.lr_scheduler.state_dict(), "epochs": self.stream.sizes}
                 if getattr(self.accelerator, "scaler", None) is not None:
                     progress["scaler"] = self.accelerator.scaler.state_dict()
                 save_state(progress, folder, "progress")
                 if self.average is not None:
                     self.average.save(folder / "average.safetensors")
                 self.state.save_to_json(str(folder / "trainer_state.json"))
-            remove_old(self.output, max(self.recipe.checkpoints.keep, self.recipe.averaging.checkpoints))
+            keep = max(self.recipe.checkpoints.keep, self.recipe.averaging.checkpoints)
+            remove_old(self.output, keep, self._is_due)
         self.accelerator.wait_for_everyone()
+
+    def _is_due(self, step: int) -> bool:
+        """Whether a step has a checkpoint in a training that nothing interrupts."""
+        return step % self.recipe.checkpoints.every == 0 or step == self.recipe.schedule.max_steps
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is None:
@@ -281,6 +287,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         self.optimizer.load_state_dict(load_state(folder, "optimizer"))
         progress = load_state(folder, "progress")
         self.lr_scheduler.load_state_dict(progress["schedule"])
+        self.stream.resume(progress.get("epochs", ()), step_of(folder) * self.recipe.batch.accumulate)
         if "scaler" in progress:
             self.accelerator.scaler.load_state_dict(progress["scaler"])
         if self.average is not None:
@@ -336,9 +343,3 @@ def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:
     if arguments.n_gpu > 1:
         arguments._n_gpu = 1  # one process a device, by torchrun; never torch's DataParallel
     return arguments
-
-
-def clear_output(output: Path) -> None:
-    """Remove what an earlier training left in its output folder."""
-    for path in [*list_checkpoints(output), output / "best", output / "runs"]:
-        shutil.rmtree(path, ignore_errors=True)

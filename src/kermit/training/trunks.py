@@ -98,5 +98,5 @@ def made(place: str, make: Callable[[], T]) -> T:
     """What `make` makes of a key of the recipe; what transformers has against it is the user's to mend."""
     try:
         return make()
-    except (OSError, ValueError, TypeError, StrictDataclassError) as error:
+    except (OSError, ValueError, TypeError, KeyError, StrictDataclassError) as error:
         raise RecipeError(f"{place}: {in_a_line(error)}") from error
