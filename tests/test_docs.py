@@ -6,6 +6,7 @@ import runpy
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -68,6 +69,15 @@ def test_a_page_runs_and_prints_what_it_says(page: Path, folder: Path, monkeypat
             with redirect_stdout(out):
                 exec(compile("\n" * line + block, str(page), "exec"), names)
             printed = "\n".join(row.rstrip() for row in out.getvalue().splitlines()) + "\n"
+
+
+def test_the_prior_of_the_readme_weighs_every_span_as_it_says() -> None:
+    blocks = [block for _, block in BLOCK.findall((ROOT / "README.md").read_text("utf-8")) if "OrderPrior" in block]
+    names: dict[str, Any] = {}
+    exec(blocks[0], names)
+    kept = torch.tensor([[True, False, False, True, False, False, True]])
+    weights = names["objective"].prior.slot_weights(kept, torch.ones_like(kept))
+    assert weights[0].tolist() == pytest.approx([0, 1 / 3, 2 / 3, 0, 3 / 7, 4 / 7, 0])
 
 
 @pytest.mark.parametrize("page", named(PAGES))

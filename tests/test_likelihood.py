@@ -3,7 +3,8 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from kermit.decoding import DecodingSettings, Sampling, Strategy, decode
 from kermit.errors import ModelError
 from kermit.likelihood import bounds, exact_log_likelihood
 from kermit.modeling import KermitForInsertion
-from kermit.objective import LowerBoundObjective, Texts
+from kermit.objective import LowerBoundObjective, SlotObjective, Texts
 from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
 from kermit.slots import InsertionModel, Termination
 
@@ -422,3 +423,58 @@ def test_orders_may_come_from_a_prior_that_looks_at_the_tokens() -> None:
             for prior in (HighestFirstPrior(), LeftToRightPrior())
         )
         assert (found == pytest.approx(left_to_right, abs=1e-5)) is same
+
+
+@dataclass(frozen=True)
+class Careless(OrderPrior):
+    """A prior whose `weights` are no probabilities of the missing tokens."""
+
+    fault: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+    def weights(self, kept: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
+        return self.fault(kept, valid)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda kept, valid: 3.0 * (valid & ~kept),
+        lambda kept, valid: valid / valid.sum(1, keepdim=True),
+        lambda kept, valid: (valid & ~kept) * torch.nan,
+        lambda kept, valid: (valid & ~kept) * torch.tensor([2.0, -1.0]).repeat(3)[: kept.shape[1]],
+    ],
+    ids=["more than 1", "at kept tokens", "not a number", "negative"],
+)
+def test_weights_that_are_no_probabilities_are_refused_in_scoring_and_training(
+    fault: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> None:
+    prior, text = Careless(fault), ((A, B),)
+    with pytest.raises(ModelError, match="the prior Careless are no probabilities of the missing tokens"):
+        bounds(model_of(Termination.SLOT), [text], prior=prior)
+    texts = Texts.of(CanvasBatch.from_segments(SPECIALS, [text]), [Factorization.JOINT])
+    kept = torch.tensor([[True, False, False, True]])
+    for objective in (SlotObjective(prior), LowerBoundObjective(prior)):
+        with pytest.raises(ModelError, match="the prior Careless"):
+            objective.build(texts, kept)
+
+
+def test_what_a_prior_says_of_a_complete_text_does_not_matter() -> None:
+    flat = Careless(lambda kept, valid: (valid & ~kept) / (valid & ~kept).sum(1, keepdim=True))  # 0 / 0 at the end
+    texts = Texts.of(CanvasBatch.from_segments(SPECIALS, [((A, B),)]), [Factorization.JOINT])
+    made = SlotObjective(flat).build(texts, texts.present)
+    assert bool(made.location_weights.isfinite().all())
+
+
+@pytest.mark.parametrize("prior", [LeftToRightPrior(), BalancedTreePrior(0.01)], ids=["left to right", "cold tree"])
+def test_an_estimate_from_a_prior_that_leaves_orders_out_is_a_lower_bound_without_an_error(prior: OrderPrior) -> None:
+    model, text = model_of(Termination.SLOT), ((A, B, C, A),)
+    (exact,) = exact_log_likelihood(model, [text])
+    found = bounds(model, [text], prior=prior, orders=200)[0]
+    assert found.importance_weighted < exact
+    assert found.standard_error is None
+    one_token = bounds(model, [((A,),)], prior=prior, orders=2)[0]  # its one order is drawn
+    assert one_token.standard_error == pytest.approx(0, abs=1e-6)
+
+
+def test_a_single_order_has_no_standard_error() -> None:
+    assert bounds(model_of(Termination.SLOT), [((A, B),)], orders=1)[0].standard_error is None

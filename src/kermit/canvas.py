@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 
 from kermit.blanks import BlankedText
-from kermit.errors import CanvasError
+from kermit.errors import CanvasError, member_of
 
 
 class Segment(IntEnum):
@@ -139,6 +139,7 @@ class Canvas:
         canvas = cls(specials, segments)
         if generate is None:
             return canvas
+        generate = member_of(Factorization, generate, "generate", CanvasError)
         for segment in generate.generated | generate.absent:
             if segment >= len(segments):
                 raise CanvasError(f"{generate.name} needs segment {segment.name}; give y, if only as an empty text")

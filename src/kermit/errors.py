@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from enum import Enum
+from typing import TypeVar
+
+Member = TypeVar("Member", bound=Enum)
 
 
 class KermitError(Exception):
@@ -25,7 +29,7 @@ def in_a_line(error: BaseException) -> str:
 
 
 class UsageError(KermitError, ValueError):
-    """A command with a verb, an option or a value that there is not."""
+    """A verb, an option, an argument or a value that there is not."""
 
 
 class CanvasError(KermitError, ValueError):
@@ -50,3 +54,19 @@ class ServingError(KermitError, ValueError):
 
 class DecodingError(KermitError, ValueError):
     """Decoding settings that contradict each other or the model."""
+
+
+def member_of(kind: type[Member], value: Member | str, name: str, error: type[KermitError] = UsageError) -> Member:
+    """A member of an enum, given as itself or by its value.
+
+    Args:
+        kind: the enum.
+        value: the member, or its value.
+        name: of the argument, for the message.
+        error: what is raised for a value that nobody knows.
+    """
+    try:
+        return kind(value)
+    except ValueError:
+        known = [str(member.value) for member in kind]
+        raise error(f"{name} must be one of {', '.join(known)}, not {value!r}{nearest(str(value), known)}") from None

@@ -22,9 +22,9 @@ from torch import Tensor
 
 from kermit.canvas import Factorization, Segment
 from kermit.canvas_batch import CanvasBatch
-from kermit.errors import ModelError
+from kermit.errors import ModelError, member_of
 from kermit.objective import Texts, canvases_of
-from kermit.orders import OrderPrior, UniformPrior
+from kermit.orders import OrderPrior, UniformPrior, checked_weights
 from kermit.slots import InsertionModel, row_logsumexp
 
 MAX_EXACT_TOKENS = 12
@@ -33,6 +33,8 @@ MAX_EXACT_TOKENS = 12
 _MAX_TOKENS = 2**13
 """Of the canvases that are scored together: a slot's logits are as many as the vocabulary has tokens."""
 _STOP = -1
+_NEVER = torch.finfo(torch.float32).tiny
+"""A token of no more weight is never drawn."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +48,15 @@ class Bounds:
             entropy of the order, and so is looser than need be.
         with_entropy: the same plus the entropy of the order: the evidence lower bound.
         importance_weighted: the log of the mean importance weight.
-        standard_error: of ``importance_weighted``, by the delta method.
+        standard_error: of ``importance_weighted``, by the delta method; None for a single order, and where the prior
+            leaves orders out, so that ``importance_weighted`` tends to something below log p.
         orders: how many orders were drawn.
     """
 
     paper: float
     with_entropy: float
     importance_weighted: float
-    standard_error: float
+    standard_error: float | None
     orders: int
 
 
@@ -77,6 +80,7 @@ def exact_log_likelihood(
     Raises:
         ModelError: a text with more than `MAX_EXACT_TOKENS` generated tokens.
     """
+    factorization = member_of(Factorization, factorization, "factorization")
     sides = [_generated_length(text, factorization) for text in texts]
     if too_long := [number for number, length in enumerate(sides) if length > MAX_EXACT_TOKENS]:
         raise ModelError(
@@ -105,13 +109,14 @@ def bounds(
         texts: the content tokens of each text's one or two segments.
         factorization: what is generated.
         prior: where the orders come from; uniform by default. The better it fits the model, the tighter the bounds.
+            What of the likelihood lies in orders that it hardly ever draws is missed, and not told by the error.
         orders: how many to draw a text, each of n + 1 canvases; those that orders share are scored once.
         seed: of the drawing, which begins with it anew for every text.
         batch_size: the most canvases to score together.
         on_batch: called after every batch of canvases; what it raises ends the work.
 
     Raises:
-        ModelError: no order is asked for.
+        ModelError: no order is asked for, or the prior's weights are no probabilities.
     """
     if orders < 1:
         raise ModelError(f"orders must be at least 1, not {orders}")
@@ -129,9 +134,11 @@ def _bounds(score: _Scorer, text: Texts, prior: OrderPrior, orders: int, seed: i
     present = text.present.expand(orders, -1)
     kept = (text.present & ~text.generated).repeat(orders, 1)
     log_order = torch.zeros(orders)
+    covered = True
     steps = []  # the kept sets on the way, and the tokens that come next
     for _ in range(int(text.lengths)):
-        weights = prior.weights(kept, present)
+        weights = checked_weights(prior, kept, present)
+        covered = covered and bool((kept | ~present | (weights > _NEVER)).all())
         drawn = torch.multinomial(weights, 1, generator=generator)
         log_order += weights.gather(1, drawn).squeeze(1).log()
         steps.append((kept, drawn.squeeze(1)))
@@ -139,15 +146,15 @@ def _bounds(score: _Scorer, text: Texts, prior: OrderPrior, orders: int, seed: i
     steps.append((kept, torch.full((orders,), _STOP)))
     sets, source = torch.unique(torch.cat([before for before, _ in steps]), dim=0, return_inverse=True)
     log_probs = score(text, sets, source, torch.cat([token for _, token in steps]))
-    return _summarise(log_probs.view(-1, orders).sum(0), log_order)
+    return _summarise(log_probs.view(-1, orders).sum(0), log_order, covered=covered)
 
 
-def _summarise(log_actions: Tensor, log_order: Tensor) -> Bounds:
+def _summarise(log_actions: Tensor, log_order: Tensor, *, covered: bool) -> Bounds:
     count = len(log_actions)
     log_weights = (log_actions - log_order).double()
     estimate = float(log_weights.logsumexp(0)) - math.log(count)
     weights = (log_weights - estimate).exp()
-    error = float(weights.std() / math.sqrt(count)) if count > 1 else math.nan
+    error = float(weights.std() / math.sqrt(count)) if covered and count > 1 else None
     return Bounds(float(log_actions.double().mean()), float(log_weights.mean()), estimate, error, count)
 
 

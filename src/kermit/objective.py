@@ -20,7 +20,8 @@ from torch import Tensor
 from kermit.canvas import Factorization, Segment
 from kermit.canvas_batch import CanvasBatch
 from kermit.dropping import sample_dropped, sample_repeated
-from kermit.orders import OrderPrior, sample_uniform_kept
+from kermit.errors import member_of
+from kermit.orders import OrderPrior, checked_weights, sample_uniform_kept
 from kermit.slots import Termination
 
 
@@ -117,8 +118,9 @@ class Texts:
     @classmethod
     def of(cls, batch: CanvasBatch, factorizations: Sequence[Factorization]) -> Texts:
         """Read off the factorization of each text which of its tokens are generated, given or absent."""
-        generated = torch.tensor([[s in f.generated for s in Segment] for f in factorizations], device=batch.device)
-        absent = torch.tensor([[s in f.absent for s in Segment] for f in factorizations], device=batch.device)
+        ways = [member_of(Factorization, way, "factorization") for way in factorizations]
+        generated = torch.tensor([[s in way.generated for s in Segment] for way in ways], device=batch.device)
+        absent = torch.tensor([[s in way.absent for s in Segment] for way in ways], device=batch.device)
         specials = batch.specials
         content = batch.valid & (batch.token_ids != specials.cls_id) & (batch.token_ids != specials.sep_id)
         present = batch.valid & ~(content & absent.gather(1, batch.segment_ids))
@@ -190,6 +192,16 @@ class SlotObjective(Objective):
     span_length: float = 1.0
     common_ids: int = 0
 
+    def __post_init__(self) -> None:
+        kept: KeptSampling | Mapping[KeptSampling, float]
+        if isinstance(self.kept, Mapping):
+            kept = {member_of(KeptSampling, way, "kept"): weight for way, weight in self.kept.items()}
+        else:
+            kept = member_of(KeptSampling, self.kept, "kept")
+        object.__setattr__(self, "kept", kept)
+        object.__setattr__(self, "termination", member_of(Termination, self.termination, "termination"))
+        object.__setattr__(self, "share", member_of(SlotShare, self.share, "share"))
+
     def build(self, texts: Texts, kept: Tensor, generator: torch.Generator | None = None) -> TrainingCanvases:
         """Weigh what is missing from the open slots."""
         layout = _Layout.of(texts, kept)
@@ -202,7 +214,7 @@ class SlotObjective(Objective):
         shares = torch.where(unfinished, shares, shares * (self.empty_slot_weight / self.empty_slot_rate))
         stop = (~unfinished.any(1)).float() if self.termination is Termination.SEQUENCE else layout.no_stop
         prior = self.prior.for_texts(texts.batch.token_ids)
-        location = layout.by_slot(prior.weights(kept, texts.present)) * self.location_weight
+        location = layout.by_slot(checked_weights(prior, kept, texts.present)) * self.location_weight
         weights = prior.slot_weights(kept, texts.present)
         return layout.training_canvases(asked, shares, weights, location, stop * self.location_weight)
 
@@ -316,7 +328,7 @@ class LowerBoundObjective(Objective):
         layout = _Layout.of(texts, kept)
         prior = self.prior.for_texts(texts.batch.token_ids)
         steps = (texts.lengths + 1).float()
-        location = layout.by_slot(prior.weights(kept, texts.present)) * steps[:, None]
+        location = layout.by_slot(checked_weights(prior, kept, texts.present)) * steps[:, None]
         unfinished = layout.missing_from_slot > 0
         stop = torch.where(unfinished.any(1), 0.0, steps)
         return layout.training_canvases(

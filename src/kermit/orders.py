@@ -15,6 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kermit.errors import ModelError
+
+_TOLERANCE = 1e-3
+"""How far from 1 the sum of a prior's weights may be."""
+
 
 @dataclass(frozen=True)
 class Spans:
@@ -139,6 +144,24 @@ class OrderPrior(ABC):
             rounds = rounds.masked_fill(chosen, number)
             present = present | chosen
         return rounds
+
+
+def checked_weights(prior: OrderPrior, kept: Tensor, valid: Tensor) -> Tensor:
+    """The prior's `weights`, looked over, for one of a user's own may not be a distribution.
+
+    Raises:
+        ModelError: they are not 0 at what is not missing, or do not sum to 1.
+    """
+    weights = prior.weights(kept, valid)
+    missing = valid & ~kept
+    astray = (weights < 0) | ((weights != 0) & ~missing)
+    wrong = astray.any(1) | ~((weights.sum(1) - 1).abs() <= _TOLERANCE)
+    if bool((wrong & missing.any(1)).any()):
+        raise ModelError(
+            f"the weights of the prior {type(prior).__name__} are no probabilities of the missing tokens; let "
+            "`weights` be 0 at kept tokens and padding, and sum to 1 over the missing tokens of each text"
+        )
+    return weights
 
 
 def sample_uniform_kept(kept: Tensor, valid: Tensor, count: Tensor, generator: torch.Generator) -> Tensor:

@@ -31,7 +31,7 @@ from kermit.decoding import (
     check_lengths,
     decode,
 )
-from kermit.errors import DataError, DecodingError, ModelError
+from kermit.errors import DataError, DecodingError, ModelError, member_of
 from kermit.folders import load_whole, named_or_bundled, read_config, reading
 from kermit.likelihood import bounds, exact_log_likelihood
 from kermit.modeling import KermitConfig, KermitForInsertion
@@ -280,10 +280,12 @@ class Kermit:
 
         Raises:
             DataError: the factorization asks for second sides, and none are given.
-            DecodingError: there is no such method.
+            DecodingError: there is no such method or factorization.
         """
         _check_known("method", method, get_args(ScoreMethod))
-        way = factorization or (Factorization.X if y is None else Factorization.JOINT)
+        way = Factorization.X if y is None else Factorization.JOINT
+        if factorization is not None:
+            way = member_of(Factorization, factorization, "factorization", DecodingError)
         if y is None and way not in (Factorization.X, Factorization.JOINT):
             raise DataError(
                 f"the factorization {way.value} needs the second side of every text, and none is given; give y too, or"

@@ -38,7 +38,8 @@ class Score:
     Args:
         log_prob: the log-likelihood, as the method gives it.
         method: ``exact``, ``importance``, ``bound`` (with the entropy of the order) or ``paper_bound`` (without).
-        standard_error: of an importance-weighted estimate; None for the others.
+        standard_error: of an importance-weighted estimate; None for the others, for a single order, and where the
+            prior leaves orders out, so that the estimate is a lower bound.
     """
 
     log_prob: float

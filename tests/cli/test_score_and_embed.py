@@ -66,6 +66,12 @@ def test_one_order_has_no_standard_error(ask):
     assert math.isfinite(found["log_prob"])
 
 
+def test_one_fixed_order_has_no_standard_error(ask):
+    (found,) = records(ask("score", "A red bike", "--prior", "left_to_right", "--json"))
+    assert found["standard_error"] is None
+    assert ask("score", "A red bike", "--prior", "left_to_right").out == f"{found['log_prob']:.4f}\n"
+
+
 def test_embeddings_are_those_of_the_pipeline_in_every_form(ask, pipeline, tmp_path):
     texts = ["A man.", "", "a red bike"]
     for pooling in ("mean", "first"):

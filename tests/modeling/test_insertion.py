@@ -27,10 +27,11 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, BertConfig
 
 from kermit.canvas import Canvas, Factorization
 from kermit.canvas_batch import CanvasBatch
-from kermit.data.tokenizer import END_OF_SLOT
+from kermit.data.tokenizer import END_OF_SLOT, train_tokenizer
 from kermit.decoding import DecodingSettings, Sampling, Strategy, decode
 from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel
+from kermit.modeling.trunk import refuse_unfit_at_work
 from kermit.objective import LowerBoundObjective, SlotObjective, Texts, TrainingCanvases
 from kermit.orders import BalancedTreePrior, UniformPrior
 from kermit.slots import SlotScores, Termination
@@ -395,6 +396,51 @@ def test_a_model_that_cannot_be_a_trunk_is_refused_with_the_reason(
         KermitForInsertion(KermitConfig(trunk_config=AutoConfig.for_model(family, vocab_size=7, **shape, **special)))
 
 
+SMALL = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "max_position_embeddings": 16}
+
+
+@pytest.mark.parametrize(
+    ("family", "shape", "reason"),
+    [
+        (
+            "openai-gpt",
+            {"n_embd": 8, "n_layer": 1, "n_head": 1},
+            "OpenAIGPTModel cannot be a trunk: it reads from left",
+        ),
+        ("xlm", {"emb_dim": 8, "n_layers": 1, "n_heads": 1, "causal": True}, "XLMModel .* from left to right"),
+        ("squeezebert", SMALL | {"embedding_size": 8, "q_groups": 1}, "SqueezeBertModel .* cannot read a canvas: "),
+        ("yoso", SMALL, "YosoModel cannot be a trunk: it cannot read a canvas: "),  # of more tokens than a side
+        ("ibert", SMALL, "IBertModel cannot be a trunk: its word embedding is no plain table"),
+        ("canine", SMALL, "CanineModel cannot be a trunk: its word embedding is no plain table"),
+    ],
+)
+def test_an_encoder_that_cannot_read_canvases_starts_no_model(
+    family: str, shape: dict[str, object], reason: str
+) -> None:
+    special = {"bos_token_id": CLS, "eos_token_id": SEP, "pad_token_id": PAD}
+    tokenizer = train_tokenizer(["a b c"], 300)
+    encoder = AutoModel.from_config(AutoConfig.for_model(family, vocab_size=len(tokenizer), **special, **shape))
+    with pytest.raises(ModelError, match=reason):
+        KermitForInsertion.from_encoder(encoder, tokenizer)
+
+
+def test_trying_a_new_trunk_leaves_no_trace() -> None:
+    trunk = trunk_config("bert")
+    trunk.hidden_dropout_prob = 0.5
+    config = KermitConfig(trunk_config=trunk)
+    model = KermitForInsertion(config)
+    model.kermit.encoder.encoder.eval()
+    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    modes = [module.training for module in model.modules()]
+    state = torch.get_rng_state()
+    refuse_unfit_at_work(model.kermit)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert [module.training for module in model.modules()] == modes
+    assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
+    with torch.device("meta"):
+        refuse_unfit_at_work(KermitForInsertion(config).kermit)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("termination", ["slot", "sequence"])
 def test_a_model_in_half_precision_decodes_and_scores_nearly_as_in_full(dtype: torch.dtype, termination: str) -> None:
@@ -468,3 +514,8 @@ def test_a_model_takes_new_tokens_and_is_the_same_for_the_old_ones(family: str, 
     assert torch.allclose(score(again, *starts()).content, grown, atol=1e-6)
     again.resize_token_embeddings(VOCABULARY)
     assert torch.allclose(score(again, *starts()).content, before, atol=1e-6)
+
+
+def test_two_sides_of_one_name_are_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(ValueError, match="both called en; name them en and en2, say"):
+        KermitConfig(trunk_config=trunk_config(), languages={"x": "en", "y": "en"})

@@ -119,6 +119,12 @@ def test_a_score_from_one_order_has_no_error_and_is_still_json(live: Live) -> No
     assert found["standard_error"] is None
 
 
+def test_a_score_from_one_fixed_order_has_no_error(live: Live) -> None:
+    (found,) = results(live, "/v1/score", x=[ENGLISH[0]], prior="left_to_right")
+    assert math.isfinite(found["log_prob"])
+    assert found["standard_error"] is None
+
+
 @pytest.mark.parametrize("pooling", ["mean", "first"])
 def test_embed_gives_the_pipelines_vectors(live: Live, kermit: Kermit, pooling: str) -> None:
     response = live.post("/v1/embed", x=ENGLISH, y=GERMAN, pooling=pooling)

@@ -6,7 +6,9 @@ import yaml
 
 from kermit.canvas import Factorization
 from kermit.errors import RecipeError
+from kermit.tasks.translation_training import TranslationTask
 from kermit.training.recipe import changed_keys, check_recipe, dump_recipe, load_recipe
+from kermit.training.tasks import register_task
 
 
 def write(folder: Path, recipe: Any) -> Path:
@@ -77,6 +79,12 @@ def test_an_unknown_key_is_an_error_with_its_path_and_the_nearest_name(
         ("optimizer.muon_learning_rate=0.1", "optimizer: muon_learning_rate is for muon"),
         ("schedule.final=0.1", "schedule: final is where a course ends, and inverse_sqrt goes on"),
         ("tokenizer={path: here, texts: [a]}", "tokenizer: texts are for training one"),
+        (
+            "data.languages={x: en, y: en}",
+            "data.languages: x and y are both called en; give each its own name",
+        ),
+        ("evaluation.directions=[en-de, de-en]", "evaluation.directions.1: must be one of en-de, not 'de-en'"),
+        ("evaluation.directions=[de]", "evaluation.directions.0: must be one of en-de, not 'de'"),
     ],
 )
 def test_a_wrong_value_says_where_and_what_is_allowed(
@@ -153,3 +161,31 @@ def test_variables_of_the_environment_are_filled_in(
         load_recipe(tmp_path / "a.yaml")
     monkeypatch.setenv("OUR_RUNS", "/runs")
     assert load_recipe(tmp_path / "a.yaml").recipe.init_from == "/runs/joint"
+
+
+KERMIT = {"family": "kermit", "trunk": {"model_type": "bert"}}
+
+
+@pytest.mark.parametrize("key", ["slot_vector", "positions"])
+@pytest.mark.parametrize("family", [KERMIT, {"family": "insertion_transformer"}], ids=["kermit", "insertion"])
+def test_a_wrong_choice_of_the_head_is_told_by_its_key(
+    tiny_recipe: dict[str, Any], tmp_path: Path, key: str, family: dict[str, Any]
+) -> None:
+    recipe = {**tiny_recipe, "model": family | {key: "neither"}}
+    with pytest.raises(RecipeError, match=rf"recipe\.yaml: model\.{key}: "):
+        load_recipe(write(tmp_path, recipe))
+
+
+def test_a_task_of_ones_own_names_the_families_that_serve_it(tiny_recipe: dict[str, Any], tmp_path: Path) -> None:
+    class Summaries(TranslationTask):
+        name = "summaries"
+
+    path = write(tmp_path, tiny_recipe | {"task": "summaries", "model": KERMIT, "decoding": {}})
+    register_task(Summaries())
+    with pytest.raises(RecipeError, match="kermit does not serve the task summaries; no family does: name those that"):
+        load_recipe(path)
+    register_task(Summaries(), families=["transformer"])
+    with pytest.raises(RecipeError, match="kermit does not serve the task summaries; transformer do"):
+        load_recipe(path)
+    register_task(Summaries(), families=["kermit", "transformer"])
+    assert load_recipe(path).task.name == "summaries"

@@ -8,7 +8,7 @@ head, the objective and the decoder are KERMIT's own. One model generates one si
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import PositiveInt, model_validator
@@ -132,7 +132,7 @@ class InsertionTransformerSettings(FamilySettings):
     heads: PositiveInt = 8
     dropout: Share = 0.1
     max_positions: PositiveInt = 512
-    slot_vector: str = "both"
+    slot_vector: Literal["right", "both"] = "both"
 
     @model_validator(mode="after")
     def _whole_heads(self) -> InsertionTransformerSettings:

@@ -46,7 +46,10 @@ def score(
     orders: Annotated[int, typer.Option(min=1, help="How many orders to draw; not for exact.")] = 16,
     prior: Annotated[
         Literal["uniform", "balanced_tree", "left_to_right"],
-        typer.Option(help="Where the orders are drawn from; best as the model was trained."),
+        typer.Option(
+            help="Where the orders are drawn from; best as the model was trained. From orders that leave some out"
+            " (left_to_right) comes a lower bound, without an error."
+        ),
     ] = "uniform",
     temperature: Annotated[float, typer.Option(min=0.001, help="Of the balanced tree.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Of the drawing.")] = 0,
@@ -96,7 +99,7 @@ def score(
                 results.json(
                     texts_of
                     | {"log_prob": found.log_prob, "method": method}
-                    | ({} if found.standard_error is None else {"standard_error": found.standard_error})
+                    | ({"standard_error": found.standard_error} if method == "importance" else {})
                 )
             else:
                 error = "" if found.standard_error is None else f"\t{found.standard_error:.4f}"

@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, cast
 
-from kermit.errors import DataError
+from kermit.errors import DataError, member_of
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +64,9 @@ class Report:
     read: int = 0
     skipped: Counter[Fault] = field(default_factory=Counter)
     places: dict[Fault, list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.on_bad = member_of(OnBad, self.on_bad, "on_bad", DataError)
 
     def bad(self, fault: Fault, place: str, detail: str = "") -> None:
         """Raise for a broken text, or count it, as `on_bad` says."""

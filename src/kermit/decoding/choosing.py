@@ -1,12 +1,14 @@
 """Choosing what to insert: at every slot (parallel) or at one slot of each text (serial); the best, or a draw.
 
 A draw needs one uniform number a slot. It is hashed from the text's seed, the round and the slot, so what a text
-decodes to does not depend on which other texts share its batch.
+decodes to does not depend on which other texts share its batch. From it every token gets a waiting time, hashed too,
+and the first to come is drawn: rounding, which differs from batch to batch, then decides only where two come as one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -190,9 +192,7 @@ def uniform(seeds: Tensor, number: int, slots: Tensor | None = None) -> Tensor:
     state: Any = seeds.cpu().numpy().astype(np.uint64)
     for value in (np.uint64(number), np.uint64(purpose), 0 if slots is None else slots.cpu().numpy().astype(np.uint64)):
         state = state * np.uint64(0x9E3779B97F4A7C15) + value + np.uint64(0x632BE59BD9B4E019)
-        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        state = state ^ (state >> np.uint64(31))
+        state = _mixed(state)
     return torch.from_numpy(((state >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53)
 
 
@@ -219,8 +219,29 @@ def draw(logits: Tensor, sampling: Sampling, noise: Tensor) -> Tensor:
         beyond = ordered.cumsum(1) - ordered >= sampling.top_p
         beyond[:, 0] = False  # however little is asked for
         probabilities = probabilities.masked_fill(beyond.gather(1, index.argsort(1)), 0)
-    cumulative = probabilities.double().cumsum(1)
-    wanted = noise.to(logits.device)[:, None] * cumulative[:, -1:]
-    drawn = torch.searchsorted(cumulative, wanted).squeeze(1)
-    last = probabilities.shape[1] - 1 - (probabilities > 0).flip(1).long().argmax(1)
-    return torch.minimum(drawn, last)
+    return probabilities.div_(_waiting_times(noise, logits.shape[1], logits.device)).max(1).indices
+
+
+def _waiting_times(noise: Tensor, choices: int, device: torch.device) -> Tensor:
+    """(items, choices) exponential times at rate 1, hashed in 32 bits from each item's number and each choice."""
+    items: Any = _mixed(noise.double().cpu().numpy().view(np.uint64)).astype(np.uint32).view(np.int32)
+    state = torch.from_numpy(items).to(device)[:, None] ^ _choice_keys(choices).to(device)
+    for factor, shift in ((-0x7A143595, 13), (-0x3D4D51CB, 16)):  # as murmur3 ends
+        state.mul_(factor)
+        state.bitwise_xor_(state.bitwise_right_shift(shift).bitwise_and_((1 << (32 - shift)) - 1))
+    below_one = 2.0**-31 * (1 - 2.0**-23)  # 31 bits to a number that float32 does not round to 1
+    return state.bitwise_and_(0x7FFFFFFF).float().add_(0.5).mul_(-below_one).log1p_().neg_()
+
+
+@lru_cache(maxsize=8)
+def _choice_keys(choices: int) -> Tensor:
+    """(choices,) 32 random bits for each."""
+    keys: Any = _mixed(np.arange(1, choices + 1, dtype=np.uint64)).astype(np.uint32).view(np.int32)
+    return torch.from_numpy(keys)
+
+
+def _mixed(state: Any) -> Any:
+    """Splitmix64's finaliser."""
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(31))

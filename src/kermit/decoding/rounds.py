@@ -88,7 +88,7 @@ def decode(
     seeds = range(len(canvases)) if seeds is None else seeds
     if len(seeds) != len(canvases):
         raise DecodingError(f"{len(seeds)} seeds for {len(canvases)} canvases; give one a canvas")
-    if settings.strategy is Strategy.PARALLEL and model.termination is Termination.SEQUENCE:
+    if settings.strategy is Strategy.PARALLEL and model.termination == Termination.SEQUENCE:
         raise DecodingError(
             "parallel decoding needs slot termination, for each slot must say when it is finished; "
             "decode this model serially, or train one with termination: slot"

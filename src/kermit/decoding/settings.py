@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from torch import Tensor
 
-from kermit.errors import DecodingError
+from kermit.errors import DecodingError, member_of
 
 DRAWING_TEMPERATURE = 0.7
 """Of texts that the command line and the service draw unless told otherwise; 1 is the model's own distribution.
@@ -112,6 +112,7 @@ class DecodingSettings:
     both_ways: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "strategy", member_of(Strategy, self.strategy, "strategy", DecodingError))
         if self.termination_penalty is not None and not math.isfinite(self.termination_penalty):
             raise DecodingError(f"termination_penalty must be a finite number, not {self.termination_penalty}")
         if self.max_rounds is not None and self.max_rounds < 1:

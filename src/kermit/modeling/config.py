@@ -73,6 +73,9 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
         named = isinstance(self.languages, dict) and set(self.languages) == {"x", "y"}
         if not named or not _all_are(str, tuple(self.languages.values())):
             raise ValueError(f"languages must name x and y, as {{'x': 'en', 'y': 'de'}}, not {self.languages!r}")
+        if self.languages["x"] == self.languages["y"]:
+            name = self.languages["x"]
+            raise ValueError(f"languages: x and y are both called {name}; name them {name} and {name}2, say")
         if self.factorizations is not None and not _all_are(str, self.factorizations):
             raise ValueError(f"factorizations must be a list of names, or null, not {self.factorizations!r}")
 

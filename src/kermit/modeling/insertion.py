@@ -23,7 +23,7 @@ from kermit.data.tokenizer import end_of_slot_id
 from kermit.errors import ModelError
 from kermit.modeling.config import KermitConfig
 from kermit.modeling.slot_loss import slot_loss
-from kermit.modeling.trunk import KermitModel, KermitPreTrainedModel
+from kermit.modeling.trunk import KermitModel, KermitPreTrainedModel, refuse_unfit, refuse_unfit_at_work
 from kermit.slots import SlotScores, Termination, row_logsumexp
 
 
@@ -104,12 +104,13 @@ class KermitForInsertion(KermitPreTrainedModel):
             settings: further `KermitConfig` settings.
 
         Raises:
-            ModelError: a tokenizer without a [CLS], [SEP] or padding token.
+            ModelError: a tokenizer without a [CLS], [SEP] or padding token, or an encoder that cannot be a trunk.
         """
         if isinstance(encoder, PreTrainedModel):
             trunk = copy.deepcopy(encoder.base_model)  # its embedding may grow below
         else:
             trunk = AutoModel.from_pretrained(encoder, dtype=torch.float32)
+        refuse_unfit(trunk)
         end_of_slot_id(tokenizer)
         if len(tokenizer) > trunk.get_input_embeddings().num_embeddings:
             trunk.resize_token_embeddings(len(tokenizer), mean_resizing=False)
@@ -124,6 +125,7 @@ class KermitForInsertion(KermitPreTrainedModel):
         if model.head.stop is None:
             # seven slots in eight finished, so that the trunk is not torn while the head learns no more than that
             nn.init.constant_(model.head.bias[config.end_of_slot_token_id], math.log(7 * config.vocab_size))
+        refuse_unfit_at_work(model.kermit)
         return model
 
     @property

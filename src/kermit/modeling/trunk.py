@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from kermit.errors import ModelError
+from kermit.errors import ModelError, in_a_line
 from kermit.modeling.config import KermitConfig
 
 
@@ -68,12 +68,8 @@ class KermitModel(KermitPreTrainedModel):
         self.encoder = AutoModel.from_config(config.trunk_config, dtype=torch.get_default_dtype())
         if getattr(self.encoder, "pooler", None) is not None:
             self.encoder.pooler = None
+        refuse_unfit(self.encoder)
         accepted = inspect.signature(self.encoder.forward).parameters
-        if reason := _unfit(self.encoder, accepted):
-            raise ModelError(
-                f"{type(self.encoder).__name__} cannot be a trunk: {reason}. "
-                "Choose an encoder such as BERT, ModernBERT, RoBERTa, DeBERTa, ELECTRA or DistilBERT"
-            )
         types = getattr(config.trunk_config, "type_vocab_size", 0)
         if "token_type_ids" not in accepted or types < 2:
             self.segment_embeddings: nn.Embedding | None = nn.Embedding(
@@ -128,13 +124,82 @@ class KermitModel(KermitPreTrainedModel):
         return self.encoder(**inputs, attention_mask=seen, position_ids=positions, **kwargs)
 
 
+def refuse_unfit(encoder: PreTrainedModel) -> None:
+    """Raise a ModelError for a model that cannot be a trunk, as far as its looks tell."""
+    if reason := _unfit(encoder, inspect.signature(encoder.forward).parameters):
+        raise _refusal(encoder, reason)
+
+
+def refuse_unfit_at_work(model: KermitModel) -> None:
+    """Let a new model read short canvases, and a long one where that costs little, and raise a ModelError if it cannot.
+
+    The weights, the mode and the random state stay as they are. On the meta device there is nothing to read with.
+    """
+    if model.device.type == "meta":
+        return
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []), torch.no_grad():
+            reason = _unfit_at_work(model)
+    finally:
+        for module, training in modes:
+            module.training = training
+    if reason is not None:
+        raise _refusal(model.encoder, reason)
+
+
+_SHORT, _LONG = 8, 512
+"""How many tokens a new trunk is tried with, and up to how many positions more than these."""
+
+
+def _unfit_at_work(model: KermitModel) -> str | None:
+    """Why a trunk cannot read canvases, or does not see what is right of a token; None if it does."""
+    cls, sep = model.config.cls_token_id, model.config.sep_token_id
+    canvas = torch.full((1, _SHORT), cls, device=model.device)
+    try:
+        if not _sees(model, canvas, 0, -1, sep) and _sees(model, canvas, -1, 0, sep):
+            return "it reads from left to right, and KERMIT sees the whole canvas"
+        limit = model.max_positions
+        if model.config.positions == "restart" and limit is not None and _SHORT <= limit <= _LONG:
+            _states(model, canvas[:, :1].expand(1, limit + 1))
+    except Exception as error:  # whatever it is, the trunk cannot read a canvas
+        return f"it cannot read a canvas: {in_a_line(error) or type(error).__name__}"
+    return None
+
+
+def _states(model: KermitModel, canvas: Tensor) -> Tensor:
+    """Hidden states of a canvas of two halves."""
+    segments = (torch.arange(canvas.shape[1], device=canvas.device) >= canvas.shape[1] // 2).long()[None]
+    hidden: Tensor = model(canvas, torch.ones_like(canvas), segments).last_hidden_state
+    return hidden
+
+
+def _sees(model: KermitModel, canvas: Tensor, place: int, other: int, token_id: int) -> bool:
+    """Whether the state at a place depends on the token at another."""
+    changed = canvas.clone()
+    changed[:, other] = token_id
+    return not torch.equal(_states(model, canvas)[:, place], _states(model, changed)[:, place])
+
+
+def _refusal(encoder: PreTrainedModel, reason: str) -> ModelError:
+    return ModelError(
+        f"{type(encoder).__name__} cannot be a trunk: {reason}. "
+        "Choose an encoder such as BERT, ModernBERT, RoBERTa, DeBERTa, ELECTRA or DistilBERT"
+    )
+
+
 def _unfit(encoder: PreTrainedModel, accepted: Container[str]) -> str | None:
     """Why a model whose forward takes these arguments cannot be a trunk; None if it can."""
     if missing := [name for name in ("attention_mask", "inputs_embeds", "position_ids") if name not in accepted]:
         return f"its forward takes no {', '.join(missing)}"
     if any(getattr(module, "is_causal", False) for module in encoder.modules()):
         return "its attention has a causal mask, and KERMIT sees the whole canvas"
-    return None
+    try:
+        table = encoder.get_input_embeddings()
+    except (AttributeError, NotImplementedError):
+        table = None
+    return None if isinstance(table, nn.Embedding) else "its word embedding is no plain table"
 
 
 def first_position(encoder: PreTrainedModel) -> int:

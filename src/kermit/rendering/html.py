@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from kermit.errors import member_of
 from kermit.rendering.rounds import Layout, When
 from kermit.rendering.svg import DARK, LIGHT
 
@@ -47,6 +48,7 @@ def page(traces: Sequence[ReadableTrace], layout: Layout, *, title: str | None =
         layout: how to lay each out.
         title: the page's title; one that names the layout by default.
     """
+    layout = member_of(Layout, layout, "layout")
     title = TITLES[layout] if title is None else title
     legend = "".join(f'<span class="{when}">{text}</span>' for when, text in LEGENDS[layout].items())
     figures = "".join(f"<figure>\n{trace.svg(layout)}</figure>\n" for trace in traces)

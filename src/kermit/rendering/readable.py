@@ -11,7 +11,7 @@ from rich.text import Text
 
 from kermit.canvas import Canvas, Segment, SpecialTokens
 from kermit.decoding.trace import Trace, TracedInsertion
-from kermit.errors import DataError
+from kermit.errors import DataError, member_of
 from kermit.rendering.html import page
 from kermit.rendering.rounds import Layout, is_framing
 from kermit.rendering.svg import rounds_svg, tree_svg
@@ -43,7 +43,7 @@ class ReadableTrace:
         """
         record = self.trace.to_json(self.text)
         record |= {"names": list(self.names), "open_slots": sorted(self.trace.start.open_slots)}
-        return record if layout is Layout.ROUNDS else record | {"tree": self._tree()}
+        return record | {"tree": self._tree()} if _is_tree(layout) else record
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> ReadableTrace:
@@ -77,7 +77,7 @@ class ReadableTrace:
 
     def terminal_lines(self, *, colour: bool, layout: Layout = Layout.ROUNDS) -> list[Text]:
         """The sides into which something was inserted: their name, then a line a round or a line a token."""
-        draw = terminal_lines if layout is Layout.ROUNDS else terminal_tree
+        draw = terminal_tree if _is_tree(layout) else terminal_lines
         lines: list[Text] = []
         for segment in sorted({token.segment for token in self.trace.tokens() if token.round > 0}):
             lines.append(Text(self.names[segment], style="bold" if colour else ""))
@@ -86,7 +86,7 @@ class ReadableTrace:
 
     def svg(self, layout: Layout = Layout.ROUNDS) -> str:
         """A picture of the decode, on its own in a file or in a page."""
-        return rounds_svg(self) if layout is Layout.ROUNDS else tree_svg(self)
+        return tree_svg(self) if _is_tree(layout) else rounds_svg(self)
 
     def html(self, layout: Layout = Layout.ROUNDS) -> str:
         """A page with the picture; `kermit.rendering.page` makes one of several."""
@@ -112,3 +112,7 @@ class ReadableTrace:
             }
             for index in shown
         ]
+
+
+def _is_tree(layout: Layout) -> bool:
+    return member_of(Layout, layout, "layout") is Layout.TREE

@@ -227,7 +227,11 @@ class Scored(Schema):
 
     log_prob: float | None
     method: ScoreMethod
-    standard_error: float | None = None
+    standard_error: float | None = Field(
+        default=None,
+        description="Of an importance-weighted estimate; null for other methods, for a single order, and where the"
+        " prior leaves orders out, so that the estimate is a lower bound.",
+    )
 
 
 class Scores(Schema):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from pydantic import PositiveFloat, PositiveInt, model_validator
@@ -29,6 +29,7 @@ from kermit.modeling.next_sentence import (
     next_sentence_loss,
 )
 from kermit.modeling.taps import inner_model, output_of
+from kermit.modeling.trunk import refuse_unfit_at_work
 from kermit.objective import Objective, SlotObjective, Texts, canvases_of
 from kermit.pipeline import Kermit
 from kermit.slots import Termination
@@ -51,9 +52,9 @@ _WAYS = tuple(Factorization)
 class KermitSettings(TrunkSettings):
     """The trunk and the head's choices."""
 
-    slot_vector: str = "right"
+    slot_vector: Literal["right", "both"] = "right"
     termination: Termination = Termination.SLOT
-    positions: str = "restart"
+    positions: Literal["restart", "continue"] = "restart"
 
 
 class InsertionDecoding(Settings):
@@ -185,6 +186,7 @@ class KermitFamily:
             choices |= special_token_settings(tokenizer)
             choices["trunk_config"] = new_trunk_config(settings, tokenizer)
             model = made("model.trunk", lambda: KermitForInsertion(KermitConfig(**choices)))
+            made("model.trunk", lambda: refuse_unfit_at_work(model.kermit))
         return add_next_sentence_head(model) if _asks_next_sentence(recipe) else model
 
     def load(self, path: Path) -> PreTrainedModel:

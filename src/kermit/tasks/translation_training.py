@@ -36,6 +36,12 @@ class Languages(Settings):
     x: str = "x"
     y: str = "y"
 
+    @model_validator(mode="after")
+    def _two(self) -> Languages:
+        if self.x == self.y:
+            raise ValueError(f"x and y are both called {self.x}; give each its own name, {self.x} and {self.x}2 say")
+        return self
+
 
 _ONLY_FOR = {("tsv",): ("columns",), ("jsonl", "hub"): ("fields",), ("hub",): ("config", "split")}
 
@@ -131,7 +137,14 @@ class TranslationTask:
     best = BestMetric("bleu", "BLEU", higher=True)
 
     def check(self, recipe: Recipe) -> None:
-        """Nothing beyond what the sections say themselves."""
+        """The directions to judge must be such as are trained."""
+        assert isinstance(recipe.evaluation, TranslationEvaluation)
+        languages = pair_data(recipe).languages
+        known = [str(way) for way in directions_of(trained(recipe), (languages.x, languages.y))]
+        for number, text in enumerate(recipe.evaluation.directions):
+            if text.strip() not in known:
+                wanted = f"one of {', '.join(known)}" if known else "left out, for no translation is trained"
+                raise RecipeError(f"evaluation.directions.{number}: must be {wanted}, not {text!r}")
 
     def checksums(self, loaded: LoadedRecipe) -> list[str]:
         """Of each source of pairs."""

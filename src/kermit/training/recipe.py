@@ -38,7 +38,7 @@ from kermit.training.settings import (
     TextSettings,
     TokenizerSettings,
 )
-from kermit.training.tasks import Task, get_task, task_names
+from kermit.training.tasks import Task, get_task, serves, task_names
 
 DEFAULT_TASK = "translation"
 
@@ -180,11 +180,10 @@ def check_recipe(raw: dict[str, Any], *, data: Path, where: str = "recipe") -> L
     model = raw.get("model")
     name = model.get("family") if isinstance(model, dict) else None
     family = get_family(_known(name, family_names(), f"{where}: model.family"))
-    if task.name not in family.tasks:
-        serving = [name for name in family_names() if task.name in get_family(name).tasks]
-        raise RecipeError(
-            f"{where}: model.family: {family.name} does not serve the task {task.name}; {', '.join(serving)} do"
-        )
+    if not serves(family, task):
+        serving = [name for name in family_names() if serves(get_family(name), task)]
+        remedy = f"{', '.join(serving)} do" if serving else "no family does: name those that do in `register_task`"
+        raise RecipeError(f"{where}: model.family: {family.name} does not serve the task {task.name}; {remedy}")
     decoding = family.decoding_settings if task.decodes else Settings
     schema = create_model(
         "Recipe",
@@ -201,8 +200,8 @@ def check_recipe(raw: dict[str, Any], *, data: Path, where: str = "recipe") -> L
     except ValidationError as error:
         lines = [f"{where}: {_explain(problem, schema)}" for problem in _causes(error)]
         raise RecipeError("\n".join(lines)) from error
-    task.check(recipe)
     family.check(recipe)
+    task.check(recipe)
     return LoadedRecipe(recipe=recipe, task=task, family=family, data=data)
 
 

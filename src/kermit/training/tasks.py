@@ -2,12 +2,13 @@
 
 A task says what its text is and how it is read, how a model is judged on the validation text while it trains, and by
 which of its metrics the best one is kept. The recipe names it (`task: translation` by default), and a family says which
-tasks it serves. To add a task: write a class with `Task`'s methods, and a line in `_TASKS` (or call `register_task`).
+tasks it serves. To add a task: write a class with `Task`'s methods, and call `register_task` with the families that
+serve it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from kermit.data.batching import Text
+    from kermit.training.families import Family
     from kermit.training.recipe import LoadedRecipe, Recipe
 
 Evaluator = Callable[["PreTrainedModel"], Mapping[str, float]]
@@ -105,9 +107,23 @@ def task_names() -> list[str]:
     return _TASKS.names()
 
 
-def register_task(task: Task) -> None:
-    """Make a task known by its name, in place of one of the same name."""
+_SERVED_BY: dict[str, frozenset[str]] = {}
+
+
+def register_task(task: Task, families: Collection[str] = ()) -> None:
+    """Make a task known by its name, in place of one of the same name.
+
+    Args:
+        task: the task.
+        families: the names of the families that serve it, beside those that name it among their `tasks`.
+    """
     _TASKS.add(task.name, task)
+    _SERVED_BY[task.name] = frozenset([families] if isinstance(families, str) else families)
+
+
+def serves(family: Family, task: Task) -> bool:
+    """Whether a family's models can be trained for a task: one of the two names the other."""
+    return task.name in family.tasks or family.name in _SERVED_BY.get(task.name, ())
 
 
 def get_task(name: str) -> Task:

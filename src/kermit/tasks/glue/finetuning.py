@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from transformers import DataCollatorWithPadding, PrinterCallback, Trainer, TrainingArguments
 
-from kermit.errors import ModelError
+from kermit.errors import ModelError, member_of
 from kermit.tasks.glue.classifier import Classifier
 from kermit.tasks.glue.data import Example
 from kermit.tasks.glue.encoding import Features
@@ -59,6 +59,7 @@ class Setting:
                 raise ModelError(f"{name.replace('_', '-')} {given} is too small; the least is {value}")
         if not 0 < self.learning_rate < math.inf:
             raise ModelError(f"a learning-rate of {self.learning_rate} cannot be; give a positive one, such as 3e-5")
+        object.__setattr__(self, "precision", member_of(Precision, self.precision, "precision", ModelError))
 
     @property
     def name(self) -> str:
@@ -78,7 +79,7 @@ class Setting:
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> Setting:
         """Read what `to_json` gave."""
-        return cls(**{**record, "precision": Precision(record["precision"])})
+        return cls(**record)
 
 
 @dataclass(frozen=True)

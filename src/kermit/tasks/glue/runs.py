@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import kermit
-from kermit.errors import DataError, ModelError
+from kermit.errors import DataError, ModelError, member_of
 from kermit.folders import find_model, read_config
 from kermit.tasks.glue.classifier import Classifier, model_checksum
 from kermit.tasks.glue.data import GlueData, Part, checksum
@@ -257,6 +257,7 @@ def evaluate(
         DataError: the split has no labels, is not there or is broken.
         ModelError: the model was finetuned for another task or other labels, or not at all.
     """
+    split = member_of(Split, split, "split", DataError)
     if split is Split.TEST:
         raise DataError(f"{task.name}: GLUE keeps the labels of test; score dev, or make a zip with `kermit submit`")
     place = find_model(model)

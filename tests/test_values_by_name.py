@@ -1,0 +1,108 @@
+"""Where a member of an enum is asked for, its name does as well, and one that nobody knows is an error."""
+
+import pytest
+import torch
+from insertion_models import SPECIALS, A, B, C, random_model
+
+from kermit.canvas import Canvas, Factorization
+from kermit.canvas_batch import CanvasBatch
+from kermit.data.plain import Fault, OnBad, Report
+from kermit.decoding import DecodingSettings, Strategy, decode
+from kermit.errors import CanvasError, DataError, DecodingError, KermitError
+from kermit.likelihood import bounds, exact_log_likelihood
+from kermit.objective import KeptSampling, SlotObjective, SlotShare, Texts
+from kermit.orders import UniformPrior
+from kermit.rendering import Layout, ReadableTrace
+from kermit.slots import Termination
+from kermit.tasks.glue.finetuning import Setting
+from kermit.training.settings import Precision
+
+PAIR = [[[A, B], [C]]]
+
+
+def texts() -> Texts:
+    return Texts.of(CanvasBatch.from_segments(SPECIALS, [((A, B, C, A, B), ())]), ["x"])
+
+
+def test_a_strategy_by_name_decodes_as_the_strategy_does() -> None:
+    canvas = Canvas.from_ids(SPECIALS, (), (), generate=Factorization.JOINT)
+    model = random_model(seed=3)
+    for strategy in Strategy:
+        named, given = (
+            decode(model, [canvas], DecodingSettings(strategy=how, max_tokens=6, max_rounds=4))
+            for how in (strategy.value, strategy)
+        )
+        assert named == given
+    assert DecodingSettings(strategy="parallel").strategy is Strategy.PARALLEL
+
+
+@pytest.mark.parametrize("termination", list(Termination))
+@pytest.mark.parametrize("share", list(SlotShare))
+@pytest.mark.parametrize("kept", list(KeptSampling))
+def test_an_objective_by_names_asks_as_the_objective_does(
+    termination: Termination, share: SlotShare, kept: KeptSampling
+) -> None:
+    prior, complete = UniformPrior(), texts()
+    for wanted, named in ((kept, kept.value), ({kept: 1.0}, {kept.value: 1.0})):
+        objectives = (
+            SlotObjective(prior, kept=wanted, termination=termination, share=share),
+            SlotObjective(prior, kept=named, termination=termination.value, share=share.value),
+        )
+        asked = [objective.sample(complete, torch.Generator().manual_seed(4)) for objective in objectives]
+        one, other = (made.model_inputs() for made in asked)
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_factorization_by_name_is_the_factorization() -> None:
+    model = random_model(seed=3)
+    for way in Factorization:
+        pair = [[[] if side in way.absent else tokens for side, tokens in enumerate(PAIR[0])]]
+        assert exact_log_likelihood(model, pair, way.value) == exact_log_likelihood(model, pair, way)
+        assert bounds(model, pair, way.value) == bounds(model, pair, way)
+        assert Canvas.from_ids(SPECIALS, (), (), generate=way.value) == Canvas.from_ids(SPECIALS, (), (), generate=way)
+
+
+def test_a_layout_by_name_is_the_layout() -> None:
+    [decoded] = decode(
+        random_model(seed=3), [Canvas.from_ids(SPECIALS, (A,), (), generate=Factorization.X)], trace=True
+    )
+    assert decoded.trace is not None
+    trace = ReadableTrace(decoded.trace, str, ("x", "y"))
+    for layout in Layout:
+        assert trace.svg(layout.value) == trace.svg(layout)
+        assert trace.to_json(layout.value) == trace.to_json(layout)
+        assert trace.html(layout.value) == trace.html(layout)
+
+
+def test_a_broken_text_is_an_error_where_error_is_the_name() -> None:
+    assert Report("skip").on_bad is OnBad.SKIP
+    with pytest.raises(DataError):
+        Report("error").bad(Fault.EMPTY, "a:1")
+
+
+def test_a_precision_by_name_is_the_precision() -> None:
+    assert Setting(precision="float32") == Setting(precision=Precision.FLOAT32)
+    assert Setting.from_json(Setting(precision=Precision.BFLOAT16).to_json()).precision is Precision.BFLOAT16
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: DecodingSettings(strategy="paralel"), DecodingError, "strategy .* serial, parallel, not 'paralel'"),
+        (lambda: DecodingSettings(strategy="paralel"), DecodingError, "did you mean 'parallel'"),
+        (lambda: SlotObjective(UniformPrior(), termination="slots"), KermitError, "termination .* slot, sequence"),
+        (lambda: SlotObjective(UniformPrior(), share="all"), KermitError, "share .* canvas, text"),
+        (lambda: SlotObjective(UniformPrior(), kept="none"), KermitError, "kept .* uniform, prior, rounds"),
+        (lambda: SlotObjective(UniformPrior(), kept={"none": 1}), KermitError, "kept .* uniform, prior, rounds"),
+        (lambda: exact_log_likelihood(random_model(), PAIR, "z"), KermitError, "factorization .* joint, y_given_x"),
+        (lambda: bounds(random_model(), PAIR, "z"), KermitError, "factorization .* joint, y_given_x"),
+        (lambda: Canvas.from_ids(SPECIALS, generate="z"), CanvasError, "generate .* joint, y_given_x"),
+        (lambda: Report("no"), DataError, "on_bad .* error, skip"),
+        (lambda: Setting(precision="half"), KermitError, "precision .* float32, bfloat16, float16"),
+    ],
+)
+def test_a_name_that_nobody_knows_is_an_error_that_lists_the_known(
+    make: object, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        make()  # type: ignore[operator]
