@@ -161,12 +161,17 @@ def test_a_seed_is_for_drawn_translations(tiny_recipe, tokenizer):
         translator.decoding(seed=3)
 
 
-def test_a_wrong_trunk_is_a_recipe_error(tiny_recipe, tokenizer):
+def test_a_wrong_trunk_or_head_is_a_recipe_error(tiny_recipe):
     with pytest.raises(RecipeError, match="model_type"):
         check_recipe(insertion_recipe(tiny_recipe, {"family": "kermit", "trunk": {"hidden_size": 8}}), data=None)
-    recipe = insertion_recipe(tiny_recipe, KERMIT_MODEL | {"slot_vector": "left"})
-    loaded = check_recipe(recipe, data=None)
-    with pytest.raises(RecipeError, match="slot_vector"):
+    with pytest.raises(RecipeError, match=r"model\.slot_vector"):
+        check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL | {"slot_vector": "left"}), data=None)
+
+
+def test_a_trunk_that_reads_from_left_to_right_is_a_recipe_error(tiny_recipe, tokenizer):
+    trunk = {"model_type": "openai-gpt", "n_embd": 8, "n_layer": 1, "n_head": 1}
+    loaded = check_recipe(insertion_recipe(tiny_recipe, {"family": "kermit", "trunk": trunk}), data=None)
+    with pytest.raises(RecipeError, match=r"model\.trunk: OpenAIGPTModel .* reads from left to right"):
         loaded.family.build(loaded.recipe, tokenizer)
 
 
