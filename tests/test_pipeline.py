@@ -248,7 +248,9 @@ def test_no_blank_stays_empty_unless_it_may() -> None:
         reluctant.model.head.bias[reluctant.specials.end_of_slot_id] = 50.0
     texts = ["A ____ man ____.", "____"]
     assert [result.tokens for result in reluctant.infill(texts)] == [2, 1]
-    assert [result.tokens for result in reluctant.infill(texts, settings=DecodingSettings())] == [0, 0]
+    assert [result.tokens for result in reluctant.infill(texts, settings=DecodingSettings(max_rounds=5))] == [2, 1]
+    free = DecodingSettings(constraints=Constraints(min_tokens_per_blank=0))
+    assert [result.tokens for result in reluctant.infill(texts, settings=free)] == [0, 0]
 
 
 def test_draws_are_at_a_temperature_at_which_small_models_make_sense(random_kermit: Kermit) -> None:

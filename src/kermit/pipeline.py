@@ -184,8 +184,8 @@ class Kermit:
         """
         sides = self._pairs(x, y)
         canvases = [Canvas.from_text(self.specials, self._speller.encode, *side) for side in sides]
-        settings = settings or DecodingSettings(constraints=Constraints(min_tokens_per_blank=1))
-        decoded = self._decode(canvases, self._keeping_words(settings, keep_words), seeds, trace, on_progress, on_round)
+        settings = self._keeping_words(_filling(settings or DecodingSettings()), keep_words)
+        decoded = self._decode(canvases, settings, seeds, trace, on_progress, on_round)
         return [self._filled(result, *side) for result, side in zip(decoded, sides, strict=True)]
 
     def complete(
@@ -440,6 +440,13 @@ class Kermit:
             if text is not None
         ]
         return replace(self._generation(result), x=texts[0], y=texts[1] if y is not None else None)
+
+
+def _filling(settings: DecodingSettings) -> DecodingSettings:
+    """The settings with a token at least for every blank, unless they say how many."""
+    if settings.constraints.min_tokens_per_blank is not None:
+        return settings
+    return replace(settings, constraints=replace(settings.constraints, min_tokens_per_blank=1))
 
 
 def _check_known(name: str, value: str, known: Sequence[str]) -> None:

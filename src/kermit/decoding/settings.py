@@ -65,24 +65,25 @@ class Constraints:
 
     Args:
         never: tokens never to be inserted.
-        min_tokens_per_blank: insert at least so many into each blank.
+        min_tokens_per_blank: insert at least so many into each blank; None is 1 for `Kermit.infill`, 0 elsewhere.
         max_tokens_per_blank: and at most so many.
         continues_word: (vocab,) bool, the tokens that continue the word on their left. Nothing is then glued to the
             end of a given word, unless the blank touches it.
     """
 
     never: frozenset[int] = field(default_factory=frozenset)
-    min_tokens_per_blank: int = 0
+    min_tokens_per_blank: int | None = None
     max_tokens_per_blank: int | None = None
     continues_word: Tensor | None = None
 
     def __post_init__(self) -> None:
-        if self.min_tokens_per_blank < 0:
-            raise DecodingError(f"min_tokens_per_blank must be at least 0, not {self.min_tokens_per_blank}")
-        if self.max_tokens_per_blank is not None and self.max_tokens_per_blank < max(1, self.min_tokens_per_blank):
+        least = self.min_tokens_per_blank or 0
+        if least < 0:
+            raise DecodingError(f"min_tokens_per_blank must be at least 0, not {least}")
+        if self.max_tokens_per_blank is not None and self.max_tokens_per_blank < max(1, least):
             raise DecodingError(
-                f"max_tokens_per_blank must be at least 1 and no less than min_tokens_per_blank "
-                f"({self.min_tokens_per_blank}), not {self.max_tokens_per_blank}"
+                f"max_tokens_per_blank must be at least 1 and no less than min_tokens_per_blank ({least}), "
+                f"not {self.max_tokens_per_blank}"
             )
 
 
