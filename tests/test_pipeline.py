@@ -222,6 +222,17 @@ def test_a_translation_keeps_its_source(random_kermit: Kermit) -> None:
     assert all(result.tokens <= 5 for result in there + back)
 
 
+def test_white_space_around_a_text_means_nothing(random_kermit: Kermit) -> None:
+    plain, spaced = ["A man."], [" \tA man. \n"]
+    few = DecodingSettings(max_tokens=5)
+    (there,), (same,) = (random_kermit.translate(texts, "de", settings=few) for texts in (plain, spaced))
+    assert (same.x, same.y) == (spaced[0], there.y)
+    assert random_kermit.score(spaced, plain, seed=3) == random_kermit.score(plain, plain, seed=3)
+    assert np.array_equal(random_kermit.embed(spaced), random_kermit.embed(plain))
+    (filled,), (same,) = (random_kermit.infill([f"{a}____{b}"], settings=few) for a, b in (("", ""), ("\n ", "\t")))
+    assert same.x == f"\n {filled.x}\t"
+
+
 def test_an_unknown_language_is_an_error_that_names_the_known_ones(random_kermit: Kermit) -> None:
     with pytest.raises(ModelError, match="languages are en and de; it does not know 'fr'"):
         random_kermit.translate(["a"], "fr")

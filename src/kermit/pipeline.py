@@ -366,9 +366,10 @@ class Kermit:
         return None if trace is None else ReadableTrace(trace, self._speller.piece, self.languages)
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The content tokens of whole texts, whose outer white space means nothing."""
         if isinstance(texts, str):
             raise DataError("give a list of texts, not a single text")
-        return encode_texts(self.tokenizer, list(texts))
+        return encode_texts(self.tokenizer, [text.strip() for text in texts])
 
     def _pairs(self, x: Sequence[str], y: Sequence[str] | None) -> list[tuple[str, str | None]]:
         """Texts side by side. A model that was trained on pairs sees a single text beside an empty one."""

@@ -49,32 +49,46 @@ class Speller:
 
         Byte-level tokens hold that space; those of WordPiece and Metaspace lose it when decoded alone.
         """
-        text, continues = self.text([token_id]), bool(self.continues[token_id])
-        if continues:
-            return text.removeprefix("##")
-        return f" {text}" if text[:1].isalnum() else text
+        return self._run([token_id], apart=True)
 
     def fill(self, text: str, tokens: Sequence[int], inserted: Sequence[bool]) -> str:
         """The text with what was inserted in its blanks: what came after the fragments before it."""
         blanked = BlankedText.parse(text)
-        blank, before = 0, []
+        runs, seen, pieces = _inserted_runs(tokens, inserted), 0, []
         for fragment in blanked.fragments[:-1]:
-            blank += len(self.encode(fragment))
-            before.append(blank)
-        pieces: list[list[int]] = [[] for _ in before]
-        seen = 0
-        for token_id, new in zip(tokens, inserted, strict=True):
-            if new:
-                pieces[before.index(seen)].append(token_id)
-            else:
-                seen += 1
-        return blanked.fill([self.text(piece) for piece in pieces])
+            seen += len(self.encode(fragment))
+            pieces.append(self._run(runs.pop(seen, []), apart=fragment[-1:].isalnum()))
+        return blanked.fill(pieces)
+
+    def _run(self, token_ids: Sequence[int], *, apart: bool) -> str:
+        """Tokens as they read inside a text.
+
+        Args:
+            token_ids: the tokens, one after the other.
+            apart: whether a word that they begin with gets a space where the tokens hold none.
+        """
+        text = self.text(token_ids)
+        if text and self.continues[token_ids[0]]:
+            return text.removeprefix("##")
+        return f" {text}" if apart and text[:1].isalnum() else text
 
     def with_whole_words(self, canvas: Canvas) -> Canvas:
         """The canvas with the slots inside its words closed."""
         row, frame = canvas.token_ids, (self.specials.cls_id, self.specials.sep_id)
         inside = {slot for slot in canvas.open_slots if row[slot - 1] not in frame and self.continues[row[slot]]}
         return replace(canvas, open_slots=canvas.open_slots - inside)
+
+
+def _inserted_runs(tokens: Sequence[int], inserted: Sequence[bool]) -> dict[int, list[int]]:
+    """The inserted tokens by how many given ones come before them."""
+    runs: dict[int, list[int]] = {}
+    seen = 0
+    for token_id, new in zip(tokens, inserted, strict=True):
+        if new:
+            runs.setdefault(seen, []).append(token_id)
+        else:
+            seen += 1
+    return runs
 
 
 def _fit(values: Tensor, length: int) -> Tensor:
