@@ -279,11 +279,33 @@ def test_of_a_blank_text_no_translation_is_made(random_kermit: Kermit) -> None:
     assert text.tokens == 4
 
 
-@pytest.mark.parametrize("blanked", ["____ A man", "A ____ man ____", "A ____man"])
+@pytest.mark.parametrize("blanked", ["____ a man", "a ____ man ____", "a ____man"])
 def test_completing_has_no_need_of_blanks(random_kermit: Kermit, blanked: str) -> None:
     how = DecodingSettings(max_tokens=4)
-    plain, same = (random_kermit.complete([x], ["____"], settings=how)[0] for x in ("A man", blanked))
+    plain, same = (random_kermit.complete([x], ["____"], settings=how)[0] for x in ("a man", blanked))
     assert (plain.x, plain.y) == (same.x, same.y)
+
+
+def test_what_may_open_a_text_is_encoded_as_its_start_and_all_else_as_after_a_space(random_kermit: Kermit) -> None:
+    def starts(*fragments: str) -> list[str]:
+        results = random_kermit.complete(fragments, [""] * len(fragments), trace=True)
+        return [random_kermit.text(result.trace.start.segments[0]) for result in results if result.trace is not None]
+
+    assert starts("A man", "A ____ man", " A man\n") == ["A man"] * 3
+    assert starts("____ A man", "a man", "Straße.", "(A man)", '"A') == [
+        *(" A man", " a man", " Straße.", " (A man)", ' "A')
+    ]
+    assert starts(".", ", he said", "") == [".", ", he said", ""]
+
+
+def test_a_word_that_opens_a_fragment_stays_one_where_words_come_before_it() -> None:
+    eager = pipeline()
+    with torch.no_grad():
+        eager.model.head.bias[eager.specials.end_of_slot_id] = -50.0
+    how = DecodingSettings(sampling=Sampling(2.0), max_tokens=8)
+    found = [result.x for result in eager.complete(["A man"] * 20, [""] * 20, settings=how)]
+    assert all(re.search(r"(^|\s)A\b", text) for text in found), found
+    assert any(not text.startswith("A") for text in found)
 
 
 def test_a_marginal_sample_leaves_the_other_side_empty(random_kermit: Kermit) -> None:

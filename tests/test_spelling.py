@@ -44,3 +44,21 @@ def test_what_is_inserted_is_spelled_as_it_reads_where_it_stands(
     speller: Speller, text: str, tokens: str, filled: str
 ) -> None:
     assert speller.fill(text, *placed(tokens)) == filled
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "completed"),
+    [
+        ("A  Man", "a man", "A  Man"),
+        ("A  Man", "a +old man +, +play +##ing", "A old  Man, playing"),
+        ("A Man", "+dog +, a man", "dog, A Man"),
+        ("Zebra ____ Man.", "[UNK] +old man .", "Zebra old Man."),
+        ("MAN", "+a man", "a MAN"),
+        ("____", "+a +man", "a man"),
+        ("", "", ""),
+    ],
+)
+def test_a_completed_fragment_keeps_its_words_as_they_were_written(
+    speller: Speller, text: str, tokens: str, completed: str
+) -> None:
+    assert speller.complete(text, *placed(tokens)) == completed

@@ -186,7 +186,8 @@ class Kermit:
         canvases = [Canvas.from_text(self.specials, self._speller.encode, *side) for side in sides]
         settings = self._keeping_words(_filling(settings or DecodingSettings()), keep_words)
         decoded = self._decode(canvases, settings, seeds, trace, on_progress, on_round)
-        return [self._filled(result, *side) for result, side in zip(decoded, sides, strict=True)]
+        spell = self._speller.fill
+        return [self._as_written(spell, result, *side) for result, side in zip(decoded, sides, strict=True)]
 
     def complete(
         self,
@@ -212,13 +213,15 @@ class Kermit:
             on_progress: called with the number of pairs that were just finished.
             on_round: called after every round; see `kermit.decoding.decode`.
         """
-        sides = [[self._speller.encode_fragment(text or "") for text in pair] for pair in self._pairs(x, y)]
-        canvases = [Canvas.from_ids(self.specials, *side, generate=Factorization.JOINT) for side in sides]
+        sides = self._pairs(x, y)
+        encoded = [[self._speller.encode_fragment(text or "") for text in side] for side in sides]
+        canvases = [Canvas.from_ids(self.specials, *side, generate=Factorization.JOINT) for side in encoded]
         if keep_words:
             canvases = [self._speller.with_whole_words(canvas) for canvas in canvases]
         settings = self._keeping_words(settings or DecodingSettings(sampling=Sampling(DRAWING_TEMPERATURE)), keep_words)
         decoded = self._decode(canvases, settings, seeds, trace, on_progress, on_round)
-        return [self._generation(result) for result in decoded]
+        spell = self._speller.complete
+        return [self._as_written(spell, result, *side) for result, side in zip(decoded, sides, strict=True)]
 
     def sample(
         self,
@@ -434,9 +437,12 @@ class Kermit:
             trace=result.trace,
         )
 
-    def _filled(self, result: Decoded, x: str, y: str | None) -> Generation:
+    def _as_written(
+        self, spell: Callable[[str, Sequence[int], Sequence[bool]], str], result: Decoded, x: str, y: str | None
+    ) -> Generation:
+        """The result with what was given spelled as it was written, whatever the tokenizer makes of it."""
         texts = [
-            self._speller.fill(text, result.canvas.segments[segment], result.inserted[segment])
+            spell(text, result.canvas.segments[segment], result.inserted[segment])
             for segment, text in enumerate((x, y))
             if text is not None
         ]
