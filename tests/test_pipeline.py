@@ -238,6 +238,33 @@ def test_an_unknown_language_is_an_error_that_names_the_known_ones(random_kermit
         random_kermit.translate(["a"], "fr")
 
 
+@pytest.mark.parametrize(
+    ("trained", "refused"),
+    [
+        (["y_given_x"], {"to en", "both", "en", "de"}),
+        (["y_given_x", "x_given_y"], {"both", "en", "de"}),
+        (["x", "y_given_x"], {"to en", "both", "de"}),
+        (["joint"], set()),
+        (None, set()),
+    ],
+)
+def test_what_a_model_was_not_trained_for_is_refused(trained: list[str] | None, refused: set[str]) -> None:
+    kermit, how = pipeline(), DecodingSettings(max_tokens=1)
+    kermit.model.config.factorizations = trained
+    jobs: dict[str, Callable[[], object]] = {
+        **{f"to {to}": lambda to=to: kermit.translate(["A"], to, settings=how) for to in ("de", "en")},
+        **{side: lambda side=side: kermit.sample(segment=side, settings=how) for side in ("both", "en", "de")},
+    }
+    for name, ask in jobs.items():
+        if name in refused:
+            with pytest.raises(ModelError, match="the model was not trained to"):
+                ask()
+        else:
+            ask()
+    assert kermit.score(["A"], ["A"], orders=1)
+    assert kermit.infill(["____"], settings=how)
+
+
 def test_one_text_is_not_a_list_of_texts(random_kermit: Kermit) -> None:
     with pytest.raises(DataError, match="a list of texts, not a single text"):
         random_kermit.translate("A man.", "de")

@@ -137,12 +137,16 @@ class Kermit:
             trace: whether to record the rounds.
             on_progress: called with the number of texts that were just finished.
             on_round: called after every round; see `kermit.decoding.decode`.
+
+        Raises:
+            ModelError: the model does not know that language, or was not trained to translate into it.
         """
         settings = settings or DecodingSettings()
         if settings.termination_penalty is None:
             settings = replace(settings, termination_penalty=self.model.config.termination_penalty)
         target = self.segment(to)
         way = Factorization.Y_GIVEN_X if target is Segment.Y else Factorization.X_GIVEN_Y
+        self._check_trained(way)
         ids = self._encode(texts)
         sides = [(tokens, ()) if target is Segment.Y else ((), tokens) for tokens in ids]
         canvases = [
@@ -247,11 +251,15 @@ class Kermit:
             trace: whether to record the rounds.
             on_progress: called with the number of texts that were just finished.
             on_round: called after every round; see `kermit.decoding.decode`.
+
+        Raises:
+            ModelError: the model does not know that language, or was not trained to draw such texts.
         """
         seeds = range(seed, seed + count) if seeds is None else seeds
         way = Factorization.JOINT
         if segment != "both":
             way = Factorization.X if self.segment(segment) is Segment.X else Factorization.Y
+        self._check_trained(way)
         canvas = Canvas.from_ids(self.specials, (), (), generate=way)
         settings = settings or DecodingSettings(sampling=Sampling(DRAWING_TEMPERATURE))
         decoded = self._decode([canvas] * count, settings, seeds, trace, on_progress, on_round)
@@ -359,6 +367,23 @@ class Kermit:
         if name not in known:
             raise ModelError(f"the model's languages are {' and '.join(self.languages)}; it does not know {name!r}")
         return known[name]
+
+    def _check_trained(self, way: Factorization) -> None:
+        """Whether the model was trained to generate so, where that is known; who knows the joint knows them all."""
+        trained = self.model.config.factorizations
+        if trained and not {way.value, Factorization.JOINT.value} & set(trained):
+            x, y = self.languages
+            jobs = {
+                Factorization.JOINT: f"sample pairs of {x} and {y}",
+                Factorization.X: f"sample {x}",
+                Factorization.Y: f"sample {y}",
+                Factorization.Y_GIVEN_X: f"translate {x} to {y}",
+                Factorization.X_GIVEN_Y: f"translate {y} to {x}",
+            }
+            raise ModelError(
+                f"the model was not trained to {jobs[way]}, only for {', '.join(trained)}; ask for what it knows, or"
+                f" train one with {way.value}"
+            )
 
     def text(self, token_ids: Sequence[int]) -> str:
         """The text of content tokens."""
