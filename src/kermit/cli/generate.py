@@ -29,7 +29,7 @@ from kermit.cli.choices import (
     settings_of,
 )
 from kermit.cli.results import Results
-from kermit.cli.texts import Given, check_blanks, chunks, drawn, placed, read_pairs, sides
+from kermit.cli.texts import Given, asked_apart, check_blanks, chunks, drawn, read_pairs, sides
 
 if TYPE_CHECKING:
     from kermit.pipeline import Kermit
@@ -164,8 +164,7 @@ def produce(
     """
     with Results(output) as results, progress_bar(len(given), "generating") as advance:
         for chunk in chunks(given):
-            with placed(chunk):
-                found = ask(chunk, advance)
+            found = asked_apart(chunk, lambda part: ask(part, advance))
             for one, result in zip(chunk, found, strict=True):
                 names = ("x", "y") if one.y is not None or one_side is None else (one_side,)
                 if as_json:
