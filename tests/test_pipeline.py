@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from kermit.decoding import (
     Trace,
 )
 from kermit.errors import DataError, DecodingError, ModelError
+from kermit.folders import find_model
 from kermit.likelihood import exact_log_likelihood
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
 from kermit.pipeline import Kermit
@@ -270,6 +272,45 @@ def test_one_text_is_not_a_list_of_texts(random_kermit: Kermit) -> None:
         random_kermit.translate("A man.", "de")
     with pytest.raises(DataError, match="a list of texts, not a single text"):
         random_kermit.infill("A ____.")
+    with pytest.raises(DataError, match="a list of texts, not a single text"):
+        random_kermit.score(["A"], "A")
+
+
+@pytest.mark.parametrize("wrong", [None, 3, b"A"])
+def test_what_is_no_text_is_named(random_kermit: Kermit, wrong: Any) -> None:
+    asks: list[Callable[[list[Any]], object]] = [
+        random_kermit.infill,
+        random_kermit.score,
+        random_kermit.embed,
+        lambda texts: random_kermit.translate(texts, "de"),
+        lambda texts: random_kermit.complete(["A", "A"], texts),
+    ]
+    for ask in asks:
+        with pytest.raises(DataError, match=f"text 1 is of the type {type(wrong).__name__}; give strings"):
+            ask(["A ____", wrong])
+
+
+def test_numbers_that_cannot_be_are_errors(random_kermit: Kermit) -> None:
+    for never in (10**6, len(random_kermit.tokenizer)):
+        how = DecodingSettings(constraints=Constraints(never=frozenset({0, never})))
+        with pytest.raises(DecodingError, match=f"never holds {never}, but the model's tokens end at"):
+            random_kermit.infill(["____"], settings=how)
+    for wrong in (-1, 0.5):
+        with pytest.raises(DecodingError, match="never must hold token ids"):
+            Constraints(never=frozenset({wrong}))  # type: ignore[arg-type]
+        with pytest.raises(DecodingError, match="count must be a whole number of texts"):
+            random_kermit.sample(wrong)  # type: ignore[arg-type]
+    with pytest.raises(DecodingError, match=r"a seed must be a whole number, not 0\.5"):
+        random_kermit.infill(["____"], seeds=[0.5])  # type: ignore[list-item]
+    assert random_kermit.infill(["____"], seeds=list(np.arange(1))) == random_kermit.infill(["____"], seeds=[0])
+    assert random_kermit.sample(0) == []
+
+
+@pytest.mark.parametrize("place", ["/no/such/folder", "./no", "../no", "~/no-such-folder", "runs/no/such"])
+def test_a_folder_that_is_not_there_is_no_name_on_the_hub(place: str) -> None:
+    for load in (Kermit.from_pretrained, find_model):
+        with pytest.raises(ModelError, match=f"{place}: there is no such folder"):
+            load(place)
 
 
 def test_samples_follow_their_seeds(random_kermit: Kermit) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, get_args
 
@@ -32,7 +33,7 @@ from kermit.decoding import (
     decode,
 )
 from kermit.errors import DataError, DecodingError, ModelError
-from kermit.folders import load_whole, named_or_bundled, read_config, reading
+from kermit.folders import check_hub_name, load_whole, named_or_bundled, read_config, reading
 from kermit.likelihood import bounds, exact_log_likelihood
 from kermit.modeling import KermitConfig, KermitForInsertion
 from kermit.orders import OrderPrior
@@ -89,8 +90,11 @@ class Kermit:
         Raises:
             ModelError: there is no KERMIT model there.
         """
-        if path is None or Path(path).is_dir():
-            path = named_or_bundled(None if path is None else Path(path))
+        named = None if path is None else Path(path).expanduser()
+        if path is None or (named is not None and named.is_dir()):
+            path = named_or_bundled(named)
+        else:
+            check_hub_name(path)
         with reading(path):
             folder = Path(path)
             config = read_config(folder) if folder.is_dir() else KermitConfig.get_config_dict(str(path))[0]
@@ -255,6 +259,8 @@ class Kermit:
         Raises:
             ModelError: the model does not know that language, or was not trained to draw such texts.
         """
+        if not isinstance(count, Integral) or count < 0:
+            raise DecodingError(f"count must be a whole number of texts, 0 or more, not {count!r}")
         seeds = range(seed, seed + count) if seeds is None else seeds
         way = Factorization.JOINT
         if segment != "both":
@@ -395,14 +401,13 @@ class Kermit:
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The content tokens of whole texts, whose outer white space means nothing."""
-        if isinstance(texts, str):
-            raise DataError("give a list of texts, not a single text")
+        _check_texts(texts)
         return encode_texts(self.tokenizer, [text.strip() for text in texts])
 
     def _pairs(self, x: Sequence[str], y: Sequence[str] | None) -> list[tuple[str, str | None]]:
         """Texts side by side. A model that was trained on pairs sees a single text beside an empty one."""
-        if isinstance(x, str) or isinstance(y, str):
-            raise DataError("give a list of texts, not a single text")
+        _check_texts(x)
+        _check_texts(y or [])
         if y is None:
             return [(text, "" if self.knows_pairs else None) for text in x]
         if len(x) != len(y):
@@ -472,6 +477,14 @@ class Kermit:
             if text is not None
         ]
         return replace(self._generation(result), x=texts[0], y=texts[1] if y is not None else None)
+
+
+def _check_texts(texts: Sequence[str]) -> None:
+    if isinstance(texts, str):
+        raise DataError("give a list of texts, not a single text")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DataError(f"text {number} is of the type {type(text).__name__}; give strings")
 
 
 def _filling(settings: DecodingSettings) -> DecodingSettings:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from torch import Tensor
@@ -88,6 +89,10 @@ def decode(
     seeds = range(len(canvases)) if seeds is None else seeds
     if len(seeds) != len(canvases):
         raise DecodingError(f"{len(seeds)} seeds for {len(canvases)} canvases; give one a canvas")
+    for seed in seeds:
+        if not isinstance(seed, Integral):
+            raise DecodingError(f"a seed must be a whole number, not {seed!r}")
+    seeds = [int(seed) for seed in seeds]
     if settings.strategy is Strategy.PARALLEL and model.termination is Termination.SEQUENCE:
         raise DecodingError(
             "parallel decoding needs slot termination, for each slot must say when it is finished; "

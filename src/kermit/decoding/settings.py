@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
+from numbers import Integral
 
 from torch import Tensor
 
@@ -77,6 +78,9 @@ class Constraints:
     continues_word: Tensor | None = None
 
     def __post_init__(self) -> None:
+        for token_id in self.never:
+            if not isinstance(token_id, Integral) or token_id < 0:
+                raise DecodingError(f"never must hold token ids, whole numbers from 0 on, not {token_id!r}")
         least = self.min_tokens_per_blank or 0
         if least < 0:
             raise DecodingError(f"min_tokens_per_blank must be at least 0, not {least}")
