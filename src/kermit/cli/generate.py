@@ -113,6 +113,7 @@ def complete(
 
 
 def sample(
+    context: typer.Context,
     segment: Annotated[str, typer.Option(help="both, or a language (x and y always work).")] = "both",
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
     seed: Seed = 0,
@@ -129,6 +130,10 @@ def sample(
     """
     logs.set_up()
     settings = settings_of(decoding, set_, count)
+    if not settings.draws:
+        refuse(context, ["--seed"], f"{NO_DRAW} with --set temperature=0.7")
+        if count > 1:
+            refuse(context, ["--count"], f"{NO_DRAW} with --set temperature=0.7")
     kermit = load_kermit(model)
     one_side = None if segment == "both" else "xy"[kermit.segment(segment)]
     given = drawn([Given("", "" if one_side is None else None, "the sample")], count, seed)

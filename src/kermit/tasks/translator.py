@@ -105,7 +105,8 @@ class Translator:
             return self.family.decoding_settings(**given)
         except ValidationError as error:
             problem = error.errors()[0]
-            known = ", ".join(self.family.decoding_settings.model_fields)
+            fields = self.family.decoding_settings.model_fields
+            known = ", ".join(name for name in fields if name != "seed")  # the command line has an option for it
             key = ".".join(str(part) for part in problem["loc"])
             raise DecodingError(
                 f"decoding setting {key!r} of the family {self.family.name}: {problem['msg']}; known: {known}"
