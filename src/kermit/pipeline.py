@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from numbers import Integral
 from pathlib import Path
 from typing import Any, get_args
 
@@ -32,6 +31,7 @@ from kermit.decoding import (
     check_lengths,
     decode,
 )
+from kermit.decoding.settings import is_whole
 from kermit.errors import DataError, DecodingError, ModelError
 from kermit.folders import check_hub_name, load_whole, named_or_bundled, read_config, reading
 from kermit.likelihood import bounds, exact_log_likelihood
@@ -259,7 +259,7 @@ class Kermit:
         Raises:
             ModelError: the model does not know that language, or was not trained to draw such texts.
         """
-        if not isinstance(count, Integral) or count < 0:
+        if not is_whole(count) or count < 0:
             raise DecodingError(f"count must be a whole number of texts, 0 or more, not {count!r}")
         seeds = range(seed, seed + count) if seeds is None else seeds
         way = Factorization.JOINT

@@ -19,6 +19,11 @@ likely to draw such a token somewhere.
 """
 
 
+def is_whole(value: object) -> bool:
+    """Whether this is a whole number, Python's or NumPy's."""
+    return isinstance(value, Integral)
+
+
 class Strategy(StrEnum):
     """One insertion a round, or one at every unfinished slot."""
 
@@ -79,7 +84,7 @@ class Constraints:
 
     def __post_init__(self) -> None:
         for token_id in self.never:
-            if not isinstance(token_id, Integral) or token_id < 0:
+            if not is_whole(token_id) or token_id < 0:
                 raise DecodingError(f"never must hold token ids, whole numbers from 0 on, not {token_id!r}")
         least = self.min_tokens_per_blank or 0
         if least < 0:
