@@ -50,6 +50,16 @@ def test_text_without_blanks_is_one_fragment() -> None:
         ("A____man", [" old "], "A old man"),
         ("A ____man", [" sales"], "A salesman"),
         ("____", [" all"], "all"),
+        ("\n\t____ man", [" A"], "\n\tA man"),  # white space around a text is kept
+        ("\n\t____ man", [""], "\n\tman"),
+        (" A ____ \n", ["man"], " A man \n"),
+        ("(____) A man.", [" One"], "(One) A man."),  # nothing comes between a bracket and a blank that touches it
+        ("A „____“ man", [" red"], "A „red“ man"),
+        ('A "____" man', [" red"], 'A "red" man'),
+        ('A "red"____', [" man"], 'A "red" man'),
+        ("A „red“____", [" man"], "A „red“ man"),
+        ('("____', [" red"], '("red'),
+        ("A ____ man", ["(old)"], "A (old) man"),
         ("____ ____ end", ["one", ""], "one end"),
         ("____ ____ end", ["", ""], "end"),
     ],
@@ -67,7 +77,8 @@ def test_as_many_pieces_as_blanks_are_wanted() -> None:
 def test_fragments_and_spaces_hold_every_character_of_the_text(parts: list[str]) -> None:
     text = BLANK.join(parts)
     parsed = BlankedText.parse(text)
-    rebuilt = parsed.fragments[0]
+    before, after = parsed.outer
+    rebuilt = before + parsed.fragments[0]
     for space, fragment in zip(parsed.spaces, parsed.fragments[1:], strict=True):
         rebuilt += space + BLANK + fragment
-    assert rebuilt == re.sub("_{4,}", BLANK, text)  # blanks that meet are one
+    assert rebuilt + after == re.sub("_{4,}", BLANK, text)  # blanks that meet are one

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from kermit.decoding import (
     Trace,
 )
 from kermit.errors import DataError, DecodingError, ModelError
+from kermit.folders import find_model
 from kermit.likelihood import exact_log_likelihood
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
 from kermit.pipeline import Kermit
@@ -222,9 +224,49 @@ def test_a_translation_keeps_its_source(random_kermit: Kermit) -> None:
     assert all(result.tokens <= 5 for result in there + back)
 
 
+def test_white_space_around_a_text_means_nothing(random_kermit: Kermit) -> None:
+    plain, spaced = ["A man."], [" \tA man. \n"]
+    few = DecodingSettings(max_tokens=5)
+    (there,), (same,) = (random_kermit.translate(texts, "de", settings=few) for texts in (plain, spaced))
+    assert (same.x, same.y) == (spaced[0], there.y)
+    assert random_kermit.score(spaced, plain, seed=3) == random_kermit.score(plain, plain, seed=3)
+    assert np.array_equal(random_kermit.embed(spaced), random_kermit.embed(plain))
+    (filled,), (same,) = (random_kermit.infill([f"{a}____{b}"], settings=few) for a, b in (("", ""), ("\n ", "\t")))
+    assert same.x == f"\n {filled.x}\t"
+
+
 def test_an_unknown_language_is_an_error_that_names_the_known_ones(random_kermit: Kermit) -> None:
     with pytest.raises(ModelError, match="languages are en and de; it does not know 'fr'"):
         random_kermit.translate(["a"], "fr")
+
+
+@pytest.mark.parametrize(
+    ("trained", "refused"),
+    [
+        (["y_given_x"], {"to en", "both", "en", "de", "both ways"}),
+        (["y_given_x", "x_given_y"], {"both", "en", "de"}),
+        (["x", "y_given_x"], {"to en", "both", "de", "both ways"}),
+        (["joint"], set()),
+        (None, set()),
+    ],
+)
+def test_what_a_model_was_not_trained_for_is_refused(trained: list[str] | None, refused: set[str]) -> None:
+    kermit, how = pipeline(), DecodingSettings(max_tokens=1)
+    kermit.model.config.factorizations = trained
+    jobs: dict[str, Callable[[], object]] = {
+        **{f"to {to}": lambda to=to: kermit.translate(["A"], to, settings=how) for to in ("de", "en")},
+        **{side: lambda side=side: kermit.sample(segment=side, settings=how) for side in ("both", "en", "de")},
+    }
+    ranked = DecodingSettings(max_tokens=2, candidates=2, both_ways=True)
+    jobs["both ways"] = lambda: kermit.translate(["A", " "], "de", settings=ranked)
+    for name, ask in jobs.items():
+        if name in refused:
+            with pytest.raises(ModelError, match="the model was not trained to"):
+                ask()
+        else:
+            ask()
+    assert kermit.score(["A"], ["A"], orders=1)
+    assert kermit.infill(["____"], settings=how)
 
 
 def test_one_text_is_not_a_list_of_texts(random_kermit: Kermit) -> None:
@@ -232,6 +274,45 @@ def test_one_text_is_not_a_list_of_texts(random_kermit: Kermit) -> None:
         random_kermit.translate("A man.", "de")
     with pytest.raises(DataError, match="a list of texts, not a single text"):
         random_kermit.infill("A ____.")
+    with pytest.raises(DataError, match="a list of texts, not a single text"):
+        random_kermit.score(["A"], "A")
+
+
+@pytest.mark.parametrize("wrong", [None, 3, b"A"])
+def test_what_is_no_text_is_named(random_kermit: Kermit, wrong: Any) -> None:
+    asks: list[Callable[[list[Any]], object]] = [
+        random_kermit.infill,
+        random_kermit.score,
+        random_kermit.embed,
+        lambda texts: random_kermit.translate(texts, "de"),
+        lambda texts: random_kermit.complete(["A", "A"], texts),
+    ]
+    for ask in asks:
+        with pytest.raises(DataError, match=f"text 1 is of the type {type(wrong).__name__}; give strings"):
+            ask(["A ____", wrong])
+
+
+def test_numbers_that_cannot_be_are_errors(random_kermit: Kermit) -> None:
+    for never in (10**6, len(random_kermit.tokenizer)):
+        how = DecodingSettings(constraints=Constraints(never=frozenset({0, never})))
+        with pytest.raises(DecodingError, match=f"never holds {never}, but the model's tokens end at"):
+            random_kermit.infill(["____"], settings=how)
+    for wrong in (-1, 0.5):
+        with pytest.raises(DecodingError, match="never must hold token ids"):
+            Constraints(never=frozenset({wrong}))  # type: ignore[arg-type]
+        with pytest.raises(DecodingError, match="count must be a whole number of texts"):
+            random_kermit.sample(wrong)  # type: ignore[arg-type]
+    with pytest.raises(DecodingError, match=r"a seed must be a whole number, not 0\.5"):
+        random_kermit.infill(["____"], seeds=[0.5])  # type: ignore[list-item]
+    assert random_kermit.infill(["____"], seeds=list(np.arange(1))) == random_kermit.infill(["____"], seeds=[0])
+    assert random_kermit.sample(0) == []
+
+
+@pytest.mark.parametrize("place", ["/no/such/folder", "./no", "../no", "~/no-such-folder", "runs/no/such"])
+def test_a_folder_that_is_not_there_is_no_name_on_the_hub(place: str) -> None:
+    for load in (Kermit.from_pretrained, find_model):
+        with pytest.raises(ModelError, match=f"{place}: there is no such folder"):
+            load(place)
 
 
 def test_samples_follow_their_seeds(random_kermit: Kermit) -> None:
@@ -248,7 +329,9 @@ def test_no_blank_stays_empty_unless_it_may() -> None:
         reluctant.model.head.bias[reluctant.specials.end_of_slot_id] = 50.0
     texts = ["A ____ man ____.", "____"]
     assert [result.tokens for result in reluctant.infill(texts)] == [2, 1]
-    assert [result.tokens for result in reluctant.infill(texts, settings=DecodingSettings())] == [0, 0]
+    assert [result.tokens for result in reluctant.infill(texts, settings=DecodingSettings(max_rounds=5))] == [2, 1]
+    free = DecodingSettings(constraints=Constraints(min_tokens_per_blank=0))
+    assert [result.tokens for result in reluctant.infill(texts, settings=free)] == [0, 0]
 
 
 def test_draws_are_at_a_temperature_at_which_small_models_make_sense(random_kermit: Kermit) -> None:
@@ -266,11 +349,33 @@ def test_of_a_blank_text_no_translation_is_made(random_kermit: Kermit) -> None:
     assert text.tokens == 4
 
 
-@pytest.mark.parametrize("blanked", ["____ A man", "A ____ man ____", "A ____man"])
+@pytest.mark.parametrize("blanked", ["____ a man", "a ____ man ____", "a ____man"])
 def test_completing_has_no_need_of_blanks(random_kermit: Kermit, blanked: str) -> None:
     how = DecodingSettings(max_tokens=4)
-    plain, same = (random_kermit.complete([x], ["____"], settings=how)[0] for x in ("A man", blanked))
+    plain, same = (random_kermit.complete([x], ["____"], settings=how)[0] for x in ("a man", blanked))
     assert (plain.x, plain.y) == (same.x, same.y)
+
+
+def test_what_may_open_a_text_is_encoded_as_its_start_and_all_else_as_after_a_space(random_kermit: Kermit) -> None:
+    def starts(*fragments: str) -> list[str]:
+        results = random_kermit.complete(fragments, [""] * len(fragments), trace=True)
+        return [random_kermit.text(result.trace.start.segments[0]) for result in results if result.trace is not None]
+
+    assert starts("A man", "A ____ man", " A man\n") == ["A man"] * 3
+    assert starts("____ A man", "a man", "Straße.", "(A man)", '"A') == [
+        *(" A man", " a man", " Straße.", " (A man)", ' "A')
+    ]
+    assert starts(".", ", he said", "") == [".", ", he said", ""]
+
+
+def test_a_word_that_opens_a_fragment_stays_one_where_words_come_before_it() -> None:
+    eager = pipeline()
+    with torch.no_grad():
+        eager.model.head.bias[eager.specials.end_of_slot_id] = -50.0
+    how = DecodingSettings(sampling=Sampling(2.0), max_tokens=8)
+    found = [result.x for result in eager.complete(["A man"] * 20, [""] * 20, settings=how)]
+    assert all(re.search(r"(^|\s)A\b", text) for text in found), found
+    assert any(not text.startswith("A") for text in found)
 
 
 def test_a_marginal_sample_leaves_the_other_side_empty(random_kermit: Kermit) -> None:

@@ -31,15 +31,27 @@ def find_model(place: str) -> str:
     """The folder of any model of transformers, perhaps the best so far of a training's output; a Hub name as it is.
 
     Raises:
-        ModelError: the folder holds no model.
+        ModelError: the folder holds no model, or is not there.
     """
     folder = Path(place).expanduser()
     if not folder.is_dir():
+        check_hub_name(place)
         return place
     for candidate in (folder, folder / "best"):
         if (candidate / "config.json").is_file():
             return str(candidate)
     raise ModelError(f"{place} holds no model: config.json is looked for there and in {folder / 'best'}")
+
+
+def check_hub_name(place: str | Path) -> None:
+    """Whether what is no folder may be a name on the Hub, ``name`` or ``user/name``.
+
+    Raises:
+        ModelError: it can only be a folder, which is not there.
+    """
+    written = str(place)
+    if Path(written).is_absolute() or written.startswith((".", "~")) or written.count("/") > 1:
+        raise ModelError(f"{written}: there is no such folder; name one that holds a model")
 
 
 def bundled_model() -> Path | None:

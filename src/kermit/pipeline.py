@@ -31,8 +31,9 @@ from kermit.decoding import (
     check_lengths,
     decode,
 )
+from kermit.decoding.settings import is_whole
 from kermit.errors import DataError, DecodingError, ModelError, member_of
-from kermit.folders import load_whole, named_or_bundled, read_config, reading
+from kermit.folders import check_hub_name, load_whole, named_or_bundled, read_config, reading
 from kermit.likelihood import bounds, exact_log_likelihood
 from kermit.modeling import KermitConfig, KermitForInsertion
 from kermit.orders import OrderPrior
@@ -89,8 +90,11 @@ class Kermit:
         Raises:
             ModelError: there is no KERMIT model there.
         """
-        if path is None or Path(path).is_dir():
-            path = named_or_bundled(None if path is None else Path(path))
+        named = None if path is None else Path(path).expanduser()
+        if path is None or (named is not None and named.is_dir()):
+            path = named_or_bundled(named)
+        else:
+            check_hub_name(path)
         with reading(path):
             folder = Path(path)
             config = read_config(folder) if folder.is_dir() else KermitConfig.get_config_dict(str(path))[0]
@@ -137,12 +141,18 @@ class Kermit:
             trace: whether to record the rounds.
             on_progress: called with the number of texts that were just finished.
             on_round: called after every round; see `kermit.decoding.decode`.
+
+        Raises:
+            ModelError: the model does not know that language, or was not trained to translate into it.
         """
         settings = settings or DecodingSettings()
         if settings.termination_penalty is None:
             settings = replace(settings, termination_penalty=self.model.config.termination_penalty)
         target = self.segment(to)
         way = Factorization.Y_GIVEN_X if target is Segment.Y else Factorization.X_GIVEN_Y
+        self._check_trained(way)
+        if settings.both_ways:
+            self._check_trained(Factorization.X_GIVEN_Y if target is Segment.Y else Factorization.Y_GIVEN_X)
         ids = self._encode(texts)
         sides = [(tokens, ()) if target is Segment.Y else ((), tokens) for tokens in ids]
         canvases = [
@@ -184,9 +194,10 @@ class Kermit:
         """
         sides = self._pairs(x, y)
         canvases = [Canvas.from_text(self.specials, self._speller.encode, *side) for side in sides]
-        settings = settings or DecodingSettings(constraints=Constraints(min_tokens_per_blank=1))
-        decoded = self._decode(canvases, self._keeping_words(settings, keep_words), seeds, trace, on_progress, on_round)
-        return [self._filled(result, *side) for result, side in zip(decoded, sides, strict=True)]
+        settings = self._keeping_words(_filling(settings or DecodingSettings()), keep_words)
+        decoded = self._decode(canvases, settings, seeds, trace, on_progress, on_round)
+        spell = self._speller.fill
+        return [self._as_written(spell, result, *side) for result, side in zip(decoded, sides, strict=True)]
 
     def complete(
         self,
@@ -212,13 +223,15 @@ class Kermit:
             on_progress: called with the number of pairs that were just finished.
             on_round: called after every round; see `kermit.decoding.decode`.
         """
-        sides = [[self._speller.encode_fragment(text or "") for text in pair] for pair in self._pairs(x, y)]
-        canvases = [Canvas.from_ids(self.specials, *side, generate=Factorization.JOINT) for side in sides]
+        sides = self._pairs(x, y)
+        encoded = [[self._speller.encode_fragment(text or "") for text in side] for side in sides]
+        canvases = [Canvas.from_ids(self.specials, *side, generate=Factorization.JOINT) for side in encoded]
         if keep_words:
             canvases = [self._speller.with_whole_words(canvas) for canvas in canvases]
         settings = self._keeping_words(settings or DecodingSettings(sampling=Sampling(DRAWING_TEMPERATURE)), keep_words)
         decoded = self._decode(canvases, settings, seeds, trace, on_progress, on_round)
-        return [self._generation(result) for result in decoded]
+        spell = self._speller.complete
+        return [self._as_written(spell, result, *side) for result, side in zip(decoded, sides, strict=True)]
 
     def sample(
         self,
@@ -244,11 +257,17 @@ class Kermit:
             trace: whether to record the rounds.
             on_progress: called with the number of texts that were just finished.
             on_round: called after every round; see `kermit.decoding.decode`.
+
+        Raises:
+            ModelError: the model does not know that language, or was not trained to draw such texts.
         """
+        if not is_whole(count) or count < 0:
+            raise DecodingError(f"count must be a whole number of texts, 0 or more, not {count!r}")
         seeds = range(seed, seed + count) if seeds is None else seeds
         way = Factorization.JOINT
         if segment != "both":
             way = Factorization.X if self.segment(segment) is Segment.X else Factorization.Y
+        self._check_trained(way)
         canvas = Canvas.from_ids(self.specials, (), (), generate=way)
         settings = settings or DecodingSettings(sampling=Sampling(DRAWING_TEMPERATURE))
         decoded = self._decode([canvas] * count, settings, seeds, trace, on_progress, on_round)
@@ -359,6 +378,23 @@ class Kermit:
             raise ModelError(f"the model's languages are {' and '.join(self.languages)}; it does not know {name!r}")
         return known[name]
 
+    def _check_trained(self, way: Factorization) -> None:
+        """Whether the model was trained to generate so, where that is known; who knows the joint knows them all."""
+        trained = self.model.config.factorizations
+        if trained and not {way.value, Factorization.JOINT.value} & set(trained):
+            x, y = self.languages
+            jobs = {
+                Factorization.JOINT: f"sample pairs of {x} and {y}",
+                Factorization.X: f"sample {x}",
+                Factorization.Y: f"sample {y}",
+                Factorization.Y_GIVEN_X: f"translate {x} to {y}",
+                Factorization.X_GIVEN_Y: f"translate {y} to {x}",
+            }
+            raise ModelError(
+                f"the model was not trained to {jobs[way]}, only for {', '.join(trained)}; ask for what it knows, or"
+                f" train one with {way.value}"
+            )
+
     def text(self, token_ids: Sequence[int]) -> str:
         """The text of content tokens."""
         return self._speller.text(token_ids)
@@ -368,14 +404,14 @@ class Kermit:
         return None if trace is None else ReadableTrace(trace, self._speller.piece, self.languages)
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        if isinstance(texts, str):
-            raise DataError("give a list of texts, not a single text")
-        return encode_texts(self.tokenizer, list(texts))
+        """The content tokens of whole texts, whose outer white space means nothing."""
+        _check_texts(texts)
+        return encode_texts(self.tokenizer, [text.strip() for text in texts])
 
     def _pairs(self, x: Sequence[str], y: Sequence[str] | None) -> list[tuple[str, str | None]]:
         """Texts side by side. A model that was trained on pairs sees a single text beside an empty one."""
-        if isinstance(x, str) or isinstance(y, str):
-            raise DataError("give a list of texts, not a single text")
+        _check_texts(x)
+        _check_texts(y or [])
         if y is None:
             return [(text, "" if self.knows_pairs else None) for text in x]
         if len(x) != len(y):
@@ -435,13 +471,31 @@ class Kermit:
             trace=result.trace,
         )
 
-    def _filled(self, result: Decoded, x: str, y: str | None) -> Generation:
+    def _as_written(
+        self, spell: Callable[[str, Sequence[int], Sequence[bool]], str], result: Decoded, x: str, y: str | None
+    ) -> Generation:
+        """The result with what was given spelled as it was written, whatever the tokenizer makes of it."""
         texts = [
-            self._speller.fill(text, result.canvas.segments[segment], result.inserted[segment])
+            spell(text, result.canvas.segments[segment], result.inserted[segment])
             for segment, text in enumerate((x, y))
             if text is not None
         ]
         return replace(self._generation(result), x=texts[0], y=texts[1] if y is not None else None)
+
+
+def _check_texts(texts: Sequence[str]) -> None:
+    if isinstance(texts, str):
+        raise DataError("give a list of texts, not a single text")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DataError(f"text {number} is of the type {type(text).__name__}; give strings")
+
+
+def _filling(settings: DecodingSettings) -> DecodingSettings:
+    """The settings with a token at least for every blank, unless they say how many."""
+    if settings.constraints.min_tokens_per_blank is not None:
+        return settings
+    return replace(settings, constraints=replace(settings.constraints, min_tokens_per_blank=1))
 
 
 def _check_known(name: str, value: str, known: Sequence[str]) -> None:

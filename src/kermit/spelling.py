@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from kermit.blanks import BlankedText
+from kermit.blanks import BlankedText, opens
 from kermit.canvas import Canvas, SpecialTokens
-from kermit.data.tokenizer import decode_ids, encode_texts, word_continuations
+from kermit.data.tokenizer import decode_ids, encode_texts, token_ends, word_continuations
 
 
 class Speller:
@@ -32,13 +33,8 @@ class Speller:
         return encode_texts(self.tokenizer, [text])[0]
 
     def encode_fragment(self, text: str) -> list[int]:
-        """The content tokens of a text that may come to stand after other words, its blanks left out.
-
-        Its first word is encoded as one that follows a space.
-        """
-        blanked = BlankedText.parse(text)
-        joined = blanked.fill([""] * len(blanked.spaces))
-        return self.encode(" " + joined if joined[:1].isalnum() else joined)
+        """The content tokens of a text between whose words others may come to stand, its blanks left out."""
+        return self.encode(_fragment(text))
 
     def text(self, token_ids: Sequence[int]) -> str:
         """The text of content tokens."""
@@ -49,32 +45,70 @@ class Speller:
 
         Byte-level tokens hold that space; those of WordPiece and Metaspace lose it when decoded alone.
         """
-        text, continues = self.text([token_id]), bool(self.continues[token_id])
-        if continues:
-            return text.removeprefix("##")
-        return f" {text}" if text[:1].isalnum() else text
+        return self._run([token_id], apart=True)
 
     def fill(self, text: str, tokens: Sequence[int], inserted: Sequence[bool]) -> str:
         """The text with what was inserted in its blanks: what came after the fragments before it."""
         blanked = BlankedText.parse(text)
-        blank, before = 0, []
+        runs, seen, pieces = _inserted_runs(tokens, inserted), 0, []
         for fragment in blanked.fragments[:-1]:
-            blank += len(self.encode(fragment))
-            before.append(blank)
-        pieces: list[list[int]] = [[] for _ in before]
-        seen = 0
-        for token_id, new in zip(tokens, inserted, strict=True):
-            if new:
-                pieces[before.index(seen)].append(token_id)
-            else:
-                seen += 1
-        return blanked.fill([self.text(piece) for piece in pieces])
+            seen += len(self.encode(fragment))
+            pieces.append(self._run(runs.pop(seen, []), apart=fragment[-1:].isalnum()))
+        return blanked.fill(pieces)
+
+    def complete(self, text: str, tokens: Sequence[int], inserted: Sequence[bool]) -> str:
+        """The fragment with what was inserted, its own words as they were written."""
+        given, runs = _fragment(text), _inserted_runs(tokens, inserted)
+        ends = [0, *token_ends(self.tokenizer, given)]
+        if 0 in runs and given[:1].isupper():
+            given, ends = f" {given}", [0, *(end + 1 for end in ends[1:])]
+        cuts = [0, *(ends[seen] for seen in runs), len(given)]
+        fragments = tuple(given[start:end] for start, end in pairwise(cuts))
+        pieces = [self._run(run, apart=True) for run in runs.values()]
+        return BlankedText(fragments, ("",) * len(pieces)).fill(pieces).strip()
+
+    def _run(self, token_ids: Sequence[int], *, apart: bool) -> str:
+        """Tokens as they read inside a text.
+
+        Args:
+            token_ids: the tokens, one after the other.
+            apart: whether a word that they begin with gets a space where the tokens hold none.
+        """
+        text = self.text(token_ids)
+        if text and self.continues[token_ids[0]]:
+            return text.removeprefix("##")
+        return f" {text}" if apart and text[:1].isalnum() else text
 
     def with_whole_words(self, canvas: Canvas) -> Canvas:
         """The canvas with the slots inside its words closed."""
         row, frame = canvas.token_ids, (self.specials.cls_id, self.specials.sep_id)
         inside = {slot for slot in canvas.open_slots if row[slot - 1] not in frame and self.continues[row[slot]]}
         return replace(canvas, open_slots=canvas.open_slots - inside)
+
+
+def _fragment(text: str) -> str:
+    """A fragment as it is encoded: without its blanks, and with a space before it where it does not open the text.
+
+    Several words of which the first has a capital letter and no blank before it are taken to open it; a word alone,
+    such as a German noun, is not.
+    """
+    blanked = BlankedText.parse(text)
+    joined = blanked.fill([""] * len(blanked.spaces)).strip()
+    if joined[:1].isupper() and blanked.fragments[0] and len(joined.split()) > 1:
+        return joined
+    return f" {joined}" if joined[:1].isalnum() or opens(joined[:1]) else joined
+
+
+def _inserted_runs(tokens: Sequence[int], inserted: Sequence[bool]) -> dict[int, list[int]]:
+    """The inserted tokens by how many given ones come before them."""
+    runs: dict[int, list[int]] = {}
+    seen = 0
+    for token_id, new in zip(tokens, inserted, strict=True):
+        if new:
+            runs.setdefault(seen, []).append(token_id)
+        else:
+            seen += 1
+    return runs
 
 
 def _fit(values: Tensor, length: int) -> Tensor:

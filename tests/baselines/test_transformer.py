@@ -96,6 +96,13 @@ def test_what_a_text_becomes_does_not_depend_on_the_others(model: Any, tokenizer
 
 
 @torch.inference_mode()
+def test_white_space_around_a_text_means_nothing(model: Any, tokenizer: PreTrainedTokenizerFast) -> None:
+    beam = BeamSearch(beams=2, max_tokens=6)
+    plain, spaced = TRANSFORMER.translate(model, tokenizer, ["one two", " \tone two "], EN_DE, beam)
+    assert (spaced.source, spaced.text) == (" \tone two ", plain.text)
+    assert spaced.log_prob == pytest.approx(plain.log_prob, abs=1e-4)
+
+
 def test_the_log_probability_is_the_models_own(model: Any, tokenizer: PreTrainedTokenizerFast) -> None:
     (result,) = TRANSFORMER.translate(model, tokenizer, ["one two"], EN_DE, BeamSearch(beams=2, max_tokens=6))
     assert result.log_prob < 0

@@ -143,3 +143,29 @@ def test_pairs_are_embedded_from_a_file(ask, tmp_path):
     np.testing.assert_array_equal(
         from_file, np.loadtxt(ask("embed", "--x", "A man", "--y", "Ein Mann").out.splitlines())
     )
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (("sample", "--seed", 5, "--set", "temperature=null"), "--seed is for draws"),
+        (("sample", "-n", 2, "--set", "temperature=null"), "--count is for draws"),
+        (("infill", "A ____", "--decoding", "parallel", "--set", "strategy=serial"), "--decoding parallel says it"),
+        (("translate", "--to", "de", "A", "--decoding", "serial", "--set", "strategy=serial"), "leave one of them out"),
+    ],
+)
+def test_what_would_do_nothing_in_drawing_and_decoding_is_refused(kermit, folder, asked, why):
+    outcome = kermit(*asked, "--model", folder)
+    assert outcome.code == 2
+    assert why in outcome.err
+
+
+def test_the_best_from_nothing_can_be_asked_for_once(ask):
+    first, again = (ask("sample", *LIMIT, "--set", "temperature=null").out for _ in range(2))
+    assert first == again
+
+
+def test_no_setting_is_named_that_would_be_refused(kermit, folder):
+    outcome = kermit("translate", "--to", "de", "A", "--set", "nothing=1", "--model", folder)
+    assert outcome.code == 2
+    assert "seed" not in outcome.err.split("known:")[1]

@@ -136,3 +136,18 @@ def test_info_needs_no_model(kermit, monkeypatch):
     done = kermit("info")
     assert done.code == 0
     assert "none bundled" in done.out
+
+
+def test_a_line_without_a_tab_is_a_lone_text_whatever_the_lines_beside_it(kermit, folder, tmp_path):
+    loner = Kermit.from_pretrained(folder)
+    loner.model.config.factorizations = None
+    loner.save_pretrained(tmp_path)
+    loner = Kermit.from_pretrained(tmp_path)
+    lines, few = b"A man\nA\tRad\nred ____\n", ("--model", tmp_path, "--set", "max_tokens=4")
+    alone, (pair,) = loner.embed(["A man", "red ____"]), loner.embed(["A"], ["Rad"])
+    found = [record["embedding"] for record in records(kermit("embed", "--model", tmp_path, "--json", stdin=lines))]
+    assert np.allclose(found, [alone[0], pair, alone[1]], atol=1e-5)
+    filled = kermit("infill", *few, stdin=lines).out.splitlines()
+    assert filled == ["A man", "A\tRad", kermit("infill", "red ____", *few).out.rstrip("\n")]
+    broken = kermit("embed", "--model", tmp_path, stdin=lines + b"red" * 99)
+    assert (broken.code, "stdin:4: the text takes" in broken.err) == (2, True)

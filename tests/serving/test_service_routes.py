@@ -93,10 +93,11 @@ def test_a_trace_tells_every_insertion(live: Live) -> None:
 @pytest.mark.parametrize("method", ["exact", "importance", "bound", "paper_bound"])
 def test_score_is_the_pipelines_whatever_else_is_scored(live: Live, kermit: Kermit, method: str) -> None:
     x, y = ENGLISH[:2], GERMAN[:2]
-    found = results(live, "/v1/score", x=x, y=y, factorization="y_given_x", method=method, orders=4, seed=2)
+    drawing = {} if method == "exact" else {"orders": 4, "seed": 2}
+    found = results(live, "/v1/score", x=x, y=y, factorization="y_given_x", method=method, **drawing)
     for number in range(2):
         (expected,) = kermit.score(
-            [x[number]], [y[number]], factorization=Factorization.Y_GIVEN_X, method=method, orders=4, seed=2
+            [x[number]], [y[number]], factorization=Factorization.Y_GIVEN_X, method=method, **drawing
         )
         assert found[number]["log_prob"] == pytest.approx(expected.log_prob, rel=1e-3)
         assert found[number]["method"] == method
@@ -168,6 +169,7 @@ def test_health_says_ok(live: Live) -> None:
         ("infill", {"x": ["____"], "min_tokens_per_blank": 3, "max_tokens_per_blank": 2}, "no less than"),
         ("score", {"x": ["x" * 90]}, "x.0: the text takes 90 tokens, but at most 64"),
         ("score", {"x": ["x" * 20], "method": "exact"}, "Use the importance-weighted estimate"),
+        ("score", {"x": ["a"], "method": "exact", "orders": 4, "prior": "uniform"}, "orders, prior: for drawn orders"),
         ("score", {"x": ["a"], "temperature": 0.3}, "temperature is the balanced tree's; leave it out"),
         ("embed", {"x": ["x" * 90]}, "x.0: the text takes 90 tokens, but at most 64"),
         ("sample", {"segment": "fr"}, "it does not know 'fr'"),

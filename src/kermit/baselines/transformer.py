@@ -199,7 +199,7 @@ class TransformerFamily:
         """Beam search over batches of texts of like length."""
         if not isinstance(decoding, BeamSearch):
             raise ModelError("a Transformer translates by beam search; serial and parallel are for insertion models")
-        sources = encode_texts(tokenizer, list(texts))
+        sources = encode_texts(tokenizer, [text.strip() for text in texts])
         positions = model.config.max_position_embeddings
         for number, source in enumerate(sources):
             if len(source) >= positions:

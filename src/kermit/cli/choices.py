@@ -89,6 +89,8 @@ def decoding_choices(decoding: str | None, settings: list[str] | None) -> dict[s
         key, equals, value = setting.partition("=")
         if not equals or not key:
             raise DecodingError(f"--set {setting}: write it as key=value")
+        if key == "strategy" and decoding is not None:
+            raise DecodingError(f"--set {setting}: --decoding {decoding} says it already; leave one of them out")
         try:
             choices[key] = yaml.safe_load(value)
         except yaml.YAMLError as error:

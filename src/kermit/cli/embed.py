@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from kermit.cli import logs
 from kermit.cli.choices import Json, Model, Output, PairInput, Side, X, Y, is_second_side, load_kermit, progress_bar
 from kermit.cli.results import Results, check_file
-from kermit.cli.texts import chunks, placed, read_pairs, sides
+from kermit.cli.texts import Given, asked_apart, chunks, read_pairs, sides
 from kermit.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def embed(
@@ -40,29 +45,32 @@ def embed(
     check_file("--output", output)
     kermit = load_kermit(model)
     on_y = is_second_side(context, kermit, x, y)
-    vectors = []
+    vectors: list[NDArray[np.float32]] = []
+
+    def ask(part: Sequence[Given]) -> NDArray[np.float32]:
+        return kermit.embed(*sides(part, on_y=on_y), pooling=pooling, on_progress=advance)
+
     with Results(None if as_array else output) as results, progress_bar(len(given), "embedding") as advance:
         for chunk in chunks(given):
-            with placed(chunk):
-                found = kermit.embed(*sides(chunk, on_y=on_y), pooling=pooling, on_progress=advance)
+            found = asked_apart(chunk, ask)
             if as_array:
-                vectors.append(found)
+                vectors += found
                 continue
-            for one, vector in zip(chunk, found.tolist(), strict=True):
+            for one, vector in zip(chunk, found, strict=True):
                 if json_:
                     record: dict[str, Any] = {"x": one.x, "y": one.y} if one.y is not None else {"xy"[on_y]: one.x}
-                    results.json(record | {"embedding": [round(value, 6) for value in vector]})
+                    results.json(record | {"embedding": [round(value, 6) for value in vector.tolist()]})
                 else:
                     results.line(" ".join(f"{value:.6g}" for value in vector))
     if as_array and output is not None:
         save(output, vectors, kermit.model.config.hidden_size)
 
 
-def save(output: Path, vectors: list[Any], width: int) -> None:
+def save(output: Path, vectors: list[NDArray[np.float32]], width: int) -> None:
     """Write vectors as one array, (texts, width); under its name once it is whole."""
     import numpy as np
 
     part = output.with_name(f"{output.name}.part")
     with part.open("wb") as stream:
-        np.save(stream, np.concatenate([np.zeros((0, width), np.float32), *vectors]))
+        np.save(stream, np.array(vectors, np.float32).reshape(-1, width))
     part.replace(output)

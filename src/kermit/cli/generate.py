@@ -29,7 +29,7 @@ from kermit.cli.choices import (
     settings_of,
 )
 from kermit.cli.results import Results
-from kermit.cli.texts import Given, check_blanks, chunks, drawn, placed, read_pairs, sides
+from kermit.cli.texts import Given, asked_apart, check_blanks, chunks, drawn, read_pairs, sides
 
 if TYPE_CHECKING:
     from kermit.pipeline import Kermit
@@ -113,6 +113,7 @@ def complete(
 
 
 def sample(
+    context: typer.Context,
     segment: Annotated[str, typer.Option(help="both, or a language (x and y always work).")] = "both",
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
     seed: Seed = 0,
@@ -129,6 +130,10 @@ def sample(
     """
     logs.set_up()
     settings = settings_of(decoding, set_, count)
+    if not settings.draws:
+        refuse(context, ["--seed"], f"{NO_DRAW} with --set temperature=0.7")
+        if count > 1:
+            refuse(context, ["--count"], f"{NO_DRAW} with --set temperature=0.7")
     kermit = load_kermit(model)
     one_side = None if segment == "both" else "xy"[kermit.segment(segment)]
     given = drawn([Given("", "" if one_side is None else None, "the sample")], count, seed)
@@ -164,8 +169,7 @@ def produce(
     """
     with Results(output) as results, progress_bar(len(given), "generating") as advance:
         for chunk in chunks(given):
-            with placed(chunk):
-                found = ask(chunk, advance)
+            found = asked_apart(chunk, lambda part: ask(part, advance))
             for one, result in zip(chunk, found, strict=True):
                 names = ("x", "y") if one.y is not None or one_side is None else (one_side,)
                 if as_json:

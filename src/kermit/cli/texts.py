@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
+from typing import TypeVar
 
 from kermit.errors import DataError, KermitError
+
+Result = TypeVar("Result")
 
 CHUNK = 512
 """How many texts are worked on before their results are written: nothing much is lost when a long run is stopped."""
@@ -133,6 +136,21 @@ def sides(given: Sequence[Given], *, on_y: bool) -> tuple[list[str], list[str] |
         return [one.x for one in given], None
     pairs = [("", one.x) if one.y is None and on_y else (one.x, one.y or "") for one in given]
     return [x for x, _ in pairs], [y for _, y in pairs]
+
+
+def asked_apart(given: Sequence[Given], ask: Callable[[Sequence[Given]], Iterable[Result]]) -> list[Result]:
+    """What comes of texts and pairs, in their order; each kind is asked about by itself, and errors name the place.
+
+    A model of lone texts sees no second side then, whatever the lines beside them.
+    """
+    found: dict[int, Result] = {}
+    for alone in (True, False):
+        numbers = [number for number, one in enumerate(given) if (one.y is None) is alone]
+        part = [given[number] for number in numbers]
+        if part:
+            with placed(part):
+                found.update(zip(numbers, ask(part), strict=True))
+    return [found[number] for number in range(len(given))]
 
 
 def chunks(given: Sequence[Given]) -> Iterator[Sequence[Given]]:

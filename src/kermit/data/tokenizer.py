@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Encoding, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from kermit.errors import DataError, ModelError, in_a_line
 
@@ -113,16 +113,25 @@ def encode_texts(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[l
     Raises:
         DataError: something that is no text, or that holds half of a surrogate pair.
     """
+    return [encoding.ids for encoding in _encodings(tokenizer, texts)]
+
+
+def token_ends(tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:
+    """Where in the text each of its tokens ends."""
+    (encoding,) = _encodings(tokenizer, [text])
+    return [end for _, end in encoding.offsets]
+
+
+def _encodings(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[Encoding]:
     backend = _whole_texts(tokenizer).backend_tokenizer
     special_as_text = backend.encode_special_tokens
     backend.encode_special_tokens = True
     try:
-        encodings = backend.encode_batch(texts, add_special_tokens=False)
+        return list(backend.encode_batch(texts, add_special_tokens=False))
     except TypeError as error:
         raise DataError("a text must be a string that can be written in UTF-8; one of these is not") from error
     finally:
         backend.encode_special_tokens = special_as_text
-    return [encoding.ids for encoding in encodings]
 
 
 def decode_ids(tokenizer: PreTrainedTokenizerFast, ids: list[int]) -> str:

@@ -49,7 +49,8 @@ def decode_candidates(
     """
     if settings.both_ways:
         for canvas in canvases:
-            check_given(canvas)
+            if canvas.open_slots:
+                check_given(canvas)
     alone = replace(settings, candidates=1, both_ways=False)
     drawn = replace(alone, sampling=settings.sampling or Sampling(CANDIDATE_TEMPERATURE))
     found = [[first] for first in decode(canvases, alone, seeds)]

@@ -19,6 +19,7 @@ from kermit.canvas import SpecialTokens
 from kermit.canvas_batch import NOTHING
 from kermit.decoding.limits import Room, best_of_group
 from kermit.decoding.settings import DecodingSettings, Sampling, Strategy
+from kermit.errors import DecodingError
 from kermit.slots import SlotScores, row_logsumexp
 
 _CONTENT, _LOCATION = 0, 1
@@ -78,6 +79,8 @@ class Chooser:
         if self.penalty:
             content[:, self.end] -= self.penalty
         if self.never is not None:
+            if (highest := int(self.never[-1])) >= content.shape[1]:
+                raise DecodingError(f"never holds {highest}, but the model's tokens end at {content.shape[1] - 1}")
             content[:, self.never] = -torch.inf
         if self.continues is not None:
             content.masked_fill_(glued[:, None] & self.continues, -torch.inf)

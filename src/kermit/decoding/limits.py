@@ -51,7 +51,7 @@ class Room:
         constraints = settings.constraints
         most = constraints.max_tokens_per_blank
         blank = torch.full((rows, blanks), _PLENTY if most is None else min(most, _PLENTY), device=device)
-        need = torch.full((rows, blanks), min(constraints.min_tokens_per_blank, _PLENTY), device=device)
+        need = torch.full((rows, blanks), min(constraints.min_tokens_per_blank or 0, _PLENTY), device=device)
         return cls(text, segment, blank, need, torch.zeros_like(text))
 
     def select(self, rows: Tensor) -> Room:

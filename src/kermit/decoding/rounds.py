@@ -20,7 +20,7 @@ from kermit.canvas_batch import NOTHING, CanvasBatch
 from kermit.decoding.candidates import decode_candidates
 from kermit.decoding.choosing import Choice, Chooser
 from kermit.decoding.limits import Room
-from kermit.decoding.settings import DecodingSettings, Finish, Strategy
+from kermit.decoding.settings import DecodingSettings, Finish, Strategy, is_whole
 from kermit.decoding.trace import Trace, TracedInsertion
 from kermit.errors import DecodingError
 from kermit.slots import InsertionModel, Termination
@@ -88,6 +88,10 @@ def decode(
     seeds = range(len(canvases)) if seeds is None else seeds
     if len(seeds) != len(canvases):
         raise DecodingError(f"{len(seeds)} seeds for {len(canvases)} canvases; give one a canvas")
+    for seed in seeds:
+        if not is_whole(seed):
+            raise DecodingError(f"a seed must be a whole number, not {seed!r}")
+    seeds = [int(seed) for seed in seeds]
     if settings.strategy is Strategy.PARALLEL and model.termination == Termination.SEQUENCE:
         raise DecodingError(
             "parallel decoding needs slot termination, for each slot must say when it is finished; "

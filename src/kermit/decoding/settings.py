@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
+from numbers import Integral
 
 from torch import Tensor
 
@@ -16,6 +17,11 @@ DRAWING_TEMPERATURE = 0.7
 Trained with label smoothing, a model gives every token of the vocabulary some probability; at 1 a long text is
 likely to draw such a token somewhere.
 """
+
+
+def is_whole(value: object) -> bool:
+    """Whether this is a whole number, Python's or NumPy's."""
+    return isinstance(value, Integral)
 
 
 class Strategy(StrEnum):
@@ -65,24 +71,28 @@ class Constraints:
 
     Args:
         never: tokens never to be inserted.
-        min_tokens_per_blank: insert at least so many into each blank.
+        min_tokens_per_blank: insert at least so many into each blank; None is 1 for `Kermit.infill`, 0 elsewhere.
         max_tokens_per_blank: and at most so many.
         continues_word: (vocab,) bool, the tokens that continue the word on their left. Nothing is then glued to the
             end of a given word, unless the blank touches it.
     """
 
     never: frozenset[int] = field(default_factory=frozenset)
-    min_tokens_per_blank: int = 0
+    min_tokens_per_blank: int | None = None
     max_tokens_per_blank: int | None = None
     continues_word: Tensor | None = None
 
     def __post_init__(self) -> None:
-        if self.min_tokens_per_blank < 0:
-            raise DecodingError(f"min_tokens_per_blank must be at least 0, not {self.min_tokens_per_blank}")
-        if self.max_tokens_per_blank is not None and self.max_tokens_per_blank < max(1, self.min_tokens_per_blank):
+        for token_id in self.never:
+            if not is_whole(token_id) or token_id < 0:
+                raise DecodingError(f"never must hold token ids, whole numbers from 0 on, not {token_id!r}")
+        least = self.min_tokens_per_blank or 0
+        if least < 0:
+            raise DecodingError(f"min_tokens_per_blank must be at least 0, not {least}")
+        if self.max_tokens_per_blank is not None and self.max_tokens_per_blank < max(1, least):
             raise DecodingError(
-                f"max_tokens_per_blank must be at least 1 and no less than min_tokens_per_blank "
-                f"({self.min_tokens_per_blank}), not {self.max_tokens_per_blank}"
+                f"max_tokens_per_blank must be at least 1 and no less than min_tokens_per_blank ({least}), "
+                f"not {self.max_tokens_per_blank}"
             )
 
 

@@ -168,6 +168,13 @@ class ScoreRequest(_OnTexts):
     seed: int = Field(default=0, ge=0, le=MAX_SEED, description="Of the drawing; the same for every text.")
 
     @model_validator(mode="after")
+    def _drawn_orders(self) -> ScoreRequest:
+        if self.method == "exact" and (drawing := self.model_fields_set & {"prior", "temperature", "orders", "seed"}):
+            names = ", ".join(sorted(drawing))
+            raise ValueError(f"{names}: for drawn orders, and the method exact sums over all of them; leave it out")
+        return self
+
+    @model_validator(mode="after")
     def _tree_of_temperature(self) -> ScoreRequest:
         if self.prior is not PriorName.BALANCED_TREE and self.temperature != 1:
             raise ValueError("temperature is the balanced tree's; leave it out, or ask for the prior balanced_tree")

@@ -105,7 +105,8 @@ class Translator:
             return self.family.decoding_settings(**given)
         except ValidationError as error:
             problem = error.errors()[0]
-            known = ", ".join(self.family.decoding_settings.model_fields)
+            fields = self.family.decoding_settings.model_fields
+            known = ", ".join(name for name in fields if name != "seed")  # the command line has an option for it
             key, what = ".".join(str(part) for part in problem["loc"]), problem["msg"].removeprefix("Value error, ")
             if not key:
                 raise DecodingError(f"decoding settings of the family {self.family.name}: {what}") from error

@@ -64,7 +64,7 @@ class InsertionSystem:
             "termination_penalty": self.decoding.termination_penalty or 0.0,
             "max_rounds": self.decoding.max_rounds,
             "max_tokens": self.decoding.max_tokens,
-            "min_tokens": self.decoding.constraints.min_tokens_per_blank,
+            "min_tokens": self.decoding.constraints.min_tokens_per_blank or 0,
             "oracle_length": self.oracle_length,
         }
         if (sampling := self.decoding.sampling) is not None:
