@@ -25,7 +25,8 @@ def nearest(word: str, known: Sequence[str]) -> str:
 
 def in_a_line(error: BaseException) -> str:
     """What a library says is wrong, without its line breaks."""
-    return " ".join(str(error).split())
+    told = " ".join(str(error).split())
+    return f"{told} is not known" if isinstance(error, KeyError) else told
 
 
 class UsageError(KermitError, ValueError):

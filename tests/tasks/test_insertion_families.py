@@ -181,7 +181,7 @@ def test_a_trunk_that_reads_from_left_to_right_is_a_recipe_error(tiny_recipe, to
         ({"model_type": "brt"}, r"model\.trunk\.model_type: transformers has no 'brt' \(did you mean 'bert'\?\)"),
         ({"num_attention_haeds": 4}, r"model\.trunk\.num_attention_haeds: .*did you mean 'num_attention_heads'"),
         ({"num_attention_heads": 3}, r"model\.trunk: The hidden size \(16\) is not a multiple"),
-        ({"hidden_act": "gelo"}, r"model\.trunk: .*gelo not found"),
+        ({"hidden_act": "gelo"}, r"model\.trunk: 'gelo' is not known"),
         ({"hidden_size": "wide"}, r"model\.trunk: .*'hidden_size' expected int"),
         ({"vocab_size": 300}, r"model\.trunk\.vocab_size: it follows from the tokenizer"),
     ],
