@@ -38,9 +38,10 @@ reproduce-translation: $(STAMP)
 	$(BIN)/python benchmarks/reproduce_translation.py $(if $(KERMIT_DATA),--data $(KERMIT_DATA)) $(if $(KERMIT_RUNS),--runs $(KERMIT_RUNS))
 
 # Pretrains, finetunes on GLUE and asks cloze questions: hours. ONLY="glue:kermit" does the stages that begin so, and
-# PLAN=1 lists them with the minutes of GLUE's tasks. Stop it and give it again at any time.
+# PLAN=1 lists them with the minutes of GLUE's tasks; PRECISION=bfloat16 is faster where the processor has instructions
+# for it. Stop it and give it again at any time.
 reproduce-representation: $(STAMP)
-	$(BIN)/python benchmarks/reproduce_representation.py $(if $(KERMIT_DATA),--data $(KERMIT_DATA)) $(if $(KERMIT_RUNS),--runs $(KERMIT_RUNS)) $(if $(ONLY),--only $(ONLY)) $(if $(PLAN),--plan)
+	$(BIN)/python benchmarks/reproduce_representation.py $(if $(KERMIT_DATA),--data $(KERMIT_DATA)) $(if $(KERMIT_RUNS),--runs $(KERMIT_RUNS)) $(if $(ONLY),--only $(ONLY)) $(if $(PRECISION),--precision $(PRECISION)) $(if $(PLAN),--plan)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -13,9 +13,11 @@ GLUE beside MiniLM as it was, and asked cloze questions beside SmolLM2. It is do
 A stage is skipped where its result is there and continued where it was interrupted, so the command can be stopped and
 given again at any time; two of them can do different stages at once.
 
-    python benchmarks/reproduce_representation.py --data DIR --runs DIR [--only STAGE ...] [--plan] [--table]
+    python benchmarks/reproduce_representation.py --data DIR --runs DIR [--only STAGE ...] [--precision NAME] [--plan]
+        [--table]
 
-`--only glue:kermit` does all stages whose names begin so. `--plan` lists them, with the steps and minutes that GLUE's
+`--only glue:kermit` does all stages whose names begin so. `--precision bfloat16` is faster where the processor has
+instructions for it, and much slower where it has none. `--plan` lists them, with the steps and minutes that GLUE's
 tasks take. `--table` writes the tables of what is in docs/results/.
 """
 
@@ -79,10 +81,11 @@ class Workshop:
     Args:
         data: the folder that holds wikipedia/, glue/, qa2d/ and squad/.
         runs: where models and results go. Commands run there, so that what is kept names no folder of the machine.
+        precision: of the arithmetic of what is trained, finetuned and asked.
     """
 
-    def __init__(self, data, runs):
-        self.data, self.runs = data, runs
+    def __init__(self, data, runs, precision="float32"):
+        self.data, self.runs, self.precision = data, runs, precision
         runs.mkdir(parents=True, exist_ok=True)
 
     def do(self, stage):
@@ -100,7 +103,8 @@ class Workshop:
         if not self.summary(model).is_file():
             os.environ["KERMIT_MINILM"] = str(self.minilm)
             recipe, output = ROOT / f"recipes/pretraining/{model.recipe}.yaml", f"pretraining/{model.recipe}"
-            self.kermit("train", recipe, "--data", self.data, "--output", output, "--resume")
+            arithmetic = ["--set", f"runtime.precision={self.precision}"]
+            self.kermit("train", recipe, "--data", self.data, "--output", output, *arithmetic, "--resume")
 
     def finetune(self, model, task):
         """Finetune on a task with every seed."""
@@ -115,6 +119,7 @@ class Workshop:
             "--epochs": how.epochs,
             "--batch-size": how.batch_size,
             "--max-length": MAX_LENGTH,
+            "--precision": self.precision,
             "--output": f"glue/{model.name}",
         } | ({"--subsample": how.subsample} if how.subsample else {})
         words = [word for option in options.items() for word in option]
@@ -130,7 +135,7 @@ class Workshop:
         data = ["--qa2d", self.data / "qa2d/dev.tsv.gz", "--squad", self.data / "squad/train-v1.1.json.gz"]
         limit = ["--limit", SMOLLM2_LIMIT] if model.name == "smollm2" else []
         words = ["--system", model.system, "--model", self.place(model), *data, *OPTIONS[way]]
-        words += ["--output", f"cloze/{model.name}-{way}.jsonl", "--json"]
+        words += ["--output", f"cloze/{model.name}-{way}.jsonl", "--precision", self.precision, "--json"]
         found = json.loads(self.kermit("evaluate", "cloze", *words, *limit))
         first = json.loads(self.kermit("evaluate", "cloze", *words, "--limit", SMOLLM2_LIMIT))  # already answered
         keep("cloze", f"{model.name}:{way}", found | {"f1_of_the_first": first["f1"]})
@@ -236,6 +241,9 @@ def main():
     parser.add_argument(
         "--only", nargs="+", default=[""], metavar="STAGE", help="stages, or what their names begin with"
     )
+    parser.add_argument(
+        "--precision", choices=["float32", "bfloat16"], default="float32", help="of the arithmetic; default: float32"
+    )
     parser.add_argument("--plan", action="store_true", help="list the stages, with what GLUE's tasks take")
     parser.add_argument("--table", action="store_true", help="write the tables of the kept results, and no more")
     arguments = parser.parse_args()
@@ -247,7 +255,7 @@ def main():
     for name in arguments.only:
         if not stages([name]):
             parser.error(f"no stage begins with {name}; there are {', '.join(stages())}")
-    workshop = Workshop(Path(arguments.data).absolute(), Path(arguments.runs).absolute())
+    workshop = Workshop(Path(arguments.data).absolute(), Path(arguments.runs).absolute(), arguments.precision)
     if arguments.plan:
         print("\n".join([*stages(arguments.only), *map(workshop.told, GLUE_TASKS)]))
     else:

@@ -92,6 +92,8 @@ def test_a_second_run_goes_on_and_one_with_other_settings_is_refused(run, tmp_pa
         ("kermit", ["--set", "candidates=3"], "candidates=3"),
         ("kermit", ["--set", "candidates=3", "--seed", "7"], "seed=7"),
         ("causal-lm", ["--seed", "7"], "seed=7"),
+        *((system, ["--precision", "bfloat16"], "precision:bfloat16") for system in SMALL),
+        ("kermit", [], "precision:float32"),
     ],
 )
 def test_what_decides_the_answers_is_in_the_signature(run, system, arguments, part):

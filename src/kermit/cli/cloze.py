@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,6 +14,8 @@ from kermit.cli.texts import check_there
 from kermit.errors import DecodingError
 
 if TYPE_CHECKING:
+    import torch
+
     from kermit.tasks.cloze import ClozeSystem
 
 LONGEST_ANSWER = 32
@@ -59,6 +61,10 @@ def cloze(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of the draws; 0 by default.", show_default=False)] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Instances to answer together; changes no answer.")] = 32,
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16"] | None,
+        typer.Option(help="Of the arithmetic; float32 by default, on a GPU the checkpoint's own.", show_default=False),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Append the predictions there, as JSON lines; a second run goes on from them.")
     ] = None,
@@ -73,6 +79,8 @@ def cloze(
     check_file("--output", output, in_new_folder=True)
     logs.set_up()
     import json
+
+    import torch
 
     from kermit.cli.choices import progress_bar
     from kermit.tasks.cloze import PredictionLog, predict, read_cloze, settings_of, signature_of, summarise
@@ -92,13 +100,14 @@ def cloze(
             raise DecodingError(f"{option} says how long answers are, and so does --oracle-length; leave one out")
     data = read_cloze(qa2d, squad)
     instances = data.instances[:limit]
+    dtype = None if precision is None else getattr(torch, precision)
     match system:
         case SystemName.KERMIT:
-            asked = _kermit(model, decoding, set_, min_tokens or 0, oracle_length, seed)
+            asked = _kermit(model, dtype, decoding, set_, min_tokens or 0, oracle_length, seed)
         case SystemName.MASKED_LM:
-            asked = _masked_lm(model, beams or 5, oracle_length)
+            asked = _masked_lm(model, dtype, beams or 5, oracle_length)
         case SystemName.CAUSAL_LM:
-            asked = _causal_lm(model, samples or 20, continuation_tokens or 20, oracle_length, seed or 0)
+            asked = _causal_lm(model, dtype, samples or 20, continuation_tokens or 20, oracle_length, seed or 0)
     settings = settings_of(asked, qa2d, squad)
     log = PredictionLog(output, settings)
     with progress_bar(len(instances), "cloze") as progress:
@@ -110,7 +119,13 @@ def cloze(
 
 
 def _kermit(
-    model: str, decoding: str | None, chosen: list[str] | None, least: int, oracle_length: bool, seed: int | None
+    model: str,
+    dtype: torch.dtype | None,
+    decoding: str | None,
+    chosen: list[str] | None,
+    least: int,
+    oracle_length: bool,
+    seed: int | None,
 ) -> ClozeSystem:
     from kermit.cli.choices import decoding_choices, settings_of
     from kermit.tasks.cloze import InsertionSystem
@@ -126,19 +141,21 @@ def _kermit(
         raise DecodingError(f"--set {limits[0]} limits the answer, and --oracle-length says its length; leave one out")
     if seed is not None and not settings.draws:
         raise DecodingError("--seed is for draws, and the best tokens are taken; draw with --set temperature=1")
-    return InsertionSystem(*load_insertion_model(model), settings, oracle_length=oracle_length, seed=seed or 0)
+    return InsertionSystem(*load_insertion_model(model, dtype), settings, oracle_length=oracle_length, seed=seed or 0)
 
 
-def _masked_lm(model: str, beams: int, oracle_length: bool) -> ClozeSystem:
+def _masked_lm(model: str, dtype: torch.dtype | None, beams: int, oracle_length: bool) -> ClozeSystem:
     from kermit.tasks.cloze import MaskedLMSystem
     from kermit.tasks.cloze.loading import load_masked_lm
 
-    return MaskedLMSystem(*load_masked_lm(model), beams=beams, oracle_length=oracle_length)
+    return MaskedLMSystem(*load_masked_lm(model, dtype), beams=beams, oracle_length=oracle_length)
 
 
-def _causal_lm(model: str, samples: int, tokens: int, oracle_length: bool, seed: int) -> ClozeSystem:
+def _causal_lm(
+    model: str, dtype: torch.dtype | None, samples: int, tokens: int, oracle_length: bool, seed: int
+) -> ClozeSystem:
     from kermit.tasks.cloze import CausalLMSystem
     from kermit.tasks.cloze.loading import load_causal_lm
 
-    loaded = load_causal_lm(model)
+    loaded = load_causal_lm(model, dtype)
     return CausalLMSystem(*loaded, samples=samples, continuation_tokens=tokens, oracle_length=oracle_length, seed=seed)

@@ -179,6 +179,7 @@ def signature_of(model: str, settings: Mapping[str, Any], limit: int | None) -> 
         "task": "cloze",
         "system": settings["system"],
         "model": f"{model}@{settings['weights'][:12]}",
+        "precision": settings["precision"],
         "tokenizer": settings["tokenizer"],
         "decoding": chosen,
         "qa2d": settings["qa2d"][:12],
@@ -194,6 +195,7 @@ def settings_of(system: ClozeSystem, qa2d: Path, squad: Path) -> dict[str, Any]:
     return {
         "system": system.name,
         "weights": weights_checksum(system.model),
+        "precision": str(system.model.dtype).removeprefix("torch."),
         "tokenizer": fingerprint(system.tokenizer),
         "decoding": dict(system.settings),
         "qa2d": file_checksum(qa2d),

@@ -1,6 +1,9 @@
 """Models for cloze questions, from a folder, a training's output, the Hub by name, or a GGUF file.
 
 A checkpoint that lacks some of its model's weights is refused: filled with random numbers it would answer, badly.
+
+The precision of weights and arithmetic can be chosen. Without a choice it is the checkpoint's own on a GPU, and single
+precision on a processor, where half is slow unless the processor has instructions for it.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from kermit.training.families import family_of_model_type
 GGUF = ".gguf"
 
 
-def load_insertion_model(path: str) -> tuple[KermitForInsertion, Tokenizer]:
+def load_insertion_model(path: str, precision: torch.dtype | None = None) -> tuple[KermitForInsertion, Tokenizer]:
     """A KERMIT model, or another of its kind, with its tokenizer."""
     folder = find_model(path)
     if Path(folder).is_dir():
@@ -37,22 +40,22 @@ def load_insertion_model(path: str) -> tuple[KermitForInsertion, Tokenizer]:
         with reading(path):
             model = family_of_model_type(kind).load(Path(folder))
     else:
-        model = _load(KermitForInsertion, folder)
+        model = _load(KermitForInsertion, folder, precision)
     assert isinstance(model, KermitForInsertion)
-    return _placed(model), load_tokenizer(folder)
+    return _placed(model.to(precision)), load_tokenizer(folder)
 
 
-def load_masked_lm(path: str) -> tuple[PreTrainedModel, Tokenizer]:
+def load_masked_lm(path: str, precision: torch.dtype | None = None) -> tuple[PreTrainedModel, Tokenizer]:
     """A masked language model with its tokenizer."""
     folder = find_model(path)
-    return _placed(_load(AutoModelForMaskedLM, folder)), load_tokenizer(folder)
+    return _placed(_load(AutoModelForMaskedLM, folder, precision)), load_tokenizer(folder)
 
 
-def load_causal_lm(path: str) -> tuple[PreTrainedModel, Tokenizer]:
+def load_causal_lm(path: str, precision: torch.dtype | None = None) -> tuple[PreTrainedModel, Tokenizer]:
     """A left-to-right language model with its tokenizer; also from a GGUF file, which needs the package gguf."""
     if not path.endswith(GGUF):
         folder = find_model(path)
-        return _placed(_load(AutoModelForCausalLM, folder)), load_tokenizer(folder)
+        return _placed(_load(AutoModelForCausalLM, folder, precision)), load_tokenizer(folder)
     file = Path(path)
     if not file.is_file():
         raise ModelError(f"{path}: there is no such file")
@@ -60,16 +63,17 @@ def load_causal_lm(path: str) -> tuple[PreTrainedModel, Tokenizer]:
         raise ModelError(f"{path}: GGUF files are read with the package gguf; pip install 'kermit-insertion[gguf]'")
     # transformers shows a bar of its own there, whether someone looks or not
     with nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO()):
-        model = _load(AutoModelForCausalLM, str(file.parent), gguf_file=file.name)
+        model = _load(AutoModelForCausalLM, str(file.parent), precision, gguf_file=file.name)
     tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
     if not isinstance(tokenizer, Tokenizer):
         raise ModelError(f"{path}: its tokenizer {type(tokenizer).__name__} has no fast version, which is needed here")
     return _placed(model), tokenizer
 
 
-def _load(kind: Any, path: str, **settings: Any) -> PreTrainedModel:
+def _load(kind: Any, path: str, precision: torch.dtype | None, **settings: Any) -> PreTrainedModel:
     try:
-        return load_whole(kind, path, dtype=_dtype(), **settings)
+        unchosen = "auto" if torch.cuda.is_available() else torch.float32
+        return load_whole(kind, path, dtype=precision or unchosen, **settings)
     except KermitError:
         raise
     except (OSError, ValueError, KeyError, SafetensorError, StrictDataclassError) as error:
@@ -77,11 +81,6 @@ def _load(kind: Any, path: str, **settings: Any) -> PreTrainedModel:
         if told.startswith("Unrecognized configuration class"):  # and then a list of all that would be
             told = f"it is of type {AutoConfig.from_pretrained(path).model_type}"
         raise ModelError(f"{path} holds no model that {kind.__name__} can load: {told}") from error
-
-
-def _dtype() -> torch.dtype | str:
-    """As the checkpoint has it on a GPU; single precision on a processor, where half is slow."""
-    return "auto" if torch.cuda.is_available() else torch.float32
 
 
 def _placed(model: Any) -> Any:
