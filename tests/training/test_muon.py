@@ -42,6 +42,21 @@ def test_steps_are_those_of_torch_but_for_orthogonalising(monkeypatch: pytest.Mo
         torch.testing.assert_close(mine, other, atol=1e-3, rtol=0)
 
 
+def test_steps_in_bfloat16_are_nearly_those_in_float32() -> None:
+    generator = torch.Generator().manual_seed(2)
+    start, gradient = torch.randn(24, 16, generator=generator), torch.randn(24, 16, generator=generator)
+    found = []
+    for form in (None, torch.bfloat16):
+        weight = torch.nn.Parameter(start.clone())
+        weight.grad = gradient.clone()
+        Muon([weight], lr=0.1, momentum=0.9, weight_decay=0.0, orthogonalise_in=form).step()
+        found.append(weight.detach() - start)
+    exact, half = found
+    assert half.dtype is torch.float32
+    assert not torch.equal(exact, half)
+    assert torch.nn.functional.cosine_similarity(exact.flatten(), half.flatten(), dim=0) > 0.99
+
+
 def test_a_matrix_without_gradient_stays() -> None:
     used, unused = torch.nn.Parameter(torch.eye(3)), torch.nn.Parameter(torch.eye(3))
     used.grad = torch.ones(3, 3)

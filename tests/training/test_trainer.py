@@ -347,6 +347,19 @@ def test_gradient_checkpointing_and_bfloat16_run(tiny_recipe: dict[str, Any], co
     assert train(loaded(tiny_recipe, corpus, runtime=runtime, schedule=schedule), tmp_path).steps == 2
 
 
+def test_a_training_in_bfloat16_is_nearly_one_in_float32(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
+) -> None:
+    schedule = {"max_steps": 6, "warmup_steps": 0}
+    found = {}
+    for precision in ("float32", "bfloat16"):
+        recipe = loaded(tiny_recipe, corpus, runtime={"precision": precision}, schedule=schedule)
+        train(recipe, tmp_path / precision)
+        found[precision] = torch.cat([weight.flatten() for weight in weights(tmp_path / precision / "best").values()])
+    assert not torch.equal(found["float32"], found["bfloat16"])
+    assert torch.nn.functional.cosine_similarity(found["float32"], found["bfloat16"], dim=0) > 0.99
+
+
 def test_what_a_recipe_says_of_the_model_holds_for_one_that_goes_on(tiny_recipe: dict[str, Any], corpus: Path) -> None:
     recipe = loaded(tiny_recipe, corpus)
     tokenizer = prepare_tokenizer(recipe)

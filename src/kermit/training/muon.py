@@ -1,9 +1,9 @@
-"""Muon in float32: momentum whose steps are orthogonalised, for the matrices inside the layers.
+"""Muon: momentum whose steps are orthogonalised, for the matrices inside the layers.
 
 The same update as torch.optim.Muon's, which orthogonalises in bfloat16: processors without it take a hundred times as
-long as in float32. Here matrices of one shape are orthogonalised together, in the format that they have, and in three
-rounds instead of five: they are divided by a closer bound of their largest singular value, and each round has its own
-polynomial.
+long as in float32. Here matrices of one shape are orthogonalised together, in the format that they have unless another
+is asked for, and in three rounds instead of five: they are divided by a closer bound of their largest singular value,
+and each round has its own polynomial.
 """
 
 from __future__ import annotations
@@ -42,10 +42,20 @@ class Muon(torch.optim.Optimizer):
         lr: comparable to AdamW's.
         momentum: of the gradients' moving average.
         weight_decay: decoupled, as AdamW's.
+        orthogonalise_in: the format to orthogonalise in; the matrices' own by default.
     """
 
-    def __init__(self, parameters: Iterable[Tensor], *, lr: float, momentum: float, weight_decay: float) -> None:
+    def __init__(
+        self,
+        parameters: Iterable[Tensor],
+        *,
+        lr: float,
+        momentum: float,
+        weight_decay: float,
+        orthogonalise_in: torch.dtype | None = None,
+    ) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self.orthogonalise_in = orthogonalise_in
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -72,5 +82,7 @@ class Muon(torch.optim.Optimizer):
                 state["momentum_buffer"] = torch.zeros_like(parameter)
             state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
             directions.append(gradient.lerp(state["momentum_buffer"], group["momentum"]))
-        for parameter, update in zip(parameters, orthogonalised(torch.stack(directions)), strict=True):
+        for parameter, update in zip(
+            parameters, orthogonalised(torch.stack(directions).to(self.orthogonalise_in)), strict=True
+        ):
             parameter.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-lr)

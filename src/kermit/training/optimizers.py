@@ -14,11 +14,19 @@ import torch
 from torch import nn
 
 from kermit.training.muon import Muon
-from kermit.training.settings import OptimizerName, OptimizerSettings, ScheduleName, ScheduleSettings
+from kermit.training.settings import OptimizerName, OptimizerSettings, Precision, ScheduleName, ScheduleSettings
 
 
-def build_optimizer(model: nn.Module, settings: OptimizerSettings) -> torch.optim.Optimizer:
-    """The recipe's optimiser over a model's trainable parameters."""
+def build_optimizer(
+    model: nn.Module, settings: OptimizerSettings, precision: Precision = Precision.FLOAT32
+) -> torch.optim.Optimizer:
+    """The recipe's optimiser over a model's trainable parameters.
+
+    Args:
+        model: the model.
+        settings: the recipe's.
+        precision: of the training; Muon orthogonalises in bfloat16 where that is bfloat16.
+    """
     embeddings = {id(parameter) for parameter in _embedding_parameters(model)}
     hidden, matrices, vectors = [], [], []
     for parameter in model.parameters():
@@ -41,7 +49,13 @@ def build_optimizer(model: nn.Module, settings: OptimizerSettings) -> torch.opti
     )
     if not use_muon:
         return adamw
-    muon = Muon(hidden, lr=settings.muon_learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay)
+    muon = Muon(
+        hidden,
+        lr=settings.muon_learning_rate,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        orthogonalise_in=torch.bfloat16 if precision is Precision.BFLOAT16 else None,
+    )
     return JointOptimizer([muon, adamw])
 
 

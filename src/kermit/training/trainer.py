@@ -36,6 +36,7 @@ from kermit.data.batching import (
     batch_generator,
     share_of_rank,
 )
+from kermit.training.attention import SingleAttention
 from kermit.training.averaging import MovingAverage, mean_with_checkpoints
 from kermit.training.callbacks import Bar, Log, Progress, Signals
 from kermit.training.checkpoints import list_checkpoints, load_state, remove_old, save_state, step_of, written_whole
@@ -166,8 +167,10 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         entropy = [self.recipe.seed, self._last_step, self._batch_in_step, self.args.process_index]
         torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0]))
         runtime = self.recipe.runtime
-        fast = runtime.fast_dropout and not runtime.gradient_checkpointing and self.args.device.type == "cpu"
-        with FastDropout(entropy) if fast else nullcontext():
+        replaceable = self.args.device.type == "cpu" and not runtime.gradient_checkpointing
+        fast = replaceable and runtime.fast_dropout
+        half = replaceable and runtime.precision is not Precision.FLOAT32
+        with FastDropout(entropy) if fast else nullcontext(), SingleAttention() if half else nullcontext():
             return super().training_step(model, inputs, num_items_in_batch)
 
     _last_step = -1
@@ -184,7 +187,9 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
     def create_optimizer(self, model: torch.nn.Module | None = None) -> Any:
         """The recipe's optimiser."""
         if self.optimizer is None:
-            self.optimizer = build_optimizer(self.model if model is None else model, self.recipe.optimizer)
+            self.optimizer = build_optimizer(
+                self.model if model is None else model, self.recipe.optimizer, self.recipe.runtime.precision
+            )
         return self.optimizer
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
