@@ -36,13 +36,12 @@ from kermit.data.batching import (
     batch_generator,
     share_of_rank,
 )
-from kermit.training.attention import SingleAttention
 from kermit.training.averaging import MovingAverage, mean_with_checkpoints
 from kermit.training.callbacks import Bar, Log, Progress, Signals
 from kermit.training.checkpoints import list_checkpoints, load_state, remove_old, save_state, step_of, written_whole
-from kermit.training.dropout import FastDropout
 from kermit.training.families import ITEMS, Collator, Family
 from kermit.training.optimizers import build_optimizer, build_schedule
+from kermit.training.processor import quick
 from kermit.training.recipe import Recipe
 from kermit.training.settings import Precision
 from kermit.training.tasks import Evaluator, get_task
@@ -167,10 +166,8 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         entropy = [self.recipe.seed, self._last_step, self._batch_in_step, self.args.process_index]
         torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0]))
         runtime = self.recipe.runtime
-        replaceable = self.args.device.type == "cpu" and not runtime.gradient_checkpointing
-        fast = replaceable and runtime.fast_dropout
-        half = replaceable and runtime.precision is not Precision.FLOAT32
-        with FastDropout(entropy) if fast else nullcontext(), SingleAttention() if half else nullcontext():
+        on_cpu = self.args.device.type == "cpu" and not runtime.gradient_checkpointing
+        with quick(entropy, self.args, dropout=runtime.fast_dropout) if on_cpu else nullcontext():
             return super().training_step(model, inputs, num_items_in_batch)
 
     _last_step = -1
