@@ -1,0 +1,101 @@
+"""Whether a model looks answers up in the passage: what it gives the word of a gap, with it in the passage and without.
+
+Taken are the cloze questions whose gap held one token that stands in the passage too. Each is asked as it is, and once
+more with every such token taken out of what stands before the gap. The better a model looks words up, the further apart
+are the two; what it knows without looking is in the second. End-of-slot plays no part.
+
+    python benchmarks/looking_up.py --system kermit --model DIR --qa2d FILE --squad FILE [--count 300]
+"""
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+import torch
+
+from kermit import DecodingSettings
+from kermit.canvas_batch import CanvasBatch
+from kermit.tasks.cloze import CausalLMSystem, InsertionSystem, MaskedLMSystem, read_cloze
+from kermit.tasks.cloze.loading import load_causal_lm, load_insertion_model, load_masked_lm
+
+BATCH = 16
+
+
+def of_kermit(system, layouts):
+    """(layouts, vocabulary) log-probabilities of the token that comes first into the gap."""
+    canvases = [system.canvas(layout) for layout in layouts]
+    return system.model.score_slots(CanvasBatch.from_canvases(canvases, system.model.device)).content.log_softmax(1)
+
+
+def of_masked_lm(system, layouts):
+    inputs = system.inputs(layouts, 1)
+    logits = system._logits(inputs.token_ids, inputs.valid, inputs.segment_ids, inputs.gap)
+    return logits[:, 0].float().log_softmax(1)
+
+
+def of_causal_lm(system, layouts):
+    return system.read(layouts).logits.log_softmax(1)
+
+
+SYSTEMS = {
+    "kermit": (of_kermit, lambda path: InsertionSystem(*load_insertion_model(path), DecodingSettings(max_tokens=1))),
+    "masked-lm": (of_masked_lm, lambda path: MaskedLMSystem(*load_masked_lm(path))),
+    "causal-lm": (of_causal_lm, lambda path: CausalLMSystem(*load_causal_lm(path), samples=1)),
+}
+
+
+def questions(system, instances, count):
+    """Layouts and the token of their gap, where that is one that stands in the passage."""
+    found = []
+    for instance in instances:
+        layout = system.lay_out(instance)
+        if layout is None or layout.gap_length != 1 or layout.cut:
+            continue
+        space = "" if instance.joined else " "
+        [token] = system.tokenizer(f"{space}{instance.gap}", add_special_tokens=False)["input_ids"]
+        if token in layout.first + layout.before:
+            found.append((layout, token))
+        if len(found) == count:
+            break
+    return found
+
+
+def without(layout, token):
+    first, before = (tuple(other for other in part if other != token) for part in (layout.first, layout.before))
+    return replace(layout, first=first, before=before)
+
+
+@torch.inference_mode()
+def measure(score, system, layouts, tokens):
+    """The mean log-probability of each gap's token, and how often it is the best, in percent."""
+    values, best = [], []
+    for start in range(0, len(layouts), BATCH):
+        part = slice(start, start + BATCH)
+        log_probs = score(system, layouts[part])
+        right = torch.tensor(tokens[part], device=log_probs.device)
+        values += log_probs.gather(1, right[:, None]).squeeze(1).tolist()
+        best += (log_probs.argmax(1) == right).tolist()
+    return {"log_prob": round(fmean(values), 2), "best": round(100 * fmean(best), 1)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--system", choices=SYSTEMS, required=True)
+    parser.add_argument("--model", required=True, help="a folder, or a name on the Hub")
+    parser.add_argument("--qa2d", type=Path, required=True)
+    parser.add_argument("--squad", type=Path, required=True)
+    parser.add_argument("--count", type=int, default=300, help="questions; default: 300")
+    options = parser.parse_args()
+    score, load = SYSTEMS[options.system]
+    system = load(options.model)
+    asked = questions(system, read_cloze(options.qa2d, options.squad).instances, options.count)
+    layouts, tokens = [layout for layout, _ in asked], [token for _, token in asked]
+    told = {"with": layouts, "without": [without(layout, token) for layout, token in asked]}
+    found = {name: measure(score, system, part, tokens) for name, part in told.items()}
+    print(json.dumps({"system": options.system, "model": options.model, "questions": len(asked), **found}))
+
+
+if __name__ == "__main__":
+    main()
