@@ -91,6 +91,8 @@ def main():
     score, load = SYSTEMS[options.system]
     system = load(options.model)
     asked = questions(system, read_cloze(options.qa2d, options.squad).instances, options.count)
+    if not asked:
+        parser.error("no question's gap held one token that stands in its passage")
     layouts, tokens = [layout for layout, _ in asked], [token for _, token in asked]
     told = {"with": layouts, "without": [without(layout, token) for layout, token in asked]}
     found = {name: measure(score, system, part, tokens) for name, part in told.items()}
