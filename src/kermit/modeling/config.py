@@ -18,6 +18,8 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
         trunk_config: the configuration of a bidirectional encoder of transformers.
         slot_vector: what a slot is read from: ``right``, the token on its right (the paper), or ``both`` neighbours
             (the Insertion Transformer).
+        slot_attention_heads: with how many heads a slot looks at its whole canvas once more before it is read out; 0
+            where it does not (the paper).
         termination: ``slot`` or ``sequence``.
         positions: ``restart`` in each segment, so that the first content token of either is at 1, or ``continue``.
         cls_token_id: the id of ``[CLS]``.
@@ -39,6 +41,7 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
 
     trunk_config: Any = None
     slot_vector: str = "right"
+    slot_attention_heads: int = 0
     termination: str = "slot"
     positions: str = "restart"
     cls_token_id: int = 1
@@ -66,6 +69,8 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
             if getattr(self, name) not in values:
                 raise ValueError(f"{name} must be one of {', '.join(values)}, not {getattr(self, name)!r}")
         self.termination = str(Termination(self.termination))
+        if type(self.slot_attention_heads) is not int or self.slot_attention_heads < 0:
+            raise ValueError(f"slot_attention_heads must be 0 or more, not {self.slot_attention_heads!r}")
         if not _all_are(int, self.never_generated):
             raise ValueError(f"never_generated must be a list of ids, not {self.never_generated!r}")
         self.never_generated = sorted(self.never_generated)

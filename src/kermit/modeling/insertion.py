@@ -22,6 +22,7 @@ from kermit.canvas_batch import CanvasBatch
 from kermit.data.tokenizer import end_of_slot_id
 from kermit.errors import ModelError
 from kermit.modeling.config import KermitConfig
+from kermit.modeling.slot_attention import SlotAttention
 from kermit.modeling.slot_loss import slot_loss
 from kermit.modeling.trunk import KermitModel, KermitPreTrainedModel, refuse_unfit, refuse_unfit_at_work
 from kermit.slots import SlotScores, Termination, row_logsumexp
@@ -53,22 +54,26 @@ class SlotHead(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.location = nn.Linear(width, 1, bias=False)
+        heads = config.slot_attention_heads
+        self.attention = SlotAttention(width, config.hidden_size, heads) if heads else None
         sequence = config.termination == Termination.SEQUENCE
         self.stop = nn.Linear(config.hidden_size, 1) if sequence else None
 
-    def vectors(self, hidden: Tensor, slots: Tensor) -> Tensor:
+    def vectors(self, hidden: Tensor, slots: Tensor, valid: Tensor | None) -> Tensor:
         """Slot vectors.
 
         Args:
             hidden: (batch, length, hidden).
-            slots: (slots,) as row * length + slot.
+            slots: (slots,) as row * length + slot, ascending.
+            valid: (batch, length) False or 0 at padding; None where there is none.
 
         Returns:
             (slots, width).
         """
         flat = hidden.flatten(0, 1)
         read = torch.cat([flat[slots - 1], flat[slots]], 1) if self.reads_both else flat[slots]
-        return self.norm(self.activation(self.project(read)))  # type: ignore[no-any-return]
+        vectors: Tensor = self.norm(self.activation(self.project(read)))
+        return vectors if self.attention is None else self.attention(vectors, hidden, slots, valid)
 
 
 class KermitForInsertion(KermitPreTrainedModel):
@@ -187,7 +192,7 @@ class KermitForInsertion(KermitPreTrainedModel):
         bias = self.content_bias
         all_slots = open_slots.flatten().nonzero().flatten()
         rows = all_slots // input_ids.shape[1]
-        all_vectors = self.head.vectors(hidden, all_slots)
+        all_vectors = self.head.vectors(hidden, all_slots, attention_mask)
         number = open_slots.flatten().cumsum(0) - 1
         location = self.head.location(all_vectors).squeeze(1).float()
         normaliser = row_logsumexp(location, rows, len(input_ids))
@@ -226,12 +231,10 @@ class KermitForInsertion(KermitPreTrainedModel):
 
     def score_slots(self, canvases: CanvasBatch) -> SlotScores:
         """Score every open slot of a batch of canvases."""
-        padded = not bool(canvases.valid.all())
-        hidden = self.kermit(
-            canvases.token_ids, canvases.valid if padded else None, canvases.segment_ids
-        ).last_hidden_state
+        valid = None if bool(canvases.valid.all()) else canvases.valid
+        hidden = self.kermit(canvases.token_ids, valid, canvases.segment_ids).last_hidden_state
         rows, slots = canvases.open_slots.nonzero(as_tuple=True)
-        vectors = self.head.vectors(hidden, rows * canvases.token_ids.shape[1] + slots)
+        vectors = self.head.vectors(hidden, rows * canvases.token_ids.shape[1] + slots, valid)
         content = nn.functional.linear(vectors, self.get_input_embeddings().weight, self.content_bias).float()
         stop = self.head.stop(hidden[:, 0]).squeeze(1).float() if self.head.stop is not None else None
         return SlotScores(rows, slots, content, self.head.location(vectors).squeeze(1).float(), stop)

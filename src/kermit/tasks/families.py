@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import torch
-from pydantic import PositiveFloat, PositiveInt, model_validator
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
@@ -53,6 +53,7 @@ class KermitSettings(TrunkSettings):
     """The trunk and the head's choices."""
 
     slot_vector: Literal["right", "both"] = "right"
+    slot_attention_heads: NonNegativeInt = 0
     termination: Termination = Termination.SLOT
     positions: Literal["restart", "continue"] = "restart"
 
@@ -175,6 +176,7 @@ class KermitFamily:
         assert isinstance(settings, KermitSettings)
         choices = {
             "slot_vector": settings.slot_vector,
+            "slot_attention_heads": settings.slot_attention_heads,
             "termination": str(settings.termination),
             "positions": settings.positions,
             "label_smoothing": _objective(recipe).label_smoothing,
