@@ -1,22 +1,15 @@
 """It learns, and in logarithmic rounds: a small training that must succeed, on the toy pairs of the examples."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 import torch
+from scripts import load_script
 
 from kermit import Strategy
-
-_EXAMPLE = Path(__file__).parents[1] / "examples" / "toy_pairs.py"
 
 
 @pytest.fixture(scope="module")
 def toy():
-    spec = importlib.util.spec_from_file_location("toy_pairs", _EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("examples/toy_pairs.py")
 
 
 @pytest.fixture(scope="module")

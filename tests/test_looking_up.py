@@ -1,16 +1,14 @@
 """The measure of looking up: what is asked, and that a model which copies is told from one that does not."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 import torch
 from cloze_models import gpt2, kermit, masked_lm, tokenizer, write_data
+from scripts import load_script
 
 from kermit.tasks.cloze import ClozeInstance
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "looking_up.py"
 MODELS = {"kermit": kermit, "masked-lm": masked_lm, "causal-lm": gpt2}
 PASSAGE = "The dog of the king was blue, and the cat was red."
 INSTANCES = [
@@ -22,10 +20,7 @@ INSTANCES = [
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("looking_up", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("benchmarks/looking_up.py")
 
 
 @pytest.fixture(params=MODELS)

@@ -1,6 +1,5 @@
 """The scripts around pretraining run: fetching the encoder, filling blanks, and the benchmark of a step."""
 
-import importlib.util
 import json
 import sys
 import zipfile
@@ -9,6 +8,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from scripts import load_script
 from transformers import BertConfig
 
 from kermit import KermitConfig, KermitForInsertion
@@ -16,15 +16,6 @@ from kermit.data.tokenizer import train_tokenizer
 from kermit.modeling import special_token_settings
 
 ROOT = Path(__file__).parents[1]
-
-
-def script(place: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(Path(place).stem, ROOT / place)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def run(module: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
@@ -35,7 +26,7 @@ def run(module: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: object)
 def test_the_encoder_is_unpacked_into_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module = script("examples/get_minilm.py")
+    module = load_script("examples/get_minilm.py")
     with zipfile.ZipFile(tmp_path / "package.whl", "w") as archive:
         for name in (*module.FILES, "modules.json"):
             archive.writestr(module.INSIDE + name, name)
@@ -59,7 +50,7 @@ def test_sentences_are_blanked_and_filled(
     arguments = ("--model", tmp_path / "model", "--input", tmp_path / "text.txt", "--seed", 3)
     printed = []
     for _ in range(2):
-        run(script("examples/infill_wikipedia.py"), monkeypatch, *arguments)
+        run(load_script("examples/infill_wikipedia.py"), monkeypatch, *arguments)
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1], "the same seed shows the same"
     *shown, last = printed[0].splitlines()
@@ -73,7 +64,7 @@ def test_sentences_are_blanked_and_filled(
 
 def test_the_benchmark_of_a_step_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     tiny = ("--width", 32, "--vocab", 320, "--rows", 2, "--steps", 1, "--threads", 1)
-    run(script("benchmarks/pretraining_step.py"), monkeypatch, *tiny)
+    run(load_script("benchmarks/pretraining_step.py"), monkeypatch, *tiny)
     found = json.loads(capsys.readouterr().out)
     assert found["ratio"] > 0
     assert found["kermit_tokens_per_second"] > 0

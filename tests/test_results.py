@@ -1,6 +1,5 @@
 """The results page holds what was measured, and every row of it has its recipe."""
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from scripts import load_script
 from typer.main import get_command
 
 from kermit.cli import app
@@ -28,11 +28,7 @@ def beside_the_benchmarks():
 
 
 def benchmark(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script(f"benchmarks/{name}.py")
 
 
 @pytest.fixture(scope="module")
@@ -268,6 +264,16 @@ def taken_down(module, workshop, monkeypatch):
     return asked
 
 
+def test_the_precision_reaches_every_command(representation, tmp_path, monkeypatch):
+    workshop = representation.Workshop(tmp_path / "data", tmp_path / "runs", "bfloat16")
+    asked = taken_down(representation, workshop, monkeypatch)
+    for stage in ("pretrain:kermit", "glue:kermit:RTE", "cloze:kermit:free"):
+        workshop.do(stage)
+    assert {words[0] for words in asked} == {"train", "finetune", "evaluate"}
+    assert "runtime.precision=bfloat16" in asked[0]
+    assert all(words[words.index("--precision") + 1] == "bfloat16" for words in asked[1:])
+
+
 def test_every_stage_is_a_command_that_would_be_taken_and_fills_its_row(representation, tables, tmp_path, monkeypatch):
     workshop = representation.Workshop(tmp_path / "data", tmp_path / "runs")
     asked = taken_down(representation, workshop, monkeypatch)
@@ -293,6 +299,7 @@ def test_every_stage_is_a_command_that_would_be_taken_and_fills_its_row(represen
     assert kept.float().sub(0.1).abs().max() < 1e-4
     config = json.loads((tmp_path / "english" / "config.json").read_text(encoding="utf-8"))
     assert config == {"dtype": "float16"}
+    assert all(any("float32" in str(word) for word in words) for words in asked)
     trained = len(asked)
     workshop.do("pretrain:kermit")
     assert len(asked) == trained
