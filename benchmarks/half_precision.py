@@ -16,8 +16,9 @@ def copy_in_half(run, target, most_bytes):
     target.mkdir(parents=True, exist_ok=True)
     weights = {name: weight.to(torch.float16) for name, weight in load_file(source / "model.safetensors").items()}
     save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
-    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-        shutil.copyfile(source / name, target / name)
+    for name in ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"):
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
     (target / "model.safetensors").chmod((target / "config.json").stat().st_mode)
     configure(target, dtype="float16")
     size = sum(path.stat().st_size for path in target.iterdir())

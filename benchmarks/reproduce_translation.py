@@ -4,33 +4,44 @@ Each step is skipped where its result is there, and resumed where it was interru
 given again at any time. The termination penalty of insertion models is chosen on the validation text: the lowest whose
 BLEU is as good as the best, a tenth aside, for a higher one costs rounds.
 
-    python benchmarks/reproduce_translation.py --data DIR --runs DIR [--only NAME ...] [--table]
+    python benchmarks/reproduce_translation.py --data DIR --runs DIR [--only NAME ...] [--precision NAME] [--anew]
+        [--keep NAME ...] [--table]
 
-`--only` trains and scores the named recipes alone; `--table` writes the table from docs/results/translation.json.
+`--only` trains and scores the named recipes alone. `--precision bfloat16` trains, distils and scores in it, which is
+faster where the processor has instructions for it. A model in checkpoints/multi30k is taken as trained, unless `--anew`
+is given; `--keep` puts trained ones there, in half precision. `--table` writes the table from
+docs/results/translation.json.
 """
 
 import argparse
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from half_precision import copy_in_half
 from pages import put
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results" / "translation.json"
 PAGE = ROOT / "docs" / "results.md"
+KEPT = ROOT / "checkpoints" / "multi30k"
+KEPT_BYTES = 12_000_000
 TEST, VALIDATION = "test_2016_flickr", "val"
-PENALTIES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
+VALIDATION_TEXTS = 500
+PENALTIES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 AS_GOOD = 0.1  # BLEU
 CANDIDATES = 8
 DIRECTIONS = ("en-de", "de-en")
-MEASURED = "penalty", "test", "test_at_0", "test_of_candidates", "test_both_ways"
-COLUMNS = "model", "direction", "BLEU", "behind", "at penalty 0", f"best of {CANDIDATES}", "both ways (behind)", "chrF"
+RANKINGS = "again", "both_ways"
+MEASURED = "penalty", "test", "test_at_0", *(f"test_{ranking}" for ranking in RANKINGS)
+COLUMNS = "model", "direction", "BLEU", "behind", "at penalty 0", f"best of {CANDIDATES} (behind)"
+COLUMNS += "both ways (behind)", "chrF"
 COLUMNS += "length ratio (at 0)", "rounds", "log2(n+1) + 1.5", "params", "cost", "paper"
 
 
@@ -57,6 +68,8 @@ ROWS = [
 ]
 DISTILLED = {"multi30k/train": 5, "multi30k_mono/captions": 1}  # with so many beams
 TEACHERS = {"transformer_en_de": ("en", "de"), "transformer_de_en": ("de", "en")}
+BUNDLED = "bundled"
+BUNDLED_COST = "the bundled model's 37,000 steps, 479 min"
 
 
 def recipes():
@@ -65,7 +78,7 @@ def recipes():
 
 
 def begun_from(name):
-    """The recipe whose model a recipe's training begins with, or None."""
+    """The recipe whose model a recipe's training begins with, `bundled`, or None."""
     recipe = yaml.safe_load((ROOT / f"recipes/multi30k/{name}.yaml").read_text(encoding="utf-8"))
     if "init_from" in recipe:
         return Path(recipe["init_from"]).name
@@ -77,6 +90,8 @@ def cost(name, results):
     summary = results[name]["summary"]
     own = f"{summary['steps']:,} steps, {summary['minutes']:.0f} min"
     before = begun_from(name)
+    if before == BUNDLED:
+        return f"{BUNDLED_COST}; then {own}"
     return f"{cost(before, results)}; then {own}" if before in results else own
 
 
@@ -84,20 +99,30 @@ def kermit(*arguments):
     subprocess.run([sys.executable, "-m", "kermit.cli", *map(str, arguments)], check=True)
 
 
-def train(name, data, runs):
+def train(name, data, runs, precision="float32", anew=False):
     run = runs / name
+    if not anew and not run.exists() and (KEPT / name / "summary.json").is_file():
+        shutil.copytree(KEPT / name, run)
     if not (run / "summary.json").is_file():
-        kermit("train", ROOT / f"recipes/multi30k/{name}.yaml", "--data", data, "--output", run, "--resume")
+        words = ["--data", data, "--output", run, "--set", f"runtime.precision={precision}", "--resume"]
+        kermit("train", ROOT / f"recipes/multi30k/{name}.yaml", *words)
     if name in TEACHERS:
         source, target = TEACHERS[name]
         output = runs / f"distilled/{source}_{target}"
         for text, beams in DISTILLED.items():
             if not (output / f"{Path(text).name}.{target}").is_file():
                 words = ["--input", data / f"{text}.{source}.gz", "--to", target, "--output", output]
-                kermit("distill", "--teacher", run, *words, "--set", f"beams={beams}")
+                kermit("distill", "--teacher", run, *words, "--set", f"beams={beams}", "--precision", precision)
 
 
-def score(name, data, runs):
+def keep(name, runs):
+    """Put a trained model where everyone has it, in half precision."""
+    shutil.rmtree(KEPT / name, ignore_errors=True)
+    copy_in_half(runs / name, KEPT / name, most_bytes=KEPT_BYTES)
+    shutil.copy(runs / name / "summary.json", KEPT / name)
+
+
+def score(name, data, runs, precision="float32"):
     """Test scores with a termination penalty of 0 and with the one that is best on the validation text.
 
     What a report of the same weights has is not measured again, and what it lacks is added to it. One that does not say
@@ -114,19 +139,22 @@ def score(name, data, runs):
         found = {"weights": weights, "summary": summary, "directions": {}}
     measured = found["directions"].values()
     if not measured or any(key not in scores for scores in measured for key in MEASURED):
-        measure(found["directions"], runs / name, data)
+        measure(found["directions"], runs / name, data, precision)
         report.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return found
 
 
-def measure(found, run, data):
+def measure(found, run, data, precision):
     """Add what a model's scores lack, direction by direction."""
+    import torch
+
     from kermit.tasks.translation import read_split
     from kermit.tasks.translation_report import note_of
     from kermit.tasks.translator import Translator
 
-    translator = Translator.load(run)
+    translator = Translator.load(run, dtype=getattr(torch, precision))
     splits = {split: read_split(data / "multi30k", split, translator.languages) for split in (TEST, VALIDATION)}
+    splits[VALIDATION] = splits[VALIDATION][:VALIDATION_TEXTS]
     inserts = "termination_penalty" in translator.family.decoding_settings.model_fields
 
     def scores(split, direction, penalty, **choices):
@@ -147,12 +175,11 @@ def measure(found, run, data):
             own["test"] = scores(TEST, direction, penalty)
         if "test_at_0" not in own:
             own["test_at_0"] = scores(TEST, direction, 0.0) if penalty else own["test"]
-        if "test_of_candidates" not in own:
-            own["test_of_candidates"] = scores(TEST, direction, penalty, candidates=CANDIDATES) if inserts else None
-        if "test_both_ways" not in own:
-            knows_both = inserts and len(translator.directions()) == 2
-            ranked = {"candidates": CANDIDATES, "both_ways": True}
-            own["test_both_ways"] = scores(TEST, direction, penalty, **ranked) if knows_both else None
+        able = {"again": inserts, "both_ways": inserts and len(translator.directions()) == 2}
+        for ranking in RANKINGS:
+            if f"test_{ranking}" not in own:
+                ranked = {"candidates": CANDIDATES, "ranking": ranking}
+                own[f"test_{ranking}"] = scores(TEST, direction, penalty, **ranked) if able[ranking] else None
 
 
 def table(results):
@@ -165,15 +192,13 @@ def table(results):
             found, summary = results[recipe]["directions"][direction], results[recipe]["summary"]
             test, at_0 = found["test"], found["test_at_0"]
             inserts = found["penalty"] is not None
-            of_candidates, both_ways = found.get("test_of_candidates"), found.get("test_both_ways")
             cells = [
                 row.name,
                 direction,
                 f"{test['bleu']:.1f}" + (f" (penalty {found['penalty']:g})" if inserts else ""),
                 _behind(test, direction, results),
                 f"{at_0['bleu']:.1f}" if inserts else "",
-                f"{of_candidates['bleu']:.1f}" if of_candidates else "",
-                f"{both_ways['bleu']:.1f} ({_behind(both_ways, direction, results)})" if both_ways else "",
+                *(_ranked(found, ranking, direction, results) for ranking in RANKINGS),
                 f"{test['chrf']:.1f}",
                 f"{test['length_ratio']:.2f}" + (f" ({at_0['length_ratio']:.2f})" if inserts else ""),
                 f"{test['mean_rounds']:.2f}",
@@ -193,22 +218,38 @@ def _behind(test, direction, results):
     return f"{distance:.1f}" if distance else ""
 
 
+def _ranked(found, ranking, direction, results):
+    """The best of several candidates with its distance; a star where it was ranked by likelihood."""
+    test, earlier = found.get(f"test_{ranking}"), found.get("test_of_candidates") if ranking == "again" else None
+    if (shown := test or earlier) is None:
+        return ""
+    return f"{shown['bleu']:.1f}{'' if test else '*'} ({_behind(shown, direction, results)})"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=os.environ.get("KERMIT_DATA"), help="default: KERMIT_DATA")
     parser.add_argument("--runs", type=Path, default=os.environ.get("KERMIT_RUNS", "runs"), help="default: KERMIT_RUNS")
     parser.add_argument("--only", nargs="+", choices=recipes(), metavar="NAME", help="recipes to train and score")
+    parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32")
+    parser.add_argument("--anew", action="store_true", help="train what is in checkpoints/multi30k again")
+    parser.add_argument(
+        "--keep", nargs="+", choices=recipes(), metavar="NAME", default=[], help="put there, and no more"
+    )
     parser.add_argument("--table", action="store_true", help="write the table of the kept results, and no more")
     arguments = parser.parse_args()
     results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
-    if not arguments.table:
+    for name in arguments.keep:
+        keep(name, Path(arguments.runs) / "multi30k")
+    if not arguments.table and not arguments.keep:
         if arguments.data is None:
             parser.error("give --data, or set KERMIT_DATA, to the folder that holds multi30k/")
         runs = Path(arguments.runs).absolute()
         os.environ["KERMIT_RUNS"] = str(runs)
         for name in arguments.only or recipes():
-            train(name, Path(arguments.data).absolute(), runs / "multi30k")
-            results[name] = score(name, Path(arguments.data).absolute(), runs / "multi30k")
+            train(name, Path(arguments.data).absolute(), runs / "multi30k", arguments.precision, arguments.anew)
+            found = score(name, Path(arguments.data).absolute(), runs / "multi30k", arguments.precision)
+            results = json.loads(RESULTS.read_text(encoding="utf-8")) | {name: found}  # others may have added theirs
             RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     put(PAGE, translation_table=table(results))
 

@@ -257,7 +257,7 @@ def test_what_a_model_was_not_trained_for_is_refused(trained: list[str] | None, 
         **{f"to {to}": lambda to=to: kermit.translate(["A"], to, settings=how) for to in ("de", "en")},
         **{side: lambda side=side: kermit.sample(segment=side, settings=how) for side in ("both", "en", "de")},
     }
-    ranked = DecodingSettings(max_tokens=2, candidates=2, both_ways=True)
+    ranked = DecodingSettings(max_tokens=2, candidates=2, ranking="both_ways")
     jobs["both ways"] = lambda: kermit.translate(["A", " "], "de", settings=ranked)
     for name, ask in jobs.items():
         if name in refused:

@@ -10,9 +10,10 @@ from transformers import BertConfig, BertModel
 
 from kermit.data.encoding import Row
 from kermit.data.tokenizer import train_tokenizer
-from kermit.modeling import special_token_settings
+from kermit.folders import bundled_model
+from kermit.modeling import KermitForInsertion, special_token_settings
 from kermit.training.recipe import load_recipe
-from kermit.training.run import train
+from kermit.training.run import prepare_model, prepare_tokenizer, train
 
 ROOT = Path(__file__).parents[1] / "recipes"
 RECIPES = sorted(ROOT.rglob("*.yaml"))
@@ -113,3 +114,14 @@ def test_the_largest_recipe_has_the_papers_size_and_runs_in_small(tokenizer, enc
     result = train(load_recipe(path, data=tmp_path, overrides=small), tmp_path / "out")
     assert result.steps == 2
     assert result.best is not None
+
+
+def test_a_recipe_goes_on_from_the_bundled_model_by_its_name(tmp_path):
+    recipe = load_recipe(ROOT / "multi30k" / "joint.yaml", data=tmp_path)
+    tokenizer = prepare_tokenizer(recipe)
+    model, bundled = prepare_model(recipe, tokenizer), KermitForInsertion.from_pretrained(bundled_model())
+    assert len(tokenizer) == bundled.config.vocab_size
+    assert model.config.factorizations == ["joint"]
+    found = model.state_dict()
+    for name, weight in bundled.state_dict().items():
+        assert torch.equal(found[name], weight.float()), name

@@ -1,6 +1,7 @@
 """The results page holds what was measured, and every row of it has its recipe."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from kermit.tasks.glue.report import summarise
 from kermit.tasks.glue.runs import Result
 
 ROOT = Path(__file__).parents[1]
+BUNDLED = ROOT / "src" / "kermit" / "models" / "english_german"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -84,7 +86,7 @@ def test_a_report_is_of_its_weights_and_gets_what_it_lacks(translation, monkeypa
 
     class Translator:
         languages, family = ("en", "de"), SimpleNamespace(decoding_settings=Settings)
-        load = classmethod(lambda cls, path: cls())
+        load = classmethod(lambda cls, path, dtype: cls())
         directions = staticmethod(lambda: ["en-de", "de-en"])
         decoding = staticmethod(Settings)
 
@@ -107,16 +109,16 @@ def test_a_report_is_of_its_weights_and_gets_what_it_lacks(translation, monkeypa
         (run / "model.safetensors").write_text(weights)
         return translation.score("run", tmp_path, tmp_path)["directions"]["en-de"], len(asked)
 
-    tried, at_0, candidates, both_ways = len(translation.PENALTIES), 1, 1, 1
+    tried, at_0, ranked = len(translation.PENALTIES), 1, len(translation.RANKINGS)
     first, times = score(0.5, "first")
-    assert (first["penalty"], times) == (0.5, 2 * (tried + 1 + at_0 + candidates + both_ways))
+    assert (first["penalty"], times) == (0.5, 2 * (tried + 1 + at_0 + ranked))
     assert score(0.5, "first") == (first, 0)
     second, times = score(0.0, "trained again")
-    assert (second["penalty"], times) == (0.0, 2 * (tried + 1 + candidates + both_ways))
+    assert (second["penalty"], times) == (0.0, 2 * (tried + 1 + ranked))
     report = json.loads((run / "report.json").read_text())
-    del report["weights"], report["directions"]["en-de"]["test_of_candidates"]
+    del report["weights"], report["directions"]["en-de"]["test_again"]
     (run / "report.json").write_text(json.dumps(report))
-    assert score(0.0, "whoever's") == (second, candidates)
+    assert score(0.0, "whoever's") == (second, 1)
     assert score(0.0, "someone else's") == (second, 0)
 
 
@@ -137,7 +139,7 @@ def test_a_row_gives_both_penalties_rounds_and_cost(translation):
                     "penalty": 1.5,
                     "test": test,
                     "test_at_0": at_0,
-                    "test_of_candidates": test | {"bleu": 32.96},
+                    "test_again": test | {"bleu": 32.96},
                     "test_both_ways": test | {"bleu": 35.04},
                 }
             },
@@ -146,7 +148,7 @@ def test_a_row_gives_both_penalties_rounds_and_cost(translation):
     begun = {"bleu": 28.0, "chrf": 50.0, "length_ratio": 0.98, "mean_rounds": 5.3, "mean_tokens": 15.0}
     results["unidirectional_en_de_pairs"] = {
         "summary": {"parameters": 4_270_000, "steps": 8_500, "minutes": 60.2},
-        "directions": {"en-de": {"penalty": 0.0, "test": begun, "test_at_0": begun}},
+        "directions": {"en-de": {"penalty": 0.0, "test": begun, "test_at_0": begun, "test_of_candidates": begun}},
     }
     teacher = {"bleu": 39.04, "chrf": 60.0, "length_ratio": 0.98, "mean_rounds": 14.0, "mean_tokens": 13.0}
     results["transformer_en_de"] = {
@@ -156,11 +158,11 @@ def test_a_row_gives_both_penalties_rounds_and_cost(translation):
     baseline, first, second = translation.table(results).splitlines()[2:]
     assert baseline.startswith("| Transformer | en-de | 39.0 |  |  |  |  | 60.0 | 0.98 | 14.00 | 5.31 |")
     assert first == (
-        "| KERMIT, unidirectional, pairs alone | en-de | 28.0 (penalty 0) | 11.0 | 28.0 |  |  | 50.0 | 0.98 (0.98) "
-        "| 5.30 | 5.50 | 4.3M | 8,500 steps, 60 min |  |"
+        "| KERMIT, unidirectional, pairs alone | en-de | 28.0 (penalty 0) | 11.0 | 28.0 | 28.0* (11.0) |  | 50.0 "
+        "| 0.98 (0.98) | 5.30 | 5.50 | 4.3M | 8,500 steps, 60 min |  |"
     )
     assert second == (
-        "| KERMIT, unidirectional | en-de | 31.4 (penalty 1.5) | 7.6 | 30.0 | 33.0 | 35.0 (4.0) | 55.5 "
+        "| KERMIT, unidirectional | en-de | 31.4 (penalty 1.5) | 7.6 | 30.0 | 33.0 (6.1) | 35.0 (4.0) | 55.5 "
         "| 0.98 (0.91) | 5.21 | 5.50 | 4.3M | 8,500 steps, 60 min; then 12,000 steps, 90 min | 27.8 |"
     )
 
@@ -169,9 +171,11 @@ def test_the_models_that_others_begin_with_are_trained_before_them(translation):
     names = translation.recipes()
     begun = {name: translation.begun_from(name) for name in names}
     assert begun["finetune_en_de"] == "joint_marginal"
-    assert begun["joint"] == "bidirectional"
+    assert begun["joint"] == translation.BUNDLED
+    before = translation.cost("joint", {"joint": {"summary": {"steps": 3000, "minutes": 15.0}}})
+    assert before == "the bundled model's 37,000 steps, 479 min; then 3,000 steps, 15 min"
     assert begun["unidirectional_en_de_undistilled"] is None
-    assert all(names.index(before) < names.index(name) for name, before in begun.items() if before)
+    assert all(names.index(before) < names.index(name) for name, before in begun.items() if before in names)
 
 
 # ------------------------------------------------------------------------------------- representation, cloze questions
@@ -320,3 +324,25 @@ def test_every_task_has_its_finetuning_and_every_model_its_recipe(representation
     assert set(representation.FINETUNING) == set(tables.GLUE_TASKS)
     recipes = {path.stem for path in (ROOT / "recipes" / "pretraining").glob("*_minilm.yaml")}
     assert {model.recipe for model in tables.MODELS} - {None} == recipes
+
+
+def test_a_kept_model_is_taken_as_trained(translation, monkeypatch, tmp_path):
+    monkeypatch.setattr(translation, "KEPT", tmp_path / "kept")
+    called = []
+    monkeypatch.setattr(translation, "kermit", lambda *words: called.append(words))
+    runs, name = tmp_path / "runs", "joint"
+    run = runs / name
+    run.mkdir(parents=True)
+    shutil.copytree(BUNDLED, run, dirs_exist_ok=True)
+    (run / "summary.json").write_text('{"steps": 7}')
+    translation.keep(name, runs)
+    kept = sorted(path.name for path in (tmp_path / "kept" / name).iterdir())
+    assert kept == ["config.json", "model.safetensors", "summary.json", "tokenizer.json", "tokenizer_config.json"]
+    shutil.rmtree(run)
+    translation.train(name, tmp_path, runs)
+    assert not called
+    assert json.loads((run / "summary.json").read_text()) == {"steps": 7}
+    shutil.rmtree(run)
+    translation.train(name, tmp_path, runs, "bfloat16", anew=True)
+    assert called[0][0] == "train"
+    assert "runtime.precision=bfloat16" in called[0]

@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from kermit.canvas import Canvas, Factorization, Insertion, Segment, SpecialTokens
     from kermit.canvas_batch import CanvasBatch
-    from kermit.decoding import Constraints, DecodingSettings, Sampling, Strategy, decode
+    from kermit.decoding import Constraints, DecodingSettings, Ranking, Sampling, Strategy, decode
     from kermit.errors import KermitError
     from kermit.modeling import KermitConfig, KermitForInsertion, KermitForSequenceClassification, KermitModel
     from kermit.objective import LowerBoundObjective, SlotObjective, Texts
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "kermit.canvas": ("Canvas", "Factorization", "Insertion", "Segment", "SpecialTokens"),
     "kermit.canvas_batch": ("CanvasBatch",),
-    "kermit.decoding": ("Constraints", "DecodingSettings", "Sampling", "Strategy", "decode"),
+    "kermit.decoding": ("Constraints", "DecodingSettings", "Ranking", "Sampling", "Strategy", "decode"),
     "kermit.errors": ("KermitError",),
     "kermit.modeling": ("KermitConfig", "KermitForInsertion", "KermitForSequenceClassification", "KermitModel"),
     "kermit.objective": ("LowerBoundObjective", "SlotObjective", "Texts"),
@@ -58,6 +58,7 @@ __all__ = [
     "LeftToRightPrior",
     "LowerBoundObjective",
     "OrderPrior",
+    "Ranking",
     "Sampling",
     "Score",
     "Segment",

@@ -26,6 +26,7 @@ from kermit.decoding import (
     Decoded,
     DecodingSettings,
     OnRound,
+    Ranking,
     Sampling,
     Trace,
     check_lengths,
@@ -151,7 +152,7 @@ class Kermit:
         target = self.segment(to)
         way = Factorization.Y_GIVEN_X if target is Segment.Y else Factorization.X_GIVEN_Y
         self._check_trained(way)
-        if settings.both_ways:
+        if settings.ranking is Ranking.BOTH_WAYS:
             self._check_trained(Factorization.X_GIVEN_Y if target is Segment.Y else Factorization.Y_GIVEN_X)
         ids = self._encode(texts)
         sides = [(tokens, ()) if target is Segment.Y else ((), tokens) for tokens in ids]

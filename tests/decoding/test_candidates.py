@@ -6,11 +6,12 @@ import pytest
 from insertion_models import END, SPECIALS, A, B, C, Says, TableModel, random_model
 
 from kermit.canvas import Canvas, Factorization
-from kermit.decoding import Decoded, DecodingSettings, Finish, Sampling, decode
-from kermit.decoding.candidates import CANDIDATE_TEMPERATURE, likelihood_a_token
+from kermit.decoding import Decoded, DecodingSettings, Finish, Ranking, Sampling, decode
+from kermit.decoding.candidates import CANDIDATE_TEMPERATURE
+from kermit.decoding.ranking import ranks
 from kermit.errors import DecodingError
 
-SETTINGS = DecodingSettings(max_tokens=8, candidates=5)
+SETTINGS = DecodingSettings(max_tokens=8, candidates=5, ranking=Ranking.LIKELIHOOD)
 
 
 def starts(count: int) -> list[Canvas]:
@@ -23,7 +24,7 @@ def one_by_one(model: TableModel, canvas: Canvas, seed: int, settings: DecodingS
     found = []
     for candidate in range(settings.candidates):
         drawn = settings.sampling or (Sampling(CANDIDATE_TEMPERATURE) if candidate else None)
-        alone = replace(settings, candidates=1, sampling=drawn)
+        alone = replace(settings, candidates=1, ranking=None, sampling=drawn)
         found += decode(model, [canvas], alone, seeds=[seed + candidate * 0x9E3779B97F4A7C15])
     return found
 
@@ -58,16 +59,17 @@ def test_the_text_of_the_best_tokens_gives_way_to_a_likelier_one() -> None:
         return Says(dict.fromkeys(canvas.open_slots, here))
 
     (best,) = decode(TableModel(says), starts(1))
-    (likeliest,) = decode(TableModel(says), starts(1), DecodingSettings(candidates=8))
+    (likeliest,) = decode(TableModel(says), starts(1), DecodingSettings(candidates=8, ranking=Ranking.LIKELIHOOD))
     assert best.canvas.segments[1] == (A,)
     assert likeliest.canvas.segments[1] == (B,)
 
 
 def test_a_finished_candidate_goes_before_one_that_was_cut_off() -> None:
-    (some,) = decode(random_model(vocab_size=40, seed=2), starts(1), DecodingSettings(max_tokens=8))
+    model = random_model(vocab_size=40, seed=2)
+    (some,) = decode(model, starts(1), DecodingSettings(max_tokens=8))
     finished = replace(some, finish=Finish.FINISHED, log_prob=-50.0, tokens=4)
     cut_off = replace(some, finish=Finish.MAX_TOKENS, log_prob=-1.0, tokens=8)
-    assert max([cut_off, finished], key=likelihood_a_token) is finished
+    assert max([cut_off, finished], key=lambda one: ranks(model, [one], Ranking.LIKELIHOOD)) is finished
 
 
 def test_the_trace_is_that_of_the_candidate_that_was_kept() -> None:

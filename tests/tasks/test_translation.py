@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+import torch
 
 from kermit.canvas import Canvas, SpecialTokens
 from kermit.data.parallel import Pair
@@ -15,7 +16,7 @@ from kermit.folders import model_folder
 from kermit.rendering import ReadableTrace
 from kermit.tasks.distillation import distill
 from kermit.tasks.translation import Direction, Translation, read_split, score_translations
-from kermit.tasks.translation_report import plot_rounds, table
+from kermit.tasks.translation_report import note_of, plot_rounds, table
 from kermit.tasks.translator import Translator
 from kermit.training.recipe import check_recipe
 from kermit.training.run import train
@@ -119,7 +120,7 @@ def test_rounds_are_drawn_beside_the_logarithm(tmp_path: Path) -> None:
 def test_candidates_are_ranked_both_ways_by_a_model_that_knows_both() -> None:
     translator = Translator.load()
     texts = ["Two dogs are playing in the snow."]
-    decoding = translator.decoding(candidates=4, both_ways=True)
+    decoding = translator.decoding(candidates=4, ranking="both_ways")
     [found] = translator.translate(texts, EN_DE, decoding)
     assert "Hunde" in found.text
     translator.model.config.factorizations = ["y_given_x"]
@@ -219,6 +220,24 @@ def test_distillation_goes_on_where_it_was_interrupted(teacher: Path, corpus: Pa
     assert distill(*arguments, output, block_size=50).target.read_text() == whole.target.read_text()
 
 
+def test_the_first_texts_alone_are_distilled_in_half_precision(teacher: Path, corpus: Path, tmp_path: Path) -> None:
+    whole, half = Translator.load(teacher), Translator.load(teacher, dtype=torch.bfloat16)
+    assert {weight.dtype for weight in half.model.parameters()} == {torch.bfloat16}
+    settings = half.decoding(beams=2, max_tokens=30)
+    asked: Any = (teacher, corpus / "train.en", EN_DE, settings, tmp_path)
+    made = distill(half, *asked, limit=70, block_size=50)
+    assert made.texts + made.unfinished == 70
+    kept = [line for line in (corpus / "train.en").read_text().splitlines()[:70] if line in made.source.read_text()]
+    assert made.source.read_text().splitlines() == kept
+    with pytest.raises(DataError, match="made with another precision"):
+        distill(whole, *asked, limit=70, block_size=50)
+    with pytest.raises(DataError, match="made with another limit"):
+        distill(half, *asked, block_size=50)
+    pairs = read_split(corpus, "val", half.languages)
+    assert "|precision:bfloat16|" in note_of(half, settings, "val", pairs)
+    assert half.evaluate(pairs[:8], EN_DE, settings)[0].mean_tokens > 0
+
+
 def distilled(teacher: Path, corpus: Path, output: Path, *, to: str = "de", finish: str = "finished") -> Any:
     """Distil with a translator that writes the direction before every text."""
 
@@ -226,7 +245,7 @@ def distilled(teacher: Path, corpus: Path, output: Path, *, to: str = "de", fini
         return [Translation(text, f"{direction} {text}", 1, 1, 0.0, finish) for text in texts]
 
     source = "en" if to == "de" else "de"
-    fake: Any = SimpleNamespace(translate=translate)
+    fake: Any = SimpleNamespace(translate=translate, model=SimpleNamespace(dtype=torch.float32))
     return distill(fake, teacher, corpus / f"train.{source}", Direction(source, to), Settings(), output)
 
 

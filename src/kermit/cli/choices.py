@@ -43,6 +43,9 @@ Decoding = Annotated[
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A decoding setting, such as top_p=0.9.")
 ]
+Precision = Annotated[
+    Literal["float32", "bfloat16", "float16"], typer.Option(help="Of the weights and the arithmetic.")
+]
 Samples = Annotated[int, typer.Option(min=0, help="Draw so many instead of taking the best; 0 takes the best.")]
 Seed = Annotated[int, typer.Option(help="The first draw's seed; the others follow.")]
 Trace = Annotated[bool, typer.Option("--trace", help="Show the rounds.")]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kermit.cli import logs
-from kermit.cli.choices import Json
+from kermit.cli.choices import Json, Precision
 from kermit.cli.results import Results, check_folder
 from kermit.cli.texts import check_there
 
@@ -21,6 +21,10 @@ def distill(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A decoding setting, such as beams=5.")
     ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Translate the first so many texts alone.", show_default=False)
+    ] = None,
+    precision: Precision = "float32",
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count lines that are broken.")] = False,
     json_: Json = False,
 ) -> None:
@@ -31,13 +35,16 @@ def distill(
     check_there("--input", input_)
     check_folder("--output", output)
     logs.set_up()
+    import torch
+
     from kermit.cli.choices import decoding_choices, progress_bar
     from kermit.data.plain import OnBad, read_lines
     from kermit.tasks.distillation import distill as run
     from kermit.tasks.translator import Translator
 
-    translator = Translator.load(teacher)
-    with progress_bar(sum(1 for _ in read_lines(input_)), f"to {to}") as progress:
+    translator = Translator.load(teacher, dtype=getattr(torch, precision))
+    lines = sum(1 for _ in read_lines(input_))
+    with progress_bar(lines if limit is None else min(lines, limit), f"to {to}") as progress:
         result = run(
             translator,
             teacher,
@@ -45,6 +52,7 @@ def distill(
             translator.direction_to(to),
             translator.decoding(**decoding_choices(None, set_)),
             output,
+            limit=limit,
             on_bad=OnBad.SKIP if skip_bad else OnBad.ERROR,
             progress=progress,
         )

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kermit.cli import cloze, logs
-from kermit.cli.choices import Decoding, Model, decoding_choices, progress_bar
+from kermit.cli.choices import Decoding, Model, Precision, decoding_choices, progress_bar
 from kermit.cli.results import check_file
 from kermit.errors import DataError
 
@@ -35,6 +35,7 @@ def translation(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A decoding setting of the model's family.")
     ] = None,
+    precision: Precision = "float32",
     output: Annotated[Path | None, typer.Option(help="Write the translations to OUTPUT.LANGUAGE.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw rounds by length beside log2(n + 1), as PNG.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="A JSON list, an object a direction.")] = False,
@@ -47,11 +48,13 @@ def translation(
     logs.set_up()
     import json
 
+    import torch
+
     from kermit.tasks.translation import Direction, read_split
     from kermit.tasks.translation_report import note_of, plot_rounds, table
     from kermit.tasks.translator import Translator
 
-    translator = Translator.load(model)
+    translator = Translator.load(model, dtype=getattr(torch, precision))
     settings = translator.decoding(**decoding_choices(decoding, set_))
     asked = translator.directions() if directions is None else map(Direction.parse, directions.split(","))
     ways = [translator.check(way) for way in asked]

@@ -1,7 +1,15 @@
 """Decoding: canvases with open slots to finished texts."""
 
 from kermit.decoding.rounds import Decoded, OnRound, check_lengths, decode
-from kermit.decoding.settings import DRAWING_TEMPERATURE, Constraints, DecodingSettings, Finish, Sampling, Strategy
+from kermit.decoding.settings import (
+    DRAWING_TEMPERATURE,
+    Constraints,
+    DecodingSettings,
+    Finish,
+    Ranking,
+    Sampling,
+    Strategy,
+)
 from kermit.decoding.trace import Trace, TracedInsertion, TracedToken
 
 __all__ = [
@@ -11,6 +19,7 @@ __all__ = [
     "DecodingSettings",
     "Finish",
     "OnRound",
+    "Ranking",
     "Sampling",
     "Strategy",
     "Trace",

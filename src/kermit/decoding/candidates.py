@@ -1,9 +1,9 @@
-"""Several texts for each canvas, of which the likeliest is kept: what a beam search is to a left-to-right model.
+"""Several texts for each canvas, of which the best is kept: what a beam search is to a left-to-right model.
 
 Parallel decoding decides each of a round's insertions by itself, so the best tokens need not make the best text. Texts
-that are drawn beside it differ where the model is in doubt, and how likely each was as it came about tells which to
-trust. All candidates of a canvas can be decoded side by side, so it takes no more rounds than the slowest of them. A
-model that knows both directions ranks them better by how well both sides agree (`kermit.decoding.both_ways`).
+that are drawn beside it differ where the model is in doubt, and the model itself tells which to trust
+(`kermit.decoding.ranking`). All candidates of a canvas can be decoded side by side, so it takes no more rounds than the
+slowest of them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kermit.decoding.both_ways import agreement, check_given
-from kermit.decoding.settings import DecodingSettings, Finish, Sampling
+from kermit.decoding.ranking import check_given, ranks
+from kermit.decoding.settings import DecodingSettings, Ranking, Sampling
 
 if TYPE_CHECKING:
     from kermit.canvas import Canvas
@@ -32,7 +32,7 @@ Decode = Callable[[Sequence["Canvas"], DecodingSettings, Sequence[int]], "list[D
 def decode_candidates(
     model: InsertionModel, decode: Decode, canvases: Sequence[Canvas], settings: DecodingSettings, seeds: Sequence[int]
 ) -> list[Decoded]:
-    """Decode several texts a canvas and keep the likeliest of each.
+    """Decode several texts a canvas and keep the best of each.
 
     Args:
         model: what scores the slots.
@@ -47,35 +47,19 @@ def decode_candidates(
     Raises:
         DecodingError: they are to be ranked both ways, and nothing is given whole.
     """
-    if settings.both_ways:
+    if settings.ranking is Ranking.BOTH_WAYS:
         for canvas in canvases:
             if canvas.open_slots:
                 check_given(canvas)
-    alone = replace(settings, candidates=1, both_ways=False)
+    alone = replace(settings, candidates=1, ranking=None)
     drawn = replace(alone, sampling=settings.sampling or Sampling(CANDIDATE_TEMPERATURE))
     found = [[first] for first in decode(canvases, alone, seeds)]
     numbers = [number for number in range(len(canvases)) for _ in range(1, settings.candidates)]
     others = [seed + candidate * _SEED_STEP for seed in seeds for candidate in range(1, settings.candidates)]
     for number, other in zip(numbers, decode([canvases[number] for number in numbers], drawn, others), strict=True):
         found[number].append(other)
-    ranks = iter(_ranks(model, [candidate for candidates in found for candidate in candidates], settings))
-    kept = [max(candidates, key=lambda _: next(ranks)) for candidates in found]
+    every = [candidate for candidates in found for candidate in candidates]
+    rank = iter(ranks(model, every, settings.ranking or Ranking.AGAIN))
+    kept = [max(candidates, key=lambda _: next(rank)) for candidates in found]
     rounds = [max(candidate.rounds for candidate in candidates) for candidates in found]
     return [replace(one, rounds=most) for one, most in zip(kept, rounds, strict=True)]
-
-
-def _ranks(
-    model: InsertionModel, candidates: Sequence[Decoded], settings: DecodingSettings
-) -> list[tuple[bool, float]]:
-    if not settings.both_ways:
-        return [likelihood_a_token(candidate) for candidate in candidates]
-    finished = [candidate.finish is Finish.FINISHED for candidate in candidates]
-    return list(zip(finished, agreement(model, [candidate.canvas for candidate in candidates]), strict=True))
-
-
-def likelihood_a_token(decoded: Decoded) -> tuple[bool, float]:
-    """What candidates are ranked by: whether it is finished, and the mean log-probability of what was decided.
-
-    A mean, for a sum would favour the shortest; that nothing more belongs there counts as one more token.
-    """
-    return decoded.finish is Finish.FINISHED, decoded.log_prob / (decoded.tokens + 1)

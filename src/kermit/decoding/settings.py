@@ -31,6 +31,18 @@ class Strategy(StrEnum):
     PARALLEL = "parallel"
 
 
+class Ranking(StrEnum):
+    """What the kept one of several candidates is best at: `kermit.decoding.ranking`.
+
+    How likely it was as it came about; how likely its tokens and its ends are, asked for again now that it is complete;
+    or that, and how likely the given side is given it.
+    """
+
+    LIKELIHOOD = "likelihood"
+    AGAIN = "again"
+    BOTH_WAYS = "both_ways"
+
+
 class Finish(StrEnum):
     """Why a decode ended."""
 
@@ -108,8 +120,8 @@ class DecodingSettings:
         max_rounds: end after so many forward passes.
         max_tokens: insert at most so many tokens a text.
         constraints: what may be inserted where.
-        candidates: decode so many texts a canvas and keep the likeliest; see `kermit.decoding.candidates`.
-        both_ways: keep the one that agrees best with the side that was given; see `kermit.decoding.both_ways`.
+        candidates: decode so many texts a canvas and keep the best; see `kermit.decoding.candidates`.
+        ranking: what the best of them is best at; None for `again`.
     """
 
     strategy: Strategy = Strategy.PARALLEL
@@ -119,7 +131,7 @@ class DecodingSettings:
     max_tokens: int = 512
     constraints: Constraints = field(default_factory=Constraints)
     candidates: int = 1
-    both_ways: bool = False
+    ranking: Ranking | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strategy", member_of(Strategy, self.strategy, "strategy", DecodingError))
@@ -131,8 +143,10 @@ class DecodingSettings:
             raise DecodingError(f"max_tokens must be at least 0, not {self.max_tokens}")
         if self.candidates < 1:
             raise DecodingError(f"candidates must be at least 1, not {self.candidates}")
-        if self.both_ways and self.candidates == 1:
-            raise DecodingError("both_ways ranks candidates, and there is one; raise candidates, or leave it out")
+        if self.ranking is not None:
+            object.__setattr__(self, "ranking", member_of(Ranking, self.ranking, "ranking", DecodingError))
+            if self.candidates == 1:
+                raise DecodingError("ranking is of candidates, and there is one; raise candidates, or leave it out")
 
     @property
     def draws(self) -> bool:

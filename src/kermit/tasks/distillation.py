@@ -45,6 +45,7 @@ def distill(
     decoding: Settings,
     output: Path,
     *,
+    limit: int | None = None,
     on_bad: OnBad = OnBad.ERROR,
     block_size: int = 1000,
     progress: Callable[[int], None] | None = None,
@@ -58,6 +59,7 @@ def distill(
         direction: which way to translate.
         decoding: how, by the teacher's family's settings.
         output: where the files go; blocks already there from the same run are not made again.
+        limit: translate the first so many texts alone; None for all.
         on_bad: what to do with lines that are empty or no UTF-8.
         block_size: texts translated between two savings.
         progress: told how many more texts are done.
@@ -74,6 +76,8 @@ def distill(
         "text": file_checksum(text),
         "direction": str(direction),
         "decoding": decoding.model_dump(mode="json"),
+        "precision": str(translator.model.dtype).removeprefix("torch."),
+        "limit": limit,
         "block_size": block_size,
     }
     place = output / f"{name}.{direction}.json"
@@ -85,7 +89,7 @@ def distill(
     if not made:
         _write_whole(place, json.dumps(manifest, indent=2) + "\n")
     report = Report(on_bad, how_to_skip="add --skip-bad")
-    for index, block in enumerate(_blocks(text, report, block_size)):
+    for index, block in enumerate(_blocks(text, report, block_size, limit)):
         path = blocks / f"{index:06}.jsonl"
         if not path.is_file():
             results = translator.translate(block, direction, decoding, progress=progress)
@@ -157,8 +161,8 @@ def _write_whole(file: Path, content: str) -> None:
     _partial(file).rename(file)
 
 
-def _blocks(text: Path, report: Report, size: int) -> Iterator[list[str]]:
-    texts = (line for line, _ in read_texts(text, report))
+def _blocks(text: Path, report: Report, size: int, limit: int | None) -> Iterator[list[str]]:
+    texts = islice((line for line, _ in read_texts(text, report)), limit)
     while block := list(islice(texts, size)):
         yield block
 

@@ -18,7 +18,7 @@ from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Factorization, SpecialTokens
 from kermit.canvas_batch import CanvasBatch
-from kermit.decoding import DRAWING_TEMPERATURE, DecodingSettings, Sampling, Strategy
+from kermit.decoding import DRAWING_TEMPERATURE, DecodingSettings, Ranking, Sampling, Strategy
 from kermit.errors import DecodingError, RecipeError
 from kermit.folders import load_whole
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings, specials_of
@@ -61,8 +61,7 @@ class KermitSettings(TrunkSettings):
 class InsertionDecoding(Settings):
     """How insertion models decode; with a `temperature` tokens are drawn instead of taking the best.
 
-    Of `candidates` that many are decoded for each text, and the likeliest is kept; with `both_ways` the one that
-    agrees best with the source, asked in both directions.
+    Of `candidates` that many are decoded for each text, and the best by `ranking` is kept.
     """
 
     strategy: Strategy = Strategy.PARALLEL
@@ -73,7 +72,7 @@ class InsertionDecoding(Settings):
     max_rounds: PositiveInt | None = None
     max_tokens: PositiveInt = 256
     candidates: PositiveInt = 1
-    both_ways: bool = False
+    ranking: Ranking | None = None
     batch_size: PositiveInt = 64
     seed: int = 0
 
@@ -98,7 +97,7 @@ class InsertionDecoding(Settings):
             max_rounds=self.max_rounds,
             max_tokens=self.max_tokens,
             candidates=self.candidates,
-            both_ways=self.both_ways,
+            ranking=self.ranking,
         )
 
 

@@ -16,12 +16,13 @@ from kermit.training.settings import Settings
 
 
 def note_of(translator: Translator, decoding: Settings, split: str, pairs: Sequence[Pair]) -> str:
-    """What decided a score beside sacrebleu: version, family, decoding, split and a checksum of its text."""
+    """What decided a score beside sacrebleu: version, family, decoding, precision, split and a checksum of its text."""
     text = "\n".join(f"{pair.x}\t{pair.y}" for pair in pairs)
     settings = ",".join(f"{key}={value}" for key, value in decoding.model_dump(mode="json").items())
     parts = {
         "family": translator.family.name,
         "decoding": settings,
+        "precision": str(translator.model.dtype).removeprefix("torch."),
         "split": split,
         "data": hashlib.sha256(text.encode()).hexdigest()[:12],
         "version": _version(),

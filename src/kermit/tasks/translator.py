@@ -20,6 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from kermit.canvas import Factorization
 from kermit.data.parallel import Pair
 from kermit.data.tokenizer import load_tokenizer
+from kermit.decoding import Ranking
 from kermit.errors import DecodingError, ModelError
 from kermit.folders import named_or_bundled, read_config, reading
 from kermit.tasks.translation import Direction, Translation, TranslationScores, score_translations
@@ -58,10 +59,13 @@ class Translator:
     languages: tuple[str, str]
 
     @classmethod
-    def load(cls, path: str | Path | None = None, device: str | None = None) -> Translator:
+    def load(
+        cls, path: str | Path | None = None, device: str | None = None, dtype: torch.dtype = torch.float32
+    ) -> Translator:
         """Load from a model folder, or from a training's output folder; onto a GPU where there is one.
 
-        Without a path, the model that comes with the package.
+        Without a path, the model that comes with the package. Half precision is faster where the machine has
+        instructions for it; which texts share a batch can then change one by rounding.
         """
         folder = named_or_bundled(None if path is None else Path(path))
         config = read_config(folder)
@@ -70,7 +74,8 @@ class Translator:
         except ModelError as error:
             raise ModelError(f"{folder}: {error}") from error
         with reading(folder):
-            model = family.load(folder).to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
+            place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+            model = family.load(folder).to(place, dtype).eval()
         languages = config.get("languages") or {"x": "x", "y": "y"}
         return cls(family, model, load_tokenizer(folder), (languages["x"], languages["y"]))
 
@@ -133,7 +138,7 @@ class Translator:
         if trace and "strategy" not in self.family.decoding_settings.model_fields:
             raise ModelError(f"the family {self.family.name} does not insert; there are no rounds to trace")
         chosen = self.decoding() if decoding is None else decoding
-        if getattr(chosen, "both_ways", False):
+        if getattr(chosen, "ranking", None) is Ranking.BOTH_WAYS:
             self.check(Direction(direction.target, direction.source))
         with torch.inference_mode():
             return self.family.translate(

@@ -26,7 +26,7 @@ from kermit.data.cache import cache_folder, made_once
 from kermit.data.plain import Fault, OnBad, Report, file_checksum, read_lines
 from kermit.data.tokenizer import fingerprint, load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
-from kermit.folders import model_folder
+from kermit.folders import model_folder, named_or_bundled
 from kermit.modeling.next_sentence import PARTS
 from kermit.training.callbacks import minutes_spent
 from kermit.training.checkpoints import list_checkpoints, restore_interrupted_swap, written_whole
@@ -44,6 +44,9 @@ from kermit.training.trainer import KermitTrainer
 from kermit.training.vocabulary import carry_over, pieces_of
 
 logger = logging.getLogger(__name__)
+
+BUNDLED = "bundled"
+"""What recipes call the model that comes with the package."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +112,7 @@ def prepare_tokenizer(loaded: LoadedRecipe) -> PreTrainedTokenizerFast:
     """The recipe's tokenizer: loaded, or trained once and then found in the cache by the content of its text."""
     settings = loaded.recipe.tokenizer
     if settings.path is not None:
-        local = loaded.data / settings.path
-        return load_tokenizer(local if local.exists() else settings.path)
+        return load_tokenizer(_named(loaded, settings.path))
     assert settings.vocab_size is not None
     vocab_size = settings.vocab_size
     files = [loaded.data / path for path in settings.texts]
@@ -125,6 +127,14 @@ def prepare_tokenizer(loaded: LoadedRecipe) -> PreTrainedTokenizerFast:
         train_tokenizer(texts, vocab_size).save_pretrained(scratch)
 
     return load_tokenizer(made_once(folder, make))
+
+
+def _named(loaded: LoadedRecipe, name: str) -> str | Path:
+    """A folder that a recipe names: `bundled`, one below the data folder, or any other."""
+    if name == BUNDLED:
+        return named_or_bundled(None)
+    local = loaded.data / name
+    return local if local.exists() else name
 
 
 def _texts_of_files(files: Sequence[Path], on_bad: OnBad) -> Iterator[str]:
@@ -146,8 +156,7 @@ def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> P
     if recipe.init_from is None:
         model = _new_model(loaded, tokenizer)
     else:
-        local = loaded.data / recipe.init_from
-        folder = model_folder(local if local.exists() else Path(recipe.init_from).expanduser())
+        folder = model_folder(Path(_named(loaded, recipe.init_from)).expanduser())
         trained, model = loaded.family.load(folder), _new_model(loaded, tokenizer)
         saved = load_tokenizer(folder)
         if saved.get_vocab() == tokenizer.get_vocab():

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 
 from kermit.canvas import Canvas, Segment
 from kermit.data.tokenizer import encode_texts
-from kermit.decoding import Constraints, Decoded, DecodingSettings, decode
+from kermit.decoding import Constraints, Decoded, DecodingSettings, Ranking, decode
 from kermit.modeling import KermitForInsertion
 from kermit.tasks.cloze.instances import ClozeInstance
 from kermit.tasks.cloze.layout import Layout, lay_out
@@ -71,7 +71,7 @@ class InsertionSystem:
             drawn = {"temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p}
             chosen |= drawn
         if self.decoding.candidates > 1:
-            chosen |= {"candidates": self.decoding.candidates, "both_ways": self.decoding.both_ways}
+            chosen |= {"candidates": self.decoding.candidates, "ranking": str(self.decoding.ranking or Ranking.AGAIN)}
         return chosen | ({"seed": self.seed} if self.decoding.draws else {})
 
     def lay_out(self, instance: ClozeInstance) -> Layout | None:

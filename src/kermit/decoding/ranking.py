@@ -1,0 +1,166 @@
+"""What candidates are ranked by, once they are complete.
+
+How likely a text was as it came about says little of it: most was decided while little was there. Once it is complete,
+the model can be asked for each inserted token again, with its neighbours there, and whether anything is missing still
+(`again`); and where one side was given whole, for each of that side's tokens given the other (`both_ways`), which tells
+of what a translation leaves out. Every other token is missing at once, so two forward passes ask for all of a side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from kermit.canvas import Canvas, Segment
+from kermit.canvas_batch import CanvasBatch
+from kermit.decoding.settings import Finish, Ranking
+from kermit.errors import DecodingError
+from kermit.objective import Texts, canvases_of
+from kermit.slots import InsertionModel
+
+if TYPE_CHECKING:
+    from kermit.decoding.rounds import Decoded
+
+_APART = 2  # how far tokens stand apart that are missing at once
+
+
+def check_given(start: Canvas) -> None:
+    """Raise where no side is given whole beside one that is to be written."""
+    sides = [Segment(side) for side in range(len(start.segments))]
+    given = [side for side in sides if start.segments[side] and start.open_slots.isdisjoint(start.slots(side))]
+    if len(sides) < 2 or len(given) != 1:
+        raise DecodingError(
+            "both_ways ranks candidates by the side that was given, and here none is given whole beside one to write;"
+            " leave it out"
+        )
+
+
+def ranks(
+    model: InsertionModel, candidates: Sequence[Decoded], ranking: Ranking, batch_size: int = 64
+) -> list[tuple[bool, float]]:
+    """What candidates are compared by: whether a candidate is finished, and then a mean log-probability of a token.
+
+    Args:
+        model: what scores the slots.
+        candidates: what was decoded.
+        ranking: which log-probability.
+        batch_size: how many go through the model together.
+    """
+    match ranking:
+        case Ranking.LIKELIHOOD:
+            means = [likelihood_a_token(candidate) for candidate in candidates]
+        case Ranking.AGAIN:
+            means = again(model, candidates, batch_size)
+        case Ranking.BOTH_WAYS:
+            back = asked_again(model, candidates, inserted=False, batch_size=batch_size)
+            means = [sum(parts) for parts in zip(again(model, candidates, batch_size), back, strict=True)]
+    return [(candidate.finish is Finish.FINISHED, mean) for candidate, mean in zip(candidates, means, strict=True)]
+
+
+def likelihood_a_token(decoded: Decoded) -> float:
+    """The mean log-probability of what was decided, as it was.
+
+    A mean, for a sum would favour the shortest; that nothing more belongs there counts as one more token.
+    """
+    return decoded.log_prob / (decoded.tokens + 1)
+
+
+def again(model: InsertionModel, texts: Sequence[Decoded], batch_size: int = 64) -> list[float]:
+    """The mean log-probability of an inserted token, plus that of nothing being missing from an open slot."""
+    tokens = asked_again(model, texts, batch_size=batch_size)
+    return [sum(parts) for parts in zip(tokens, nothing_missing(model, texts, batch_size), strict=True)]
+
+
+@torch.inference_mode()
+def nothing_missing(model: InsertionModel, texts: Sequence[Decoded], batch_size: int = 64) -> list[float]:
+    """The mean log-probability of end-of-slot over the open slots of what was decoded, or that of stopping.
+
+    Args:
+        model: what scores the slots.
+        texts: what was decoded.
+        batch_size: how many go through the model together.
+
+    Returns:
+        One a text; 0 for one without open slots.
+    """
+
+    def means(part: Sequence[Decoded]) -> Tensor:
+        canvases = CanvasBatch.from_canvases([text.canvas for text in part], model.device)
+        scores = model.score_slots(canvases)
+        if scores.stop is not None:
+            stopping = scores.log_location()[1]
+            assert stopping is not None
+            return torch.where(canvases.open_slots.any(1), stopping, 0)
+        end = scores.content[:, model.specials.end_of_slot_id] - scores.content.logsumexp(1)
+        sums = end.new_zeros(len(part)).index_add(0, scores.rows, end)
+        return sums / canvases.open_slots.sum(1).clamp(min=1)
+
+    return _by_length(texts, means, batch_size)
+
+
+@torch.inference_mode()
+def asked_again(
+    model: InsertionModel, texts: Sequence[Decoded], *, inserted: bool = True, batch_size: int = 64
+) -> list[float]:
+    """The mean log-probability of the inserted tokens, or of the given ones, each asked for with its neighbours there.
+
+    Args:
+        model: what scores the slots.
+        texts: what was decoded.
+        inserted: whether the inserted tokens are asked for, or the given ones.
+        batch_size: how many go through the model together.
+
+    Returns:
+        One a text; -inf for one without such tokens.
+    """
+
+    def means(part: Sequence[Decoded]) -> Tensor:
+        complete = _complete(model, part, inserted)
+        sums = sum(_log_prob_of_part(model, complete, number) for number in range(_APART))
+        return torch.where(complete.lengths > 0, sums / complete.lengths, -math.inf)
+
+    return _by_length(texts, means, batch_size)
+
+
+def _by_length(texts: Sequence[Decoded], means: Callable[[Sequence[Decoded]], Tensor], batch_size: int) -> list[float]:
+    """A number a text, worked out for texts of about the same length together."""
+    found: dict[int, float] = {}
+    by_length = sorted(range(len(texts)), key=lambda number: len(texts[number].canvas))
+    for start in range(0, len(by_length), batch_size):
+        part = by_length[start : start + batch_size]
+        found |= dict(zip(part, means([texts[number] for number in part]).tolist(), strict=True))
+    return [found[number] for number in range(len(texts))]
+
+
+def _complete(model: InsertionModel, texts: Sequence[Decoded], inserted: bool) -> Texts:
+    """Complete texts, the inserted or the given tokens of which are to be generated."""
+    batch = CanvasBatch.from_segments(model.specials, [text.canvas.segments for text in texts])
+    generated = torch.zeros_like(batch.valid)
+    for row, text in enumerate(texts):
+        for segment, flags in enumerate(text.inserted):
+            tokens = text.canvas.slots(Segment(segment))[:-1]
+            generated[row, tokens] = torch.tensor(flags, dtype=torch.bool) == inserted
+    batch, generated = batch.to(model.device), generated.to(model.device)
+    every_segment = torch.ones(len(batch), len(Segment), dtype=torch.bool, device=model.device)
+    return Texts(batch, batch.valid, generated, every_segment)
+
+
+def _log_prob_of_part(model: InsertionModel, texts: Texts, part: int) -> Tensor:
+    """(batch,) the sum over the generated tokens of one part, with those missing at once."""
+    missing = texts.generated & (texts.generated.cumsum(1) % _APART == part)
+    canvases, slot = canvases_of(texts, texts.present & ~missing)
+    rows, tokens = missing.nonzero(as_tuple=True)
+    asked = torch.zeros_like(canvases.open_slots).index_put(
+        (rows, slot[rows, tokens]), torch.ones_like(rows, dtype=torch.bool)
+    )
+    scores = model.score_slots(replace(canvases, open_slots=asked))
+    numbers = torch.arange(len(scores.rows), device=missing.device)
+    number = torch.zeros_like(canvases.token_ids).index_put((scores.rows, scores.slots), numbers)
+    content = scores.content[number[rows, slot[rows, tokens]]]
+    each = content.gather(1, texts.batch.token_ids[rows, tokens][:, None])[:, 0] - content.logsumexp(1)
+    return each.new_zeros(len(texts.batch)).index_add(0, rows, each)

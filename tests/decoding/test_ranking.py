@@ -1,0 +1,176 @@
+"""Candidates ranked by what the model says of them once they are complete, beside the same worked out by tokens."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from insertion_models import END, SPECIALS, A, B, C, Says, TableModel, random_model
+
+from kermit.canvas import Canvas, Factorization, Segment
+from kermit.canvas_batch import CanvasBatch
+from kermit.decoding import Decoded, DecodingSettings, Finish, Ranking, Sampling, decode
+from kermit.decoding.ranking import asked_again, check_given, nothing_missing, ranks
+from kermit.errors import DecodingError
+from kermit.modeling import KermitForInsertion
+
+X, Y = Segment.X, Segment.Y
+PAIRS = [((4, 5, 6, 7, 8), (9, 10)), ((11,), (12, 13, 14)), ((4, 4, 4, 5), ())]
+
+
+def token_by_token(model: KermitForInsertion, pair: tuple[tuple[int, ...], ...], side: Segment) -> float:
+    """The mean over a side's tokens, each in the slot that it leaves when every other token of the side is missing."""
+    tokens, total = pair[side], 0.0
+    if not tokens:
+        return -math.inf
+    for parity in (0, 1):
+        kept = [token for place, token in enumerate(tokens) if place % 2 != parity]
+        segments = [kept if number == side else given for number, given in enumerate(pair)]
+        way = Factorization.X_GIVEN_Y if side is X else Factorization.Y_GIVEN_X
+        canvas = Canvas.from_ids(SPECIALS, *segments, generate=way)
+        with torch.inference_mode():
+            scores = model.score_slots(CanvasBatch.from_canvases([canvas]))
+        for place, token in enumerate(tokens):
+            if place % 2 == parity:
+                slot = canvas.slots(side)[sum(other % 2 != parity for other in range(place))]
+                row = scores.slots.tolist().index(slot)
+                total += float(scores.content[row].log_softmax(0)[token])
+    return total / len(tokens)
+
+
+def ends(model: KermitForInsertion, canvas: Canvas) -> float:
+    """The mean over the open slots of how likely end-of-slot is."""
+    with torch.inference_mode():
+        scores = model.score_slots(CanvasBatch.from_canvases([canvas]))
+    return float(scores.content.log_softmax(1)[:, END].mean())
+
+
+def translated(pair: tuple[tuple[int, ...], ...]) -> Decoded:
+    """A pair whose second side was inserted."""
+    inserted = ((False,) * len(pair[X]), (True,) * len(pair[Y]))
+    canvas = Canvas.from_ids(SPECIALS, *pair, generate=Factorization.Y_GIVEN_X)
+    return Decoded(canvas, 3, len(pair[Y]), Finish.FINISHED, -1.0, inserted)
+
+
+@pytest.mark.parametrize("batch_size", [1, 64])
+def test_every_token_is_asked_for_once_with_its_neighbours_there(batch_size: int) -> None:
+    model = random_model(vocab_size=40, seed=3)
+    texts = [translated(pair) for pair in PAIRS]
+    again = asked_again(model, texts, batch_size=batch_size)
+    assert again == pytest.approx([token_by_token(model, pair, Y) for pair in PAIRS], abs=1e-4)
+    assert again[-1] == -math.inf
+    back = asked_again(model, texts, inserted=False, batch_size=batch_size)
+    assert back == pytest.approx([token_by_token(model, pair, X) for pair in PAIRS], abs=1e-4)
+    end = [ends(model, text.canvas) for text in texts]
+    found = {ranking: [rank for _, rank in ranks(model, texts, ranking, batch_size)] for ranking in Ranking}
+    assert found[Ranking.AGAIN] == pytest.approx([sum(parts) for parts in zip(again, end, strict=True)], abs=1e-4)
+    expected = [sum(parts) for parts in zip(again, end, back, strict=True)]
+    assert found[Ranking.BOTH_WAYS] == pytest.approx(expected, abs=1e-4)
+    assert found[Ranking.LIKELIHOOD] == [-1.0 / (text.tokens + 1) for text in texts]
+
+
+def test_a_model_that_stops_is_asked_whether_to_stop() -> None:
+    model = random_model(vocab_size=40, seed=3, termination="sequence")
+    text = translated(PAIRS[0])
+    with torch.inference_mode():
+        scores = model.score_slots(CanvasBatch.from_canvases([text.canvas]))
+    actions = torch.cat([scores.location, scores.stop])
+    assert nothing_missing(model, [text]) == pytest.approx([float(actions.log_softmax(0)[-1])], abs=1e-4)
+    closed = replace(text, canvas=Canvas.from_ids(SPECIALS, *PAIRS[0]))
+    assert nothing_missing(model, [closed, text]) == pytest.approx([0.0, *nothing_missing(model, [text])])
+
+
+def test_of_fragments_only_what_was_inserted_is_asked_for_again() -> None:
+    # A _ B _ with what was given in place: each inserted token is the only one missing, the other is the second asked
+    model = random_model(vocab_size=40, seed=4)
+    canvas = Canvas.from_ids(SPECIALS, (A, 9, B, 10))
+    text = Decoded(canvas, 2, 2, Finish.FINISHED, -1.0, ((False, True, False, True),))
+    expected = []
+    for fragments, token in (([(A,), (B, 10)], 9), ([(A, 9, B), ()], 10)):
+        with torch.inference_mode():
+            scores = model.score_slots(CanvasBatch.from_canvases([Canvas.from_fragments(SPECIALS, fragments)]))
+        assert len(scores.slots) == 1
+        expected.append(float(scores.content[0].log_softmax(0)[token]))
+    assert asked_again(model, [text]) == pytest.approx([sum(expected) / 2], abs=1e-4)
+
+
+def test_a_candidate_that_is_not_finished_or_inserts_nothing_comes_last() -> None:
+    model = random_model(vocab_size=40, seed=3)
+    finished, empty = translated(PAIRS[0]), translated(PAIRS[2])
+    cut = replace(finished, finish=Finish.MAX_TOKENS)
+    for ranking in Ranking:
+        one, other, nothing = ranks(model, [finished, cut, empty], ranking)
+        assert one > other
+        assert ranking is Ranking.LIKELIHOOD or nothing[1] == -math.inf
+    assert ranks(model, [empty], Ranking.AGAIN) == [(True, -math.inf)]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 64])
+def test_the_candidate_is_kept_whose_tokens_are_likeliest_once_it_is_complete(batch_size: int) -> None:
+    model = random_model(vocab_size=40, seed=2, scale=0.6)
+    settings = DecodingSettings(max_tokens=8, candidates=8, sampling=Sampling(1.0), ranking=Ranking.LIKELIHOOD)
+    canvases = [Canvas.from_ids(SPECIALS, range(4, 6 + n), (), generate=Factorization.Y_GIVEN_X) for n in range(6)]
+    seeds = range(6)
+    found = decode(model, canvases, replace(settings, ranking=None), seeds=seeds, batch_size=batch_size)
+    by_itself = decode(model, canvases, settings, seeds=seeds)
+
+    def rank(one: Decoded) -> float:
+        return token_by_token(model, one.canvas.segments, Y) + ends(model, one.canvas)
+
+    again = [[rank(one) for one in results] for results in (found, by_itself)]
+    assert all(one >= other - 1e-4 for one, other in zip(*again, strict=True))
+    assert any(one.canvas != other.canvas for one, other in zip(found, by_itself, strict=True))
+
+
+def test_the_candidate_is_kept_that_agrees_best_with_what_was_given() -> None:
+    model = random_model(vocab_size=40, seed=2, scale=0.6)
+    settings = DecodingSettings(max_tokens=8, candidates=8, sampling=Sampling(1.0), ranking=Ranking.LIKELIHOOD)
+    canvases = [Canvas.from_ids(SPECIALS, range(4, 6 + n), (), generate=Factorization.Y_GIVEN_X) for n in range(6)]
+    found = decode(model, canvases, replace(settings, ranking=Ranking.BOTH_WAYS), seeds=range(6))
+    by_itself = decode(model, canvases, settings, seeds=range(6))
+
+    def rank(result: object) -> float:
+        pair = result.canvas.segments
+        return token_by_token(model, pair, X) + token_by_token(model, pair, Y) + ends(model, result.canvas)
+
+    assert all(rank(one) >= rank(other) - 1e-4 for one, other in zip(found, by_itself, strict=True))
+    assert any(one.canvas != other.canvas for one, other in zip(found, by_itself, strict=True))
+
+
+def test_a_text_that_leaves_out_what_was_given_gives_way_to_one_that_does_not() -> None:
+    # B alone is the likeliest translation of A C, but nothing then tells of C; B C does
+    def says(canvas: Canvas) -> Says:
+        x, y = canvas.segments
+        if canvas.open_slots.isdisjoint(canvas.slots(X)):
+            slots = {slot: {END: 1.0} for slot in canvas.open_slots}
+            if B not in y:
+                slots[canvas.slots(Y)[0]] = {B: 1.0}
+            elif C not in y:
+                slots[canvas.slots(Y)[-1]] = {END: 0.6, C: 0.4}
+            return Says(slots)
+        missing = [token for token in (A, C) if token not in x]
+        told = {token: (1.0 if token == A or C in y else 0.01) for token in missing}
+        rest = 1.0 - sum(told.values()) if len(told) == 1 else 0.0
+        return Says({slot: told | ({END: rest} if rest else {}) for slot in canvas.open_slots})
+
+    start = [Canvas.from_ids(SPECIALS, (A, C), (), generate=Factorization.Y_GIVEN_X)]
+    (likeliest,) = decode(TableModel(says), start, DecodingSettings(candidates=12, ranking=Ranking.LIKELIHOOD))
+    (faithful,) = decode(TableModel(says), start, DecodingSettings(candidates=12, ranking=Ranking.BOTH_WAYS))
+    assert likeliest.canvas.segments[Y] == (B,)
+    assert faithful.canvas.segments[Y] == (B, C)
+
+
+def test_one_side_must_be_given_whole() -> None:
+    check_given(Canvas.from_ids(SPECIALS, (A,), (), generate=Factorization.Y_GIVEN_X))
+    check_given(Canvas.from_ids(SPECIALS, (), (A,), generate=Factorization.X_GIVEN_Y))
+    for start in (
+        Canvas.from_fragments(SPECIALS, [(A,), (B,)]),
+        Canvas.from_ids(SPECIALS, (A,), (B,), generate=Factorization.JOINT),
+        Canvas.from_ids(SPECIALS, (), (), generate=Factorization.Y_GIVEN_X),
+    ):
+        with pytest.raises(DecodingError, match="both_ways ranks candidates by the side that was given"):
+            decode(random_model(vocab_size=40), [start], DecodingSettings(candidates=2, ranking=Ranking.BOTH_WAYS))
+    with pytest.raises(DecodingError, match="raise candidates, or leave it out"):
+        DecodingSettings(ranking=Ranking.BOTH_WAYS)
+    with pytest.raises(DecodingError, match="ranking must be one of"):
+        DecodingSettings(candidates=2, ranking="luck")
