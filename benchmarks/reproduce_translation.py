@@ -4,13 +4,13 @@ Each step is skipped where its result is there, and resumed where it was interru
 given again at any time. The termination penalty of insertion models is chosen on the validation text: the lowest whose
 BLEU is as good as the best, a tenth aside, for a higher one costs rounds.
 
-    python benchmarks/reproduce_translation.py --data DIR --runs DIR [--only NAME ...] [--precision NAME] [--anew]
-        [--keep NAME ...] [--table]
+    python benchmarks/reproduce_translation.py --data DIR --runs DIR [--only NAME ...] [--precision NAME] [--greedy]
+        [--anew] [--keep NAME ...] [--table]
 
-`--only` trains and scores the named recipes alone. `--precision bfloat16` trains, distils and scores in it, which is
-faster where the processor has instructions for it. A model in checkpoints/multi30k is taken as trained, unless `--anew`
-is given; `--keep` puts trained ones there, in half precision. `--table` writes the table from
-docs/results/translation.json.
+`--only` trains and scores the named recipes alone, and `--greedy` scores no candidates, which leaves their columns for
+another time. `--precision bfloat16` trains, distils and scores in it, which is faster where the processor has
+instructions for it. A model in checkpoints/multi30k is taken as trained, unless `--anew` is given; `--keep` puts
+trained ones there, in half precision. `--table` writes the table from docs/results/translation.json.
 """
 
 import argparse
@@ -39,7 +39,7 @@ AS_GOOD = 0.1  # BLEU
 CANDIDATES = 8
 DIRECTIONS = ("en-de", "de-en")
 RANKINGS = "again", "both_ways"
-MEASURED = "penalty", "test", "test_at_0", *(f"test_{ranking}" for ranking in RANKINGS)
+MEASURED = "penalty", "test", "test_at_0"
 COLUMNS = "model", "direction", "BLEU", "behind", "at penalty 0", f"best of {CANDIDATES} (behind)"
 COLUMNS += "both ways (behind)", "chrF"
 COLUMNS += "length ratio (at 0)", "rounds", "log2(n+1) + 1.5", "params", "cost", "paper"
@@ -122,8 +122,8 @@ def keep(name, runs):
     shutil.copy(runs / name / "summary.json", KEPT / name)
 
 
-def score(name, data, runs, precision="float32"):
-    """Test scores with a termination penalty of 0 and with the one that is best on the validation text.
+def score(name, data, runs, precision="float32", rankings=RANKINGS):
+    """Test scores with a termination penalty of 0, with the one that is best on the validation text, and of candidates.
 
     What a report of the same weights has is not measured again, and what it lacks is added to it. One that does not say
     whose it is (they did not always) is taken for theirs.
@@ -138,13 +138,14 @@ def score(name, data, runs, precision="float32"):
         summary = json.loads((runs / name / "summary.json").read_text(encoding="utf-8"))
         found = {"weights": weights, "summary": summary, "directions": {}}
     measured = found["directions"].values()
-    if not measured or any(key not in scores for scores in measured for key in MEASURED):
-        measure(found["directions"], runs / name, data, precision)
+    wanted = [*MEASURED, *(f"test_{ranking}" for ranking in rankings)]
+    if not measured or any(key not in scores for scores in measured for key in wanted):
+        measure(found["directions"], runs / name, data, precision, rankings)
         report.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return found
 
 
-def measure(found, run, data, precision):
+def measure(found, run, data, precision, rankings):
     """Add what a model's scores lack, direction by direction."""
     import torch
 
@@ -176,7 +177,7 @@ def measure(found, run, data, precision):
         if "test_at_0" not in own:
             own["test_at_0"] = scores(TEST, direction, 0.0) if penalty else own["test"]
         able = {"again": inserts, "both_ways": inserts and len(translator.directions()) == 2}
-        for ranking in RANKINGS:
+        for ranking in rankings:
             if f"test_{ranking}" not in own:
                 ranked = {"candidates": CANDIDATES, "ranking": ranking}
                 own[f"test_{ranking}"] = scores(TEST, direction, penalty, **ranked) if able[ranking] else None
@@ -232,6 +233,7 @@ def main():
     parser.add_argument("--runs", type=Path, default=os.environ.get("KERMIT_RUNS", "runs"), help="default: KERMIT_RUNS")
     parser.add_argument("--only", nargs="+", choices=recipes(), metavar="NAME", help="recipes to train and score")
     parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32")
+    parser.add_argument("--greedy", action="store_true", help="score no candidates")
     parser.add_argument("--anew", action="store_true", help="train what is in checkpoints/multi30k again")
     parser.add_argument(
         "--keep", nargs="+", choices=recipes(), metavar="NAME", default=[], help="put there, and no more"
@@ -248,7 +250,8 @@ def main():
         os.environ["KERMIT_RUNS"] = str(runs)
         for name in arguments.only or recipes():
             train(name, Path(arguments.data).absolute(), runs / "multi30k", arguments.precision, arguments.anew)
-            found = score(name, Path(arguments.data).absolute(), runs / "multi30k", arguments.precision)
+            rankings = () if arguments.greedy else RANKINGS
+            found = score(name, Path(arguments.data).absolute(), runs / "multi30k", arguments.precision, rankings)
             results = json.loads(RESULTS.read_text(encoding="utf-8")) | {name: found}  # others may have added theirs
             RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     put(PAGE, translation_table=table(results))

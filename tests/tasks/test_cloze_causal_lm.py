@@ -91,7 +91,8 @@ def test_what_cannot_win_any_more_is_not_drawn_on_and_what_was_drawn_twice_is_sc
     assert calls == [(3, 1), (2, len(layouts[0].after) - 1)]
 
 
-def test_candidates_of_several_gaps_are_scored_in_one_call():
+def test_candidates_of_several_gaps_are_scored_in_one_call(monkeypatch):
+    monkeypatch.setattr("kermit.tasks.cloze.system.PROCESSOR_CALL_TOKENS", 2**14)  # room for all of them at once
     system = make(samples=8, continuation_tokens=5)
     layouts = [system.lay_out(instance) for instance in INSTANCES]
     alone = [system.answer([layout])[0] for layout in layouts]

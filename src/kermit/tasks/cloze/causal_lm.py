@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,9 +31,10 @@ from kermit.errors import DecodingError, ModelError
 from kermit.tasks.cloze.instances import ClozeInstance
 from kermit.tasks.cloze.layout import Layout, lay_out
 from kermit.tasks.cloze.system import (
-    CALL_TOKENS,
     ClozeAnswer,
+    call_tokens,
     continuing_tokens,
+    in_calls,
     instance_seed,
     never_generated,
     position_limit,
@@ -166,7 +167,11 @@ class CausalLMSystem:
     @torch.inference_mode()
     def answer(self, layouts: Sequence[Layout]) -> list[ClozeAnswer]:
         """Draw continuations and take the best beginning of any."""
-        return [answer for group in self._groups(layouts) for answer in self._answer_group(group)]
+        answers: dict[int, ClozeAnswer] = {}
+        sizes = [self.samples * (len(self.opening) + len(layout) + self._longest(layout)) for layout in layouts]
+        for part in in_calls(sizes, call_tokens(self.model)):
+            answers |= dict(zip(part, self._answer_group([layouts[number] for number in part]), strict=True))
+        return [answers[number] for number in range(len(layouts))]
 
     def _answer_group(self, layouts: Sequence[Layout]) -> list[ClozeAnswer]:
         best = [_Best() for _ in layouts]
@@ -276,12 +281,6 @@ class CausalLMSystem:
             inputs["past_key_values"] = cache
         return self.model(**inputs)
 
-    def _groups(self, layouts: Sequence[Layout]) -> Iterator[list[Layout]]:
-        """Layouts in order, as many at once as the draws of all of them have room for."""
-        sizes = [self.samples * (len(self.opening) + len(layout) + self._longest(layout)) for layout in layouts]
-        for part in _parts(range(len(layouts)), sizes):
-            yield [layouts[number] for number in part]
-
     def _longest(self, layout: Layout) -> int:
         return layout.gap_length if self.oracle_length else self.continuation_tokens
 
@@ -327,17 +326,3 @@ def _select(cache: Any, rows: Tensor) -> Any:
     chosen.layers = [(copy.copy if isinstance(layer, DynamicLayer) else copy.deepcopy)(layer) for layer in cache.layers]
     chosen.reorder_cache(rows)
     return chosen
-
-
-def _parts(numbers: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
-    """Numbers in order, in parts whose count times largest size is at most `CALL_TOKENS`, or of one."""
-    part: list[int] = []
-    largest = 0
-    for number in numbers:
-        grown = max(largest, sizes[number])
-        if part and (len(part) + 1) * grown > CALL_TOKENS:
-            yield part
-            part, grown = [], sizes[number]
-        part, largest = [*part, number], grown
-    if part:
-        yield part

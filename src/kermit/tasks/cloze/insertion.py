@@ -19,7 +19,14 @@ from kermit.decoding import Constraints, Decoded, DecodingSettings, Ranking, dec
 from kermit.modeling import KermitForInsertion
 from kermit.tasks.cloze.instances import ClozeInstance
 from kermit.tasks.cloze.layout import Layout, lay_out
-from kermit.tasks.cloze.system import ClozeAnswer, continuing_tokens, instance_seed, spelled
+from kermit.tasks.cloze.system import (
+    ClozeAnswer,
+    call_tokens,
+    continuing_tokens,
+    in_calls,
+    instance_seed,
+    spelled,
+)
 
 FRAME = 3
 """[CLS], [SEP] and [SEP]."""
@@ -91,22 +98,27 @@ class InsertionSystem:
         return Canvas.from_fragments(self.model.specials, [layout.first], [layout.before, layout.after], joined=joined)
 
     def answer(self, layouts: Sequence[Layout]) -> list[ClozeAnswer]:
-        """Decode the gaps, all of one length at once where the length is given."""
+        """Decode the gaps, those of one length together where the length is given."""
         groups: dict[int | None, list[int]] = defaultdict(list)
         for number, layout in enumerate(layouts):
             groups[layout.gap_length if self.oracle_length else None].append(number)
         answers: dict[int, ClozeAnswer] = {}
         for length, numbers in groups.items():
-            part = [layouts[number] for number in numbers]
-            found = decode(
-                self.model,
-                [self.canvas(layout) for layout in part],
-                self.decoding if length is None else self._of_length(length),
-                seeds=[instance_seed(self.seed, layout.id) for layout in part],
-                batch_size=len(part),
-            )
-            answers |= {n: self._answer(layouts[n], result) for n, result in zip(numbers, found, strict=True)}
+            settings = self.decoding if length is None else self._of_length(length)
+            for part in in_calls([len(layouts[number]) + FRAME for number in numbers], call_tokens(self.model)):
+                answers |= self._decode({numbers[place]: layouts[numbers[place]] for place in part}, settings)
         return [answers[number] for number in range(len(layouts))]
+
+    def _decode(self, layouts: Mapping[int, Layout], settings: DecodingSettings) -> dict[int, ClozeAnswer]:
+        found = decode(
+            self.model,
+            [self.canvas(layout) for layout in layouts.values()],
+            settings,
+            seeds=[instance_seed(self.seed, layout.id) for layout in layouts.values()],
+            batch_size=len(layouts),
+        )
+        pairs = zip(layouts.items(), found, strict=True)
+        return {number: self._answer(layout, result) for (number, layout), result in pairs}
 
     def _of_length(self, length: int) -> DecodingSettings:
         constraints: Constraints = replace(

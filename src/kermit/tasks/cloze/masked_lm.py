@@ -26,9 +26,10 @@ from kermit.modeling.taps import withheld_from
 from kermit.tasks.cloze.instances import ClozeInstance
 from kermit.tasks.cloze.layout import Layout, lay_out
 from kermit.tasks.cloze.system import (
-    CALL_TOKENS,
     ClozeAnswer,
+    call_tokens,
     continuing_tokens,
+    in_calls,
     never_generated,
     position_limit,
     spelled,
@@ -123,6 +124,12 @@ class MaskedLMSystem:
     @torch.inference_mode()
     def answer(self, layouts: Sequence[Layout]) -> list[ClozeAnswer]:
         """Search with every number of masks, and take the best."""
+        answers: dict[int, ClozeAnswer] = {}
+        for part in in_calls([len(layout) + _FRAME for layout in layouts], call_tokens(self.model)):
+            answers |= dict(zip(part, self._answer_together([layouts[number] for number in part]), strict=True))
+        return [answers[number] for number in range(len(layouts))]
+
+    def _answer_together(self, layouts: Sequence[Layout]) -> list[ClozeAnswer]:
         best = [ClozeAnswer("", 0, 0, 0, -torch.inf) for _ in layouts]
         for length in range(1, 1 + max(self._lengths(layout)[-1] for layout in layouts)):
             tried = [number for number, layout in enumerate(layouts) if length in self._lengths(layout)]
@@ -209,7 +216,7 @@ class MaskedLMSystem:
         asked = hopeful.flatten().nonzero().flatten()
         position = torch.zeros_like(hopeful.flatten(), dtype=torch.long)
         log_probs = torch.full((rows * beams, len(self.never)), -torch.inf, device=tokens.device)
-        for part in torch.split(asked, max(1, CALL_TOKENS // inputs.token_ids.shape[1])):
+        for part in torch.split(asked, max(1, call_tokens(self.model) // inputs.token_ids.shape[1])):
             owner = part // beams
             gap = inputs.gap[owner]
             token_ids = inputs.token_ids[owner].scatter(1, gap, tokens.flatten(0, 1)[part])

@@ -7,7 +7,7 @@ depend on the others.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,7 +20,9 @@ from kermit.tasks.cloze.instances import ClozeInstance
 from kermit.tasks.cloze.layout import Layout
 
 CALL_TOKENS = 2**14
-"""The most tokens of a forward pass of a language model, padding and what is cached included."""
+PROCESSOR_CALL_TOKENS = 2**11
+"""The most tokens of a forward pass, padding and what is cached included; on a processor, whose arithmetic a few texts
+keep busy, no more than its caches have room for."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,23 @@ class ClozeSystem(Protocol):
     def answer(self, layouts: Sequence[Layout]) -> list[ClozeAnswer]:
         """Fill the gaps, in order."""
         ...
+
+
+def call_tokens(model: PreTrainedModel) -> int:
+    """The most tokens of a forward pass, by where the model computes."""
+    return PROCESSOR_CALL_TOKENS if model.device.type == "cpu" else CALL_TOKENS
+
+
+def in_calls(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Numbers by ascending size, in parts whose count times largest size is within the budget, or of one."""
+    part: list[int] = []
+    for number in sorted(range(len(sizes)), key=lambda number: sizes[number]):
+        if part and (len(part) + 1) * sizes[number] > budget:
+            yield part
+            part = []
+        part.append(number)
+    if part:
+        yield part
 
 
 def instance_seed(seed: int, identity: str) -> int:
