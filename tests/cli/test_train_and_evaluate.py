@@ -80,11 +80,11 @@ def test_distill_skips_what_it_is_told_to_and_goes_on_after_an_error(kermit, fol
 
 def test_half_precision_and_a_limit_are_kept_to(kermit, folder, corpus, tmp_path):
     asked = ("distill", "--teacher", folder, "--input", corpus / "train.en", "--to", "de", "--output", tmp_path)
-    done = kermit(*asked, "--limit", "3", "--precision", "bfloat16", "--set", "termination_penalty=-5", "--json")
-    found = json.loads(done.out)
-    assert found["texts"] + found["unfinished"] == 3
+    drawn = ("--set", "temperature=1.0", "--set", "termination_penalty=-5", "--set", "seed=5")
+    found = json.loads(kermit(*asked, *drawn, "--limit", "30", "--precision", "bfloat16", "--json").out)
+    assert found["texts"] + found["unfinished"] == 30
     made = json.loads((tmp_path / "train.en-de.json").read_text())
-    assert (made["precision"], made["limit"]) == ("bfloat16", 3)
+    assert (made["precision"], made["limit"]) == ("bfloat16", 30)
     scored = ("evaluate", "translation", "--model", folder, "--data", corpus, "--split", "val", *LIMIT, "--json")
     for words, name in (((), "float32"), (("--precision", "bfloat16"), "bfloat16")):
         for result in json.loads(kermit(*scored, *words).out):
