@@ -29,8 +29,9 @@ from kermit.canvas import Segment
 from kermit.canvas_batch import CanvasBatch
 from kermit.data.tokenizer import encode_texts, train_tokenizer
 from kermit.modeling import special_token_settings
-from kermit.objective import KeptSampling, SlotObjective, Texts
+from kermit.objective import KeptSampling, SlotObjective
 from kermit.rendering import terminal_lines
+from kermit.texts import Texts
 
 LARGEST = 40
 KEPT = (KeptSampling.PRIOR, KeptSampling.UNIFORM)

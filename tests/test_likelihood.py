@@ -16,9 +16,10 @@ from kermit.decoding import DecodingSettings, Sampling, Strategy, decode
 from kermit.errors import ModelError
 from kermit.likelihood import bounds, exact_log_likelihood
 from kermit.modeling import KermitForInsertion
-from kermit.objective import LowerBoundObjective, SlotObjective, Texts
+from kermit.objective import LowerBoundObjective, SlotObjective
 from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
 from kermit.slots import InsertionModel, Termination
+from kermit.texts import Texts
 
 TOKENS = (A, B, C)
 TERMINATIONS = list(Termination)

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from kermit.canvas import Canvas, Factorization, Segment
 from kermit.canvas_batch import CanvasBatch
-from kermit.objective import KeptSampling, LowerBoundObjective, SlotObjective, SlotShare, Texts, TrainingCanvases
+from kermit.objective import KeptSampling, LowerBoundObjective, SlotObjective, SlotShare
 from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
 from kermit.slots import Termination
+from kermit.texts import Texts, TrainingCanvases
 
 Text = tuple[tuple[int, ...], ...]
 X, Y = Segment.X, Segment.Y

@@ -10,11 +10,12 @@ from kermit.data.plain import Fault, OnBad, Report
 from kermit.decoding import DecodingSettings, Strategy, decode
 from kermit.errors import CanvasError, DataError, DecodingError, KermitError
 from kermit.likelihood import bounds, exact_log_likelihood
-from kermit.objective import KeptSampling, SlotObjective, SlotShare, Texts
+from kermit.objective import KeptSampling, SlotObjective, SlotShare
 from kermit.orders import UniformPrior
 from kermit.rendering import Layout, ReadableTrace
 from kermit.slots import Termination
 from kermit.tasks.glue.finetuning import Setting
+from kermit.texts import Texts
 from kermit.training.settings import Precision
 
 PAIR = [[[A, B], [C]]]

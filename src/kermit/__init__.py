@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from kermit.decoding import Constraints, DecodingSettings, Ranking, Sampling, Strategy, decode
     from kermit.errors import KermitError
     from kermit.modeling import KermitConfig, KermitForInsertion, KermitForSequenceClassification, KermitModel
-    from kermit.objective import LowerBoundObjective, SlotObjective, Texts
+    from kermit.objective import LowerBoundObjective, SlotObjective
     from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
     from kermit.pipeline import Kermit
     from kermit.results import Generation, Score
     from kermit.slots import InsertionModel, Termination
+    from kermit.texts import Texts
 
 _PLACES = {
     "kermit.canvas": ("Canvas", "Factorization", "Insertion", "Segment", "SpecialTokens"),
@@ -31,11 +32,12 @@ _PLACES = {
     "kermit.decoding": ("Constraints", "DecodingSettings", "Ranking", "Sampling", "Strategy", "decode"),
     "kermit.errors": ("KermitError",),
     "kermit.modeling": ("KermitConfig", "KermitForInsertion", "KermitForSequenceClassification", "KermitModel"),
-    "kermit.objective": ("LowerBoundObjective", "SlotObjective", "Texts"),
+    "kermit.objective": ("LowerBoundObjective", "SlotObjective"),
     "kermit.orders": ("BalancedTreePrior", "LeftToRightPrior", "OrderPrior", "UniformPrior"),
     "kermit.pipeline": ("Kermit",),
     "kermit.results": ("Generation", "Score"),
     "kermit.slots": ("InsertionModel", "Termination"),
+    "kermit.texts": ("Texts",),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 

@@ -23,9 +23,9 @@ from torch import Tensor
 from kermit.canvas import Factorization, Segment
 from kermit.canvas_batch import CanvasBatch
 from kermit.errors import ModelError, member_of
-from kermit.objective import Texts, canvases_of
 from kermit.orders import OrderPrior, UniformPrior, checked_weights
 from kermit.slots import InsertionModel, row_logsumexp
+from kermit.texts import Texts, canvases_of
 
 MAX_EXACT_TOKENS = 12
 """The longest text whose likelihood is summed exactly: 4,096 canvases."""

@@ -1,28 +1,26 @@
-"""From complete texts to canvases with slot targets: the paper's section 3.1 and the Insertion Transformer's slot loss.
+"""What is learned from complete texts: the paper's section 3.1 and the Insertion Transformer's slot loss.
 
-Tokens are removed from a complete text and asked back. What is missing from a slot follows from the kept mask by a
-cumulative sum, so the targets are a short list of (slot, token, weight), never a dense (slots, vocabulary) tensor. Two
-objectives say how the tokens are removed and what each slot's loss weighs: `SlotObjective` and `LowerBoundObjective`.
-This module knows no model; `TrainingCanvases.model_inputs` is what a model's forward takes.
+Tokens are removed from a complete text and asked back (`kermit.texts`). Two objectives say how the tokens are removed
+and what each slot's loss weighs: `SlotObjective` and `LowerBoundObjective`. This module knows no model.
 """
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 import torch
 from torch import Tensor
 
-from kermit.canvas import Factorization, Segment
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import Segment
 from kermit.dropping import sample_dropped, sample_repeated
 from kermit.errors import member_of
 from kermit.orders import OrderPrior, checked_weights, sample_uniform_kept
 from kermit.slots import Termination
+from kermit.texts import Layout, Texts, TrainingCanvases
 
 
 class KeptSampling(StrEnum):
@@ -52,92 +50,6 @@ class SlotShare(StrEnum):
 
     CANVAS = "canvas"
     TEXT = "text"
-
-
-@dataclass(frozen=True)
-class TrainingCanvases:
-    """Canvases with what is missing from their slots, and what each part weighs in the loss.
-
-    The loss of a batch is the sum over scored slots of ``slot_weights`` times (logsumexp of the logits minus the
-    weighted target logits), plus the sums of ``location_weights`` and ``stop_weights`` times the negative
-    log-probabilities of locations and of stopping, divided by the number of texts.
-
-    Args:
-        canvases: the canvases.
-        slots: (slots,) scored slots, ascending, as row * length + slot.
-        slot_weights: (slots,).
-        target_slots: (targets,) ascending indices into ``slots``.
-        target_tokens: (targets,) missing tokens, or end-of-slot.
-        target_weights: (targets,) summing to 1 in each slot.
-        location_weights: (batch, length).
-        stop_weights: (batch,).
-    """
-
-    canvases: CanvasBatch
-    slots: Tensor
-    slot_weights: Tensor
-    target_slots: Tensor
-    target_tokens: Tensor
-    target_weights: Tensor
-    location_weights: Tensor
-    stop_weights: Tensor
-
-    def model_inputs(self) -> dict[str, Tensor]:
-        """The keyword arguments of `KermitForInsertion.forward`."""
-        return {
-            "input_ids": self.canvases.token_ids,
-            "attention_mask": self.canvases.valid,
-            "segment_ids": self.canvases.segment_ids,
-            "open_slots": self.canvases.open_slots,
-            "slots": self.slots,
-            "slot_weights": self.slot_weights,
-            "target_slots": self.target_slots,
-            "target_tokens": self.target_tokens,
-            "target_weights": self.target_weights,
-            "location_weights": self.location_weights,
-            "stop_weights": self.stop_weights,
-        }
-
-
-@dataclass(frozen=True)
-class Texts:
-    """Complete texts and what is to be generated of them.
-
-    Args:
-        batch: the complete canvases.
-        present: (batch, tokens) bool: valid, and not of a segment that the factorization leaves empty.
-        generated: (batch, tokens) bool: the content tokens that may be removed.
-        open_segments: (batch, 2) bool: the segments whose slots are open.
-    """
-
-    batch: CanvasBatch
-    present: Tensor
-    generated: Tensor
-    open_segments: Tensor
-
-    @classmethod
-    def of(cls, batch: CanvasBatch, factorizations: Sequence[Factorization]) -> Texts:
-        """Read off the factorization of each text which of its tokens are generated, given or absent."""
-        ways = [member_of(Factorization, way, "factorization") for way in factorizations]
-        generated = torch.tensor([[s in way.generated for s in Segment] for way in ways], device=batch.device)
-        absent = torch.tensor([[s in way.absent for s in Segment] for way in ways], device=batch.device)
-        specials = batch.specials
-        content = batch.valid & (batch.token_ids != specials.cls_id) & (batch.token_ids != specials.sep_id)
-        present = batch.valid & ~(content & absent.gather(1, batch.segment_ids))
-        return cls(batch, present, content & present & generated.gather(1, batch.segment_ids), generated)
-
-    @property
-    def lengths(self) -> Tensor:
-        """(batch,) how many tokens are to be generated."""
-        return self.generated.sum(1)
-
-    def select(self, rows: Tensor) -> Texts:
-        """Some of the texts, or one of them several times."""
-        batch = self.batch
-        chosen = CanvasBatch(
-            batch.token_ids[rows], batch.segment_ids[rows], batch.valid[rows], batch.open_slots[rows], batch.specials
-        )
-        return Texts(chosen, self.present[rows], self.generated[rows], self.open_segments[rows])
 
 
 class Objective(ABC):
@@ -204,7 +116,7 @@ class SlotObjective(Objective):
 
     def build(self, texts: Texts, kept: Tensor, generator: torch.Generator | None = None) -> TrainingCanvases:
         """Weigh what is missing from the open slots."""
-        layout = _Layout.of(texts, kept)
+        layout = Layout.of(texts, kept)
         unfinished = layout.missing_from_slot > 0
         asked = layout.open if self.termination is Termination.SLOT else layout.open & unfinished
         shares = self.shares(texts, asked, layout.missing_from_slot)
@@ -325,7 +237,7 @@ class LowerBoundObjective(Objective):
 
     def build(self, texts: Texts, kept: Tensor, generator: torch.Generator | None = None) -> TrainingCanvases:
         """Weigh what is missing, or stopping where nothing is."""
-        layout = _Layout.of(texts, kept)
+        layout = Layout.of(texts, kept)
         prior = self.prior.for_texts(texts.batch.token_ids)
         steps = (texts.lengths + 1).float()
         location = layout.by_slot(checked_weights(prior, kept, texts.present)) * steps[:, None]
@@ -333,83 +245,4 @@ class LowerBoundObjective(Objective):
         stop = torch.where(unfinished.any(1), 0.0, steps)
         return layout.training_canvases(
             layout.open & unfinished, location, prior.slot_weights(kept, texts.present), location, stop
-        )
-
-
-def canvases_of(texts: Texts, kept: Tensor) -> tuple[CanvasBatch, Tensor]:
-    """The canvases of kept sets, (batch, tokens) bool, and (batch, tokens) the slot each missing token belongs in."""
-    layout = _Layout.of(texts, kept)
-    return layout.canvases, layout.slot
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """Where the tokens of a text lie on the canvas of its kept tokens."""
-
-    texts: Texts
-    canvases: CanvasBatch
-    missing: Tensor
-    slot: Tensor
-    missing_from_slot: Tensor
-
-    @classmethod
-    def of(cls, texts: Texts, kept: Tensor) -> _Layout:
-        batch = texts.batch
-        kept = kept & texts.present
-        missing = texts.present & ~kept
-        slot = kept.cumsum(1)  # of a missing token: how many are kept before it
-        length = int(slot[:, -1].max())
-        place = torch.where(kept, slot - 1, length)
-        token_ids = batch.token_ids.new_full((len(batch), length + 1), batch.specials.pad_id)
-        token_ids.scatter_(1, place, batch.token_ids)
-        segment_ids = batch.segment_ids.new_zeros(len(batch), length + 1)
-        segment_ids.scatter_(1, place, batch.segment_ids)
-        valid = torch.arange(length, device=batch.device) < slot[:, -1:]
-        token_ids, segment_ids = token_ids[:, :length], segment_ids[:, :length]
-        open_slots = valid & texts.open_segments.gather(1, segment_ids)
-        open_slots[:, 0] = False
-        canvases = CanvasBatch(token_ids, segment_ids, valid, open_slots, batch.specials)
-        slot = torch.where(missing, slot, 0)
-        count = torch.zeros_like(token_ids).scatter_add_(1, slot, missing.long())
-        return cls(texts, canvases, missing, slot, count)
-
-    @property
-    def open(self) -> Tensor:
-        return self.canvases.open_slots
-
-    @property
-    def no_stop(self) -> Tensor:
-        return torch.zeros(len(self.canvases), device=self.canvases.device)
-
-    def by_slot(self, values: Tensor) -> Tensor:
-        """Sum values of the missing tokens by their slot; (batch, length)."""
-        values = torch.where(self.missing, values, 0)
-        return values.new_zeros(self.open.shape).scatter_add_(1, self.slot, values)
-
-    def training_canvases(
-        self, asked: Tensor, shares: Tensor, weights: Tensor, location: Tensor, stop: Tensor
-    ) -> TrainingCanvases:
-        """List the asked slots and what is missing from them."""
-        length = asked.shape[1]
-        slots = asked.flatten().nonzero().flatten()
-        number = asked.flatten().cumsum(0) - 1
-        rows, tokens = self.missing.nonzero(as_tuple=True)
-        places = rows * length + self.slot[rows, tokens]
-        wanted = asked.flatten()[places]  # a slot that the prior gives no share has no loss to weigh
-        empty = slots[self.missing_from_slot.flatten()[slots] == 0]
-        target_slots = torch.cat([number[places[wanted]], number[empty]])
-        end = self.canvases.specials.end_of_slot_id
-        target_tokens = torch.cat([self.texts.batch.token_ids[rows, tokens][wanted], torch.full_like(empty, end)])
-        found = weights[rows, tokens][wanted]
-        target_weights = torch.cat([found, found.new_ones(len(empty))])
-        order = target_slots.argsort(stable=True)
-        return TrainingCanvases(
-            self.canvases,
-            slots,
-            shares.flatten()[slots],
-            target_slots[order],
-            target_tokens[order],
-            target_weights[order],
-            location,
-            stop,
         )

@@ -32,9 +32,10 @@ from kermit.decoding import DecodingSettings, Sampling, Strategy, decode
 from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel
 from kermit.modeling.trunk import refuse_unfit_at_work
-from kermit.objective import LowerBoundObjective, SlotObjective, Texts, TrainingCanvases
+from kermit.objective import LowerBoundObjective, SlotObjective
 from kermit.orders import BalancedTreePrior, UniformPrior
 from kermit.slots import SlotScores, Termination
+from kermit.texts import Texts, TrainingCanvases
 
 EVERY_TRUNK = pytest.mark.parametrize("family", list(TRUNKS))
 MANY_TRUNKS = pytest.mark.parametrize("family", [*TRUNKS, *MORE_TRUNKS])

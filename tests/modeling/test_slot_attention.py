@@ -10,9 +10,10 @@ from kermit.canvas import Canvas, Factorization
 from kermit.canvas_batch import CanvasBatch
 from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForInsertion
-from kermit.objective import SlotObjective, Texts
+from kermit.objective import SlotObjective
 from kermit.orders import UniformPrior
 from kermit.slots import SlotScores
+from kermit.texts import Texts
 
 
 def model_of(heads: int = 2, **settings: object) -> KermitForInsertion:

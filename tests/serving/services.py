@@ -18,11 +18,12 @@ from kermit import BalancedTreePrior, Factorization, Kermit, KermitConfig, Kermi
 from kermit.canvas_batch import CanvasBatch
 from kermit.data.tokenizer import encode_texts, train_tokenizer
 from kermit.modeling import special_token_settings
-from kermit.objective import KeptSampling, SlotObjective, Texts
+from kermit.objective import KeptSampling, SlotObjective
 from kermit.serving.app import create_app
 from kermit.serving.server import Server, listen
 from kermit.serving.service import Service
 from kermit.serving.settings import ServiceSettings
+from kermit.texts import Texts
 
 PAIRS = [
     ("A dog sleeps.", "Ein Hund schläft."),

@@ -20,8 +20,8 @@ from kermit.canvas import Canvas, Segment
 from kermit.canvas_batch import CanvasBatch
 from kermit.decoding.settings import Finish, Ranking
 from kermit.errors import DecodingError
-from kermit.objective import Texts, canvases_of
 from kermit.slots import InsertionModel
+from kermit.texts import Texts, canvases_of
 
 if TYPE_CHECKING:
     from kermit.decoding.rounds import Decoded

@@ -30,12 +30,13 @@ from kermit.modeling.next_sentence import (
 )
 from kermit.modeling.taps import inner_model, output_of
 from kermit.modeling.trunk import refuse_unfit_at_work
-from kermit.objective import Objective, SlotObjective, Texts, canvases_of
+from kermit.objective import Objective, SlotObjective
 from kermit.pipeline import Kermit
 from kermit.slots import Termination
 from kermit.tasks.held_out import HeldOutBatch, Recovered, labels_of
 from kermit.tasks.pretraining import ArticleData
 from kermit.tasks.translation import Direction, Translation
+from kermit.texts import Texts, canvases_of
 from kermit.training.families import ITEMS, Collator
 from kermit.training.objectives import ObjectiveSettings as ObjectiveSettings
 from kermit.training.objectives import PriorName as PriorName

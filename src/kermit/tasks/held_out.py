@@ -28,7 +28,7 @@ from kermit.canvas import Factorization, SpecialTokens
 from kermit.canvas_batch import CanvasBatch
 from kermit.dropping import sample_dropped
 from kermit.modeling.next_sentence import NOT_ASKED
-from kermit.objective import Texts
+from kermit.texts import Texts
 from kermit.training.families import Family
 
 if TYPE_CHECKING:
