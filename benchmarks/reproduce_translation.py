@@ -101,6 +101,8 @@ def kermit(*arguments):
 
 def train(name, data, runs, precision="float32", anew=False):
     run = runs / name
+    if anew and (run / "summary.json").is_file() and not (run / "recipe.yaml").is_file():
+        shutil.rmtree(run)  # a copy of the kept one
     if not anew and not run.exists() and (KEPT / name / "summary.json").is_file():
         shutil.copytree(KEPT / name, run)
     if not (run / "summary.json").is_file():
@@ -117,9 +119,12 @@ def train(name, data, runs, precision="float32", anew=False):
 
 def keep(name, runs):
     """Put a trained model where everyone has it, in half precision."""
+    scratch = KEPT / f".{name}.partial"
+    shutil.rmtree(scratch, ignore_errors=True)
+    copy_in_half(runs / name, scratch, most_bytes=KEPT_BYTES)
+    shutil.copy(runs / name / "summary.json", scratch)
     shutil.rmtree(KEPT / name, ignore_errors=True)
-    copy_in_half(runs / name, KEPT / name, most_bytes=KEPT_BYTES)
-    shutil.copy(runs / name / "summary.json", KEPT / name)
+    scratch.rename(KEPT / name)
 
 
 def score(name, data, runs, precision="float32", rankings=RANKINGS):
@@ -220,11 +225,16 @@ def _behind(test, direction, results):
 
 
 def _ranked(found, ranking, direction, results):
-    """The best of several candidates with its distance; a star where it was ranked by likelihood."""
-    test, earlier = found.get(f"test_{ranking}"), found.get("test_of_candidates") if ranking == "again" else None
-    if (shown := test or earlier) is None:
+    """The best of several candidates with its distance; a star where it was ranked otherwise."""
+    earlier = found.get("test_of_candidates") if ranking == "again" else None
+    if (shown := found.get(f"test_{ranking}") or earlier) is None:
         return ""
-    return f"{shown['bleu']:.1f}{'' if test else '*'} ({_behind(shown, direction, results)})"
+    star = "" if f"ranking={ranking}" in shown["signature"] else "*"
+    return f"{shown['bleu']:.1f}{star} ({_behind(shown, direction, results)})"
+
+
+def kept_results():
+    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
 
 
 def main():
@@ -240,7 +250,7 @@ def main():
     )
     parser.add_argument("--table", action="store_true", help="write the table of the kept results, and no more")
     arguments = parser.parse_args()
-    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
+    results = kept_results()
     for name in arguments.keep:
         keep(name, Path(arguments.runs) / "multi30k")
     if not arguments.table and not arguments.keep:
@@ -252,7 +262,7 @@ def main():
             train(name, Path(arguments.data).absolute(), runs / "multi30k", arguments.precision, arguments.anew)
             rankings = () if arguments.greedy else RANKINGS
             found = score(name, Path(arguments.data).absolute(), runs / "multi30k", arguments.precision, rankings)
-            results = json.loads(RESULTS.read_text(encoding="utf-8")) | {name: found}  # others may have added theirs
+            results = kept_results() | {name: found}  # others may have added theirs
             RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     put(PAGE, translation_table=table(results))
 

@@ -1,4 +1,4 @@
-"""The likeliest of several candidates, beside each of them decoded by itself."""
+"""The best of several candidates, beside each of them decoded by itself."""
 
 from dataclasses import replace
 

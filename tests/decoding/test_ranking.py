@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -105,6 +106,26 @@ def test_a_candidate_that_is_not_finished_or_inserts_nothing_comes_last() -> Non
     assert ranks(model, [empty], Ranking.AGAIN) == [(True, -math.inf)]
 
 
+def test_a_text_that_was_complete_is_ranked_by_its_ends_alone() -> None:
+    model = random_model(vocab_size=40, seed=3)
+    canvas = Canvas.from_ids(SPECIALS, (A, B), (9, 10), generate=Factorization.Y_GIVEN_X)
+    whole = Decoded(canvas, 1, 0, Finish.FINISHED, -1.0, ((False, False), (False, False)))
+    assert ranks(model, [whole], Ranking.AGAIN) == [(True, pytest.approx(ends(model, canvas), abs=1e-4))]
+
+
+def test_both_ways_asks_for_the_given_side_and_not_for_given_fragments_of_the_other() -> None:
+    model, pair = random_model(vocab_size=40, seed=3), PAIRS[0]
+    fragments = replace(translated(pair), inserted=((False,) * len(pair[X]), (True, False)))
+    found = asked_again(model, [fragments, translated(pair)], inserted=False)
+    assert found == pytest.approx([token_by_token(model, pair, X)] * 2, abs=1e-4)
+
+
+@pytest.mark.parametrize("settings", [{"slot_attention_heads": 2}, {"slot_vector": "right"}], ids=str)
+def test_which_other_slots_are_asked_changes_no_answer(settings: dict[str, Any]) -> None:
+    model = random_model(vocab_size=40, seed=5, **settings)
+    assert asked_again(model, [translated(PAIRS[0])]) == pytest.approx([token_by_token(model, PAIRS[0], Y)], abs=1e-4)
+
+
 @pytest.mark.parametrize("batch_size", [1, 2, 64])
 def test_the_candidate_is_kept_whose_tokens_are_likeliest_once_it_is_complete(batch_size: int) -> None:
     model = random_model(vocab_size=40, seed=2, scale=0.6)
@@ -156,7 +177,8 @@ def test_a_text_that_leaves_out_what_was_given_gives_way_to_one_that_does_not() 
     start = [Canvas.from_ids(SPECIALS, (A, C), (), generate=Factorization.Y_GIVEN_X)]
     (likeliest,) = decode(TableModel(says), start, DecodingSettings(candidates=12, ranking=Ranking.LIKELIHOOD))
     (faithful,) = decode(TableModel(says), start, DecodingSettings(candidates=12, ranking=Ranking.BOTH_WAYS))
-    assert likeliest.canvas.segments[Y] == (B,)
+    (again,) = decode(TableModel(says), start, DecodingSettings(candidates=12, ranking=Ranking.AGAIN))
+    assert likeliest.canvas.segments[Y] == again.canvas.segments[Y] == (B,)
     assert faithful.canvas.segments[Y] == (B, C)
 
 

@@ -220,6 +220,14 @@ def test_distillation_goes_on_where_it_was_interrupted(teacher: Path, corpus: Pa
     assert distill(*arguments, output, block_size=50).target.read_text() == whole.target.read_text()
 
 
+def test_half_precision_leaves_the_frequencies_of_positions_exact() -> None:
+    half = Translator.load(dtype=torch.bfloat16)
+    assert {weight.dtype for weight in half.model.parameters()} == {torch.bfloat16}
+    frequencies = [buffer for name, buffer in half.model.named_buffers() if "inv_freq" in name]
+    assert frequencies
+    assert {buffer.dtype for buffer in frequencies} == {torch.float32}
+
+
 def test_the_first_texts_alone_are_distilled_in_half_precision(teacher: Path, corpus: Path, tmp_path: Path) -> None:
     whole, half = Translator.load(teacher), Translator.load(teacher, dtype=torch.bfloat16)
     assert {weight.dtype for weight in half.model.parameters()} == {torch.bfloat16}

@@ -30,7 +30,12 @@ Decode = Callable[[Sequence["Canvas"], DecodingSettings, Sequence[int]], "list[D
 
 
 def decode_candidates(
-    model: InsertionModel, decode: Decode, canvases: Sequence[Canvas], settings: DecodingSettings, seeds: Sequence[int]
+    model: InsertionModel,
+    decode: Decode,
+    canvases: Sequence[Canvas],
+    settings: DecodingSettings,
+    seeds: Sequence[int],
+    batch_size: int = 64,
 ) -> list[Decoded]:
     """Decode several texts a canvas and keep the best of each.
 
@@ -40,6 +45,7 @@ def decode_candidates(
         canvases: the canvases at the start.
         settings: how to decode, and how many candidates.
         seeds: one a canvas.
+        batch_size: how many candidates to rank together.
 
     Returns:
         One result a canvas, in order. Its rounds are those of the candidate that took the most.
@@ -59,7 +65,7 @@ def decode_candidates(
     for number, other in zip(numbers, decode([canvases[number] for number in numbers], drawn, others), strict=True):
         found[number].append(other)
     every = [candidate for candidates in found for candidate in candidates]
-    rank = iter(ranks(model, every, settings.ranking or Ranking.AGAIN))
+    rank = iter(ranks(model, every, settings.ranking or Ranking.AGAIN, batch_size))
     kept = [max(candidates, key=lambda _: next(rank)) for candidates in found]
     rounds = [max(candidate.rounds for candidate in candidates) for candidates in found]
     return [replace(one, rounds=most) for one, most in zip(kept, rounds, strict=True)]

@@ -36,7 +36,7 @@ def check_given(start: Canvas) -> None:
     if len(sides) < 2 or len(given) != 1:
         raise DecodingError(
             "both_ways ranks candidates by the side that was given, and here none is given whole beside one to write;"
-            " leave it out"
+            " rank by `again`"
         )
 
 
@@ -71,9 +71,24 @@ def likelihood_a_token(decoded: Decoded) -> float:
 
 
 def again(model: InsertionModel, texts: Sequence[Decoded], batch_size: int = 64) -> list[float]:
-    """The mean log-probability of an inserted token, plus that of nothing being missing from an open slot."""
+    """The mean log-probability of an inserted token, plus that of nothing being missing from an open slot.
+
+    Where nothing was inserted, the second alone; -inf where nothing is there at all, which is no text.
+    """
     tokens = asked_again(model, texts, batch_size=batch_size)
-    return [sum(parts) for parts in zip(tokens, nothing_missing(model, texts, batch_size), strict=True)]
+    ends = nothing_missing(model, texts, batch_size)
+    return [
+        (0.0 if math.isinf(token) and _holds_something(text) else token) + end
+        for text, token, end in zip(texts, tokens, ends, strict=True)
+    ]
+
+
+def _holds_something(text: Decoded) -> bool:
+    """Whether every side that was open holds a token."""
+    sides = [Segment(side) for side in range(len(text.canvas.segments))]
+    return all(
+        text.canvas.segments[side] or text.canvas.open_slots.isdisjoint(text.canvas.slots(side)) for side in sides
+    )
 
 
 @torch.inference_mode()
@@ -107,12 +122,12 @@ def nothing_missing(model: InsertionModel, texts: Sequence[Decoded], batch_size:
 def asked_again(
     model: InsertionModel, texts: Sequence[Decoded], *, inserted: bool = True, batch_size: int = 64
 ) -> list[float]:
-    """The mean log-probability of the inserted tokens, or of the given ones, each asked for with its neighbours there.
+    """The mean log-probability of the inserted tokens, or of the given side's, each with its neighbours there.
 
     Args:
         model: what scores the slots.
         texts: what was decoded.
-        inserted: whether the inserted tokens are asked for, or the given ones.
+        inserted: whether the inserted tokens are asked for, or those of the side that was given whole.
         batch_size: how many go through the model together.
 
     Returns:
@@ -138,13 +153,14 @@ def _by_length(texts: Sequence[Decoded], means: Callable[[Sequence[Decoded]], Te
 
 
 def _complete(model: InsertionModel, texts: Sequence[Decoded], inserted: bool) -> Texts:
-    """Complete texts, the inserted or the given tokens of which are to be generated."""
+    """Complete texts, of which the inserted tokens, or those of sides that were given whole, are to be generated."""
     batch = CanvasBatch.from_segments(model.specials, [text.canvas.segments for text in texts])
     generated = torch.zeros_like(batch.valid)
     for row, text in enumerate(texts):
         for segment, flags in enumerate(text.inserted):
-            tokens = text.canvas.slots(Segment(segment))[:-1]
-            generated[row, tokens] = torch.tensor(flags, dtype=torch.bool) == inserted
+            slots = text.canvas.slots(Segment(segment))
+            given = torch.full((len(flags),), text.canvas.open_slots.isdisjoint(slots))
+            generated[row, slots[:-1]] = torch.tensor(flags, dtype=torch.bool) if inserted else given
     batch, generated = batch.to(model.device), generated.to(model.device)
     every_segment = torch.ones(len(batch), len(Segment), dtype=torch.bool, device=model.device)
     return Texts(batch, batch.valid, generated, every_segment)
@@ -153,8 +169,10 @@ def _complete(model: InsertionModel, texts: Sequence[Decoded], inserted: bool) -
 def _log_prob_of_part(model: InsertionModel, texts: Texts, part: int) -> Tensor:
     """(batch,) the sum over the generated tokens of one part, with those missing at once."""
     missing = texts.generated & (texts.generated.cumsum(1) % _APART == part)
-    canvases, slot = canvases_of(texts, texts.present & ~missing)
     rows, tokens = missing.nonzero(as_tuple=True)
+    if not len(rows):
+        return torch.zeros(len(missing), device=missing.device)
+    canvases, slot = canvases_of(texts, texts.present & ~missing)
     asked = torch.zeros_like(canvases.open_slots).index_put(
         (rows, slot[rows, tokens]), torch.ones_like(rows, dtype=torch.bool)
     )

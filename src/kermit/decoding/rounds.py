@@ -110,7 +110,8 @@ def decode(
         part = by_length[start : start + batch_size]
         starts, part_seeds = [canvases[i] for i in part], [seeds[i] for i in part]
         if settings.candidates > 1:
-            results.update(zip(part, decode_candidates(model, one_each, starts, settings, part_seeds), strict=True))
+            kept = decode_candidates(model, one_each, starts, settings, part_seeds, batch_size)
+            results.update(zip(part, kept, strict=True))
             if on_progress is not None:
                 on_progress(len(part))
             continue

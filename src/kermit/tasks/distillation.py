@@ -26,6 +26,8 @@ from kermit.training.settings import Settings
 
 logger = logging.getLogger(__name__)
 
+_UNSAID = {"precision": "float32"}  # what manifests did not always say
+
 
 @dataclass(frozen=True)
 class Distilled:
@@ -129,7 +131,7 @@ def _made_before(text: Path, files: list[Path], blocks: Path, place: Path, manif
     if not present and not any(blocks.glob("*.jsonl")):
         return {}
     made = _read_manifest(place) if place.is_file() else {}
-    differing = [key for key, value in manifest.items() if made.get(key) != value]
+    differing = [key for key, value in manifest.items() if made.get(key, _UNSAID.get(key)) != value]
     if made and differing:
         raise DataError(
             f"{place.parent} holds translations made with another {', '.join(differing)} (see {place.name});"

@@ -75,7 +75,7 @@ class Translator:
             raise ModelError(f"{folder}: {error}") from error
         with reading(folder):
             place = device or ("cuda" if torch.cuda.is_available() else "cpu")
-            model = family.load(folder).to(place, dtype).eval()
+            model = in_precision(family.load(folder), dtype).to(place).eval()
         languages = config.get("languages") or {"x": "x", "y": "y"}
         return cls(family, model, load_tokenizer(folder), (languages["x"], languages["y"]))
 
@@ -139,7 +139,10 @@ class Translator:
             raise ModelError(f"the family {self.family.name} does not insert; there are no rounds to trace")
         chosen = self.decoding() if decoding is None else decoding
         if getattr(chosen, "ranking", None) is Ranking.BOTH_WAYS:
-            self.check(Direction(direction.target, direction.source))
+            try:
+                self.check(Direction(direction.target, direction.source))
+            except ModelError as error:
+                raise ModelError(f"ranking both_ways asks in both directions: {error}; rank by `again`") from error
         with torch.inference_mode():
             return self.family.translate(
                 self.model, self.tokenizer, texts, direction, chosen, trace=trace, progress=progress
@@ -162,6 +165,13 @@ class Translator:
         translations = self.translate(sources, direction, decoding, progress=progress)
         seconds = time.perf_counter() - start
         return score_translations(translations, references, direction, seconds=seconds, note=note), translations
+
+
+def in_precision(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
+    """Cast a model's weights, and leave what it computes positions from (rotary frequencies) as exact as it is."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+    return model
 
 
 def directions_of(factorizations: Collection[Factorization], languages: tuple[str, str]) -> list[Direction]:

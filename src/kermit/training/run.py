@@ -165,8 +165,8 @@ def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> P
             carry_over(trained, model, pieces_of(saved, tokenizer))
         else:
             raise RecipeError(
-                f"init_from: {folder} was trained with another tokenizer; set `tokenizer: {{path: {folder}}}`, or"
-                " `replaces: true` beside what makes the new one"
+                f"init_from: {folder} was trained with another tokenizer; set `tokenizer: {{path:"
+                f" {recipe.init_from}}}`, or `replaces: true` beside what makes the new one"
             )
     loaded.task.describe(model, recipe)
     return model

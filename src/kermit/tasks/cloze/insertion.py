@@ -130,5 +130,6 @@ class InsertionSystem:
         pairs = zip(result.canvas.segments[Segment.Y], result.inserted[Segment.Y], strict=True)
         tokens = [token_id for token_id, inserted in pairs if inserted]
         text = spelled(self.tokenizer, tokens, layout.passage)
-        sequences = result.rounds * self.decoding.candidates  # at most, for some candidates end earlier
+        # at most, for some candidates end earlier; ranking them takes a few passes more
+        sequences = result.rounds * self.decoding.candidates
         return ClozeAnswer(text, len(tokens), result.rounds, sequences, result.log_prob)
