@@ -13,12 +13,10 @@ from typing import Any, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from kermit.canvas import Canvas, Factorization, Segment
-from kermit.canvas_batch import CanvasBatch
 from kermit.data.tokenizer import encode_texts, load_tokenizer
 from kermit.decoding import (
     DRAWING_TEMPERATURE,
@@ -33,6 +31,7 @@ from kermit.decoding import (
     decode,
 )
 from kermit.decoding.settings import is_whole
+from kermit.embedding import embed
 from kermit.errors import DataError, DecodingError, ModelError, member_of
 from kermit.folders import check_hub_name, load_whole, named_or_bundled, read_config, reading
 from kermit.likelihood import bounds, exact_log_likelihood
@@ -347,26 +346,7 @@ class Kermit:
         """
         _check_known("pooling", pooling, get_args(Pooling))
         texts = self._encoded_pairs(x, y)
-        out = np.zeros((len(texts), self.model.config.hidden_size), dtype=np.float32)
-        by_length = sorted(range(len(texts)), key=lambda number: sum(map(len, texts[number])))
-        for start in range(0, len(texts), self.batch_size):
-            part = by_length[start : start + self.batch_size]
-            batch = CanvasBatch.from_segments(self.specials, [texts[number] for number in part])
-            batch = batch.to(self.model.device)
-            with torch.inference_mode():
-                hidden = self.model.kermit(batch.token_ids, batch.valid, batch.segment_ids).last_hidden_state
-                found = hidden[:, 0] if pooling == "first" else self._mean(batch, hidden)
-            out[part] = found.float().cpu().numpy()
-            if on_progress is not None:
-                on_progress(len(batch))
-        return out
-
-    def _mean(self, batch: CanvasBatch, hidden: Tensor) -> Tensor:
-        """(batch, width): the mean state of each canvas's content tokens; of its frame where it has none."""
-        framing = (batch.token_ids == self.specials.cls_id) | (batch.token_ids == self.specials.sep_id)
-        content = batch.valid & ~framing
-        content |= batch.valid & ~content.any(1, keepdim=True)
-        return (hidden * content[..., None]).sum(1) / content.sum(1, keepdim=True)
+        return embed(self.model, texts, pooling, batch_size=self.batch_size, on_progress=on_progress)
 
     def segment(self, name: str) -> Segment:
         """The side of a language; ``x`` and ``y`` always work.
