@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from kermit.cli import logs
+from kermit.cli import choices, logs
 from kermit.cli.results import check_file, check_folder
 from kermit.errors import ModelError
 
@@ -51,9 +51,7 @@ def finetune(
     batch_size: Annotated[str | None, typer.Option(help="32 by default; or several.", show_default=False)] = None,
     max_length: Annotated[int, typer.Option(help="The most tokens of a text or a pair.")] = 128,
     subsample: Annotated[int | None, typer.Option(help="Train on so many examples, drawn at random.")] = None,
-    precision: Annotated[
-        Literal["float32", "bfloat16", "float16"], typer.Option(help="Of the arithmetic.")
-    ] = "float32",
+    precision: choices.Precision = "float32",
     keep_insertion_head: Annotated[
         bool,
         typer.Option(
