@@ -60,9 +60,9 @@ def masked_lm(words, *, positions=128, seed=0):
         return _shake(BertForMaskedLM(config), seed)
 
 
-def gpt2(words, *, positions=160, seed=0):
+def gpt2(words, *, positions=160, seed=0, **more):
     ends = {"bos_token_id": words.cls_token_id, "eos_token_id": words.sep_token_id}
-    config = GPT2Config(vocab_size=len(words), n_positions=positions, n_embd=16, n_layer=2, n_head=2, **ends)
+    config = GPT2Config(vocab_size=len(words), n_positions=positions, n_embd=16, n_layer=2, n_head=2, **ends, **more)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return _shake(GPT2LMHeadModel(config), seed)

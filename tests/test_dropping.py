@@ -105,3 +105,12 @@ def test_repeated_runs_are_dropped_as_often_as_asked() -> None:
     everything = sample_repeated(ids, torch.ones_like(ids, dtype=torch.bool), 0.9, torch.Generator().manual_seed(0))
     assert everything[:, 20:].all()
     assert not sample_repeated(ids, ids < 0, 0.9, torch.Generator().manual_seed(0)).any()
+
+
+def test_a_word_said_often_is_asked_for_as_often_as_one_said_twice() -> None:
+    often, twice = [7, 8, 7, 9, 7, 10, 7, 11, 7, 12, 7], [20, 13, 20]
+    ids = torch.tensor([[*often, *twice, *range(30, 70)]]).expand(4000, -1)
+    dropped = sample_repeated(ids, torch.ones_like(ids, dtype=torch.bool), 0.02, torch.Generator().manual_seed(0))
+    counts = dropped.sum(0)
+    assert int(counts[ids[0] == 7].sum()) == pytest.approx(int(counts[ids[0] == 20].sum()), rel=0.1)
+    assert float(dropped.float().mean()) == pytest.approx(0.02, rel=0.1)

@@ -120,7 +120,9 @@ def test_both_ways_asks_for_the_given_side_and_not_for_given_fragments_of_the_ot
     assert found == pytest.approx([token_by_token(model, pair, X)] * 2, abs=1e-4)
 
 
-@pytest.mark.parametrize("settings", [{"slot_attention_heads": 2}, {"slot_vector": "right"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"slot_attention_heads": 2}, {"copy_width": 4}, {"slot_vector": "right"}], ids=str
+)
 def test_which_other_slots_are_asked_changes_no_answer(settings: dict[str, Any]) -> None:
     model = random_model(vocab_size=40, seed=5, **settings)
     assert asked_again(model, [translated(PAIRS[0])]) == pytest.approx([token_by_token(model, PAIRS[0], Y)], abs=1e-4)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from cloze_models import INSTANCES, bert_decoder, gpt2, tokenizer
+from transformers import AutoModelForCausalLM, BloomConfig, MistralConfig
 
 from kermit.decoding import Sampling
 from kermit.decoding.choosing import draw, uniform
@@ -10,14 +11,37 @@ from kermit.errors import DecodingError, ModelError
 from kermit.tasks.cloze import CausalLMSystem
 from kermit.tasks.cloze.causal_lm import _Best
 from kermit.tasks.cloze.loading import load_causal_lm
+from kermit.tasks.cloze.memory import CopiedMemory, SharedMemory
 from kermit.tasks.cloze.system import instance_seed
 
 WORDS = tokenizer()
 MODELS = {"gpt2": gpt2, "bert": bert_decoder}
 
 
-def make(kind="gpt2", **settings):
-    return CausalLMSystem(MODELS[kind](WORDS), WORDS, **{"samples": 4, "continuation_tokens": 5, **settings})
+def make(kind="gpt2", *, shares=True, **settings):
+    system = CausalLMSystem(MODELS[kind](WORDS), WORDS, **{"samples": 4, "continuation_tokens": 5, **settings})
+    assert system.reader.shares  # both can
+    system.reader.shares = shares
+    return system
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What memories are asked for: how many sequences grow by a token, and how many look so many tokens ahead."""
+    recorded = []
+    for memory in (SharedMemory, CopiedMemory):
+
+        def grow(self, reader, tokens, *, grown=memory.grow):
+            recorded.append(("grow", len(tokens)))
+            return grown(self, reader, tokens)
+
+        def look_ahead(self, reader, tokens, there, *, looked=memory.look_ahead):
+            recorded.append(("look", *tokens.shape))
+            return looked(self, reader, tokens, there)
+
+        monkeypatch.setattr(memory, "grow", grow)
+        monkeypatch.setattr(memory, "look_ahead", look_ahead)
+    return recorded
 
 
 def direct(system, layout, tokens):
@@ -48,8 +72,9 @@ def continuations(system, layout):
 
 @pytest.mark.parametrize("kind", list(MODELS))
 @pytest.mark.parametrize("oracle_length", [False, True])
-def test_the_answer_is_the_best_beginning_of_any_continuation(kind, oracle_length):
-    system = make(kind, oracle_length=oracle_length)
+@pytest.mark.parametrize("shares", [False, True])
+def test_the_answer_is_the_best_beginning_of_any_continuation(kind, oracle_length, shares):
+    system = make(kind, oracle_length=oracle_length, shares=shares)
     for instance in INSTANCES:
         layout = system.lay_out(instance)
         drawn = continuations(system, layout)
@@ -63,53 +88,76 @@ def test_the_answer_is_the_best_beginning_of_any_continuation(kind, oracle_lengt
         assert answer.sequences <= 1 + 4 * len(drawn[0]) + len(beginnings)
 
 
-def test_what_cannot_win_any_more_is_not_drawn_on_and_what_was_drawn_twice_is_scored_once():
-    system = make(samples=8, continuation_tokens=5)
+@pytest.mark.parametrize("shares", [False, True])
+def test_what_cannot_win_any_more_is_not_drawn_on_and_what_was_drawn_twice_is_scored_once(calls, shares):
+    system = make(samples=8, continuation_tokens=5, shares=shares)
     layouts = [system.lay_out(instance) for instance in INSTANCES]
-    calls, call = [], system._call
-
-    def counted(token_ids, valid, *rest, **more):
-        calls.append(tuple(token_ids.shape))
-        return call(token_ids, valid, *rest, **more)
-
-    system._call = counted
     for layout in layouts:
         calls.clear()
         [answer] = system.answer([layout])
-        assert calls[0] == (1, len(system.opening) + len(layout.before))  # read once
-        assert answer.forward_passes == len(calls)
-        assert answer.sequences == sum(rows for rows, _ in calls)
-        drawn = [rows for rows, width in calls[1:] if width == 1]
-        if len(layout.after) != 2:  # else the rest of the sentence is one token as well
-            assert drawn == sorted(drawn, reverse=True)
+        assert answer.forward_passes == 1 + len(calls)
+        assert answer.sequences == 1 + sum(rows for _, rows, *_ in calls)
+        drawn = [rows for kind, rows, *_ in calls if kind == "grow"]
+        assert drawn == sorted(drawn, reverse=True)
         candidates = {tokens[:length] for tokens in continuations(system, layout) for length in range(1, 6)}
-        assert sum(rows for rows, width in calls[1:] if width > 1) < len(candidates)
+        assert sum(rows for kind, rows, *_ in calls if kind == "look") < len(candidates)
     twice = system.read(layouts[:1]).select(torch.tensor([0, 0, 1]))  # the first continuation two times
     calls.clear()
     system._try(system.extend(twice, layouts), layouts[:1], [_Best()])
     assert len(layouts[0].after) > 1
-    assert calls == [(3, 1), (2, len(layouts[0].after) - 1)]
+    assert calls == [("grow", 3), ("look", 2, len(layouts[0].after) - 1)]
 
 
-def test_candidates_of_several_gaps_are_scored_in_one_call(monkeypatch):
+@pytest.mark.parametrize("shares", [False, True])
+def test_candidates_of_several_gaps_are_scored_in_one_call(calls, monkeypatch, shares):
     monkeypatch.setattr("kermit.tasks.cloze.system.PROCESSOR_CALL_TOKENS", 2**14)  # room for all of them at once
-    system = make(samples=8, continuation_tokens=5)
+    system = make(samples=8, continuation_tokens=5, shares=shares)
     layouts = [system.lay_out(instance) for instance in INSTANCES]
     alone = [system.answer([layout])[0] for layout in layouts]
-    calls, call = [], system._call
-
-    def counted(token_ids, *rest, **more):
-        calls.append(tuple(token_ids.shape))
-        return call(token_ids, *rest, **more)
-
-    system._call = counted
+    calls.clear()
     together = system.answer(layouts)
     assert [(answer.text, answer.forward_passes, answer.sequences) for answer in together] == [
         (answer.text, answer.forward_passes, answer.sequences) for answer in alone
     ]
     assert len({len(layout.after) for layout in layouts}) > 1  # some are padded
-    assert len(calls) <= 1 + 2 * 5  # read; then a draw, and what was drawn scored
-    assert len(calls) < sum(answer.forward_passes for answer in alone)
+    assert len(calls) <= 2 * 5  # a draw, and what was drawn scored
+    assert len(calls) + 1 < sum(answer.forward_passes for answer in alone)
+
+
+def test_what_was_read_is_kept_once():
+    layouts = [make().lay_out(instance) for instance in INSTANCES]
+    held = {}
+    for shares in (False, True):
+        system = make(samples=8, shares=shares)
+        drawn = system.extend(system.read(layouts), layouts)
+        held[shares] = sum(layer.keys.numel() for layer in drawn.memory.cache.layers)
+    assert held[True] < held[False] / 6
+
+
+@pytest.mark.parametrize("settings", [{"attn_implementation": "eager"}, {"attn_implementation": "sdpa"}], ids=str)
+def test_a_mask_says_the_same_in_any_attention(settings):
+    system = CausalLMSystem(gpt2(WORDS, **settings), WORDS, samples=4, continuation_tokens=5)
+    assert system.reader.shares
+    layouts = [system.lay_out(instance) for instance in INSTANCES]
+    expected = [answer.text for answer in make(shares=False).answer(layouts)]
+    assert [answer.text for answer in system.answer(layouts)] == expected
+
+
+def test_models_that_cannot_share_copy():
+    words = {"vocab_size": len(WORDS), "hidden_size": 16}
+    bloom = BloomConfig(**words, n_layer=1, n_head=2)  # distances by what is no padding
+    sliding = MistralConfig(
+        **words, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, head_dim=8, sliding_window=8
+    )
+    for config in (bloom, sliding):
+        torch.manual_seed(0)
+        system = CausalLMSystem(AutoModelForCausalLM.from_config(config), WORDS, samples=3, continuation_tokens=3)
+        assert not system.reader.shares
+        layouts = [system.lay_out(instance) for instance in INSTANCES[:2]]
+        for layout, answer in zip(layouts, system.answer(layouts), strict=True):
+            tokens = WORDS(f" {answer.text}", add_special_tokens=False)["input_ids"]
+            if len(tokens) == answer.tokens:  # what was drawn is how it is spelled
+                assert answer.score == pytest.approx(direct(system, layout, tokens), abs=1e-3)
 
 
 def test_tokens_are_drawn_from_the_models_distribution():

@@ -66,6 +66,14 @@ def test_a_recipe_chooses_what_slots_look_at(tiny_recipe, tokenizer):
         built(3)
 
 
+def test_a_recipe_chooses_whether_slots_copy(tiny_recipe, tokenizer):
+    for width in (0, 8):
+        recipe = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL | {"copy_width": width}), data=None).recipe
+        copying = get_family("kermit").build(recipe, tokenizer).head.copying
+        assert (copying is not None) == (width > 0)
+    assert copying.around.out_features == 8
+
+
 @pytest.mark.parametrize("model", [KERMIT_MODEL, INSERTION_TRANSFORMER_MODEL], ids=lambda model: model["family"])
 def test_a_recipe_trains_saves_loads_and_translates(tiny_recipe, corpus, tmp_path, model):
     loaded = check_recipe(insertion_recipe(tiny_recipe, model), data=corpus)

@@ -20,6 +20,8 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
             (the Insertion Transformer).
         slot_attention_heads: with how many heads a slot looks at its whole canvas once more before it is read out; 0
             where it does not (the paper).
+        copy_width: how wide are the vectors by which a slot finds tokens of its canvas to say again; 0 where every
+            token comes out of the vocabulary (the paper).
         termination: ``slot`` or ``sequence``.
         positions: ``restart`` in each segment, so that the first content token of either is at 1, or ``continue``.
         cls_token_id: the id of ``[CLS]``.
@@ -42,6 +44,7 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
     trunk_config: Any = None
     slot_vector: str = "right"
     slot_attention_heads: int = 0
+    copy_width: int = 0
     termination: str = "slot"
     positions: str = "restart"
     cls_token_id: int = 1
@@ -69,8 +72,9 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
             if getattr(self, name) not in values:
                 raise ValueError(f"{name} must be one of {', '.join(values)}, not {getattr(self, name)!r}")
         self.termination = str(Termination(self.termination))
-        if type(self.slot_attention_heads) is not int or self.slot_attention_heads < 0:
-            raise ValueError(f"slot_attention_heads must be 0 or more, not {self.slot_attention_heads!r}")
+        for name in ("slot_attention_heads", "copy_width"):
+            if type(getattr(self, name)) is not int or getattr(self, name) < 0:
+                raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)!r}")
         if not _all_are(int, self.never_generated):
             raise ValueError(f"never_generated must be a list of ids, not {self.never_generated!r}")
         self.never_generated = sorted(self.never_generated)

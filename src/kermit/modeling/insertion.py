@@ -22,6 +22,7 @@ from kermit.canvas_batch import CanvasBatch
 from kermit.data.tokenizer import end_of_slot_id
 from kermit.errors import ModelError
 from kermit.modeling.config import KermitConfig
+from kermit.modeling.copying import Copying, add_copies, copy_masses
 from kermit.modeling.slot_attention import SlotAttention
 from kermit.modeling.slot_loss import slot_loss
 from kermit.modeling.trunk import KermitModel, KermitPreTrainedModel, refuse_unfit, refuse_unfit_at_work
@@ -56,6 +57,7 @@ class SlotHead(nn.Module):
         self.location = nn.Linear(width, 1, bias=False)
         heads = config.slot_attention_heads
         self.attention = SlotAttention(width, config.hidden_size, heads) if heads else None
+        self.copying = Copying(config.hidden_size, config.copy_width) if config.copy_width else None
         sequence = config.termination == Termination.SEQUENCE
         self.stop = nn.Linear(config.hidden_size, 1) if sequence else None
 
@@ -201,9 +203,13 @@ class KermitForInsertion(KermitPreTrainedModel):
             normaliser = torch.logaddexp(normaliser, stop)
             stop_loss = (stop_weights * (normaliser - stop)).sum()
         else:
-            stop_loss = self._end_loss(all_vectors, bias, location - normaliser[rows], rows, stop_weights)
+            asked = (stop_weights[rows] > 0).nonzero().flatten()
+            content = self._content(hidden, input_ids, all_slots[asked], all_vectors[asked])
+            stop_loss = self._end_loss(content, (location - normaliser[rows])[asked], rows[asked], stop_weights)
         weights = location_weights.flatten()[all_slots]
         location_loss = (weights * (normaliser[rows] - location)).sum() + stop_loss
+        copies = self._copies(hidden, input_ids, slots)
+        by_slot, by_target = (None, None) if copies is None else copy_masses(*copies, target_slots, target_tokens)
         content_loss = slot_loss(
             all_vectors if len(slots) == len(all_slots) else all_vectors[number[slots]],
             self.get_input_embeddings().weight,
@@ -212,30 +218,41 @@ class KermitForInsertion(KermitPreTrainedModel):
             target_slots,
             target_tokens,
             target_weights,
+            slot_copies=by_slot,
+            target_copies=by_target,
             smoothing=self.config.label_smoothing if self.training else 0.0,
         )
         content_loss, location_loss = content_loss / texts, location_loss / texts
         return InsertionOutput(content_loss + location_loss, content_loss.detach(), location_loss.detach())
 
-    def _end_loss(
-        self, vectors: Tensor, bias: Tensor, log_location: Tensor, rows: Tensor, stop_weights: Tensor
-    ) -> Tensor:
+    def _end_loss(self, content: Tensor, log_location: Tensor, rows: Tensor, stop_weights: Tensor) -> Tensor:
         """Slot termination's stopping: -log of the sum over slots of p(l) p(end-of-slot given l), weighted by row."""
-        asked = (stop_weights[rows] > 0).nonzero().flatten()
-        if not len(asked):
-            return stop_weights.new_zeros(())
-        logits = nn.functional.linear(vectors[asked], self.get_input_embeddings().weight, bias).float()
-        log_end = logits.log_softmax(1)[:, self.specials.end_of_slot_id]
-        log_stop = row_logsumexp(log_location[asked] + log_end, rows[asked], len(stop_weights))
+        log_end = content.log_softmax(1)[:, self.specials.end_of_slot_id]
+        log_stop = row_logsumexp(log_location + log_end, rows, len(stop_weights))
         return -(stop_weights * torch.where(stop_weights > 0, log_stop, 0)).sum()
+
+    def _content(self, hidden: Tensor, token_ids: Tensor, slots: Tensor, vectors: Tensor) -> Tensor:
+        """(slots, vocab) logits of the token to insert, in float32."""
+        logits = nn.functional.linear(vectors, self.get_input_embeddings().weight, self.content_bias).float()
+        copies = self._copies(hidden, token_ids, slots)
+        return logits if copies is None else add_copies(logits, *copies)
+
+    def _copies(self, hidden: Tensor, token_ids: Tensor, slots: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The scores of the tokens of each slot's canvas as copies, and these tokens; None where none are made."""
+        if self.head.copying is None:
+            return None
+        never = torch.tensor(sorted(self.specials.ids), device=token_ids.device)
+        scores = self.head.copying(hidden, slots, ~torch.isin(token_ids, never))
+        return scores, token_ids[slots // token_ids.shape[1]]
 
     def score_slots(self, canvases: CanvasBatch) -> SlotScores:
         """Score every open slot of a batch of canvases."""
         valid = None if bool(canvases.valid.all()) else canvases.valid
         hidden = self.kermit(canvases.token_ids, valid, canvases.segment_ids).last_hidden_state
         rows, slots = canvases.open_slots.nonzero(as_tuple=True)
-        vectors = self.head.vectors(hidden, rows * canvases.token_ids.shape[1] + slots, valid)
-        content = nn.functional.linear(vectors, self.get_input_embeddings().weight, self.content_bias).float()
+        places = rows * canvases.token_ids.shape[1] + slots
+        vectors = self.head.vectors(hidden, places, valid)
+        content = self._content(hidden, canvases.token_ids, places, vectors)
         stop = self.head.stop(hidden[:, 0]).squeeze(1).float() if self.head.stop is not None else None
         return SlotScores(rows, slots, content, self.head.location(vectors).squeeze(1).float(), stop)
 

@@ -7,10 +7,10 @@ so that what is missing can be fetched from where it stands.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from kermit.errors import ModelError
+from kermit.modeling.copying import by_row
 
 
 class SlotAttention(nn.Module):
@@ -45,13 +45,9 @@ class SlotAttention(nn.Module):
         Returns:
             (slots, width).
         """
-        batch, length, _ = hidden.shape
-        rows = slots // length
-        counts = rows.bincount(minlength=batch)
-        place = torch.arange(len(slots), device=slots.device) - (counts.cumsum(0) - counts)[rows]
-        most = int(counts.max()) if len(slots) else 0
+        rows, place, most = by_row(slots, *hidden.shape[:2])
         asked = self.query(vectors)
-        query = asked.new_zeros(batch, most, asked.shape[1]).index_put((rows, place), asked)
+        query = asked.new_zeros(len(hidden), most, asked.shape[1]).index_put((rows, place), asked)
         mask = None if valid is None else valid.bool()[:, None, None, :]
         looked = nn.functional.scaled_dot_product_attention(
             self._parted(query), self._parted(self.key(hidden)), self._parted(self.value(hidden)), attn_mask=mask

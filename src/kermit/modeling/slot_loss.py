@@ -33,6 +33,8 @@ class _ChunkedSlotLoss(torch.autograd.Function):
         target_slots: Tensor,
         target_tokens: Tensor,
         target_weights: Tensor,
+        slot_copies: Tensor | None,
+        target_copies: Tensor | None,
         smoothing: float,
         chunk_elements: int,
         dtype: torch.dtype,
@@ -48,14 +50,27 @@ class _ChunkedSlotLoss(torch.autograd.Function):
         edges = torch.searchsorted(target_slots, starts).tolist()
         loss = vectors.new_zeros((), dtype=exact)
         grads = _Gradients.of(vectors, embedding, bias, exact) if needs_grad else None
+        by_word = pull.clone()  # the part of each pull that is not by copies
+        by_copy = None if slot_copies is None else torch.zeros_like(scale)
         for number, start in enumerate(range(0, len(vectors), chunk)):
             piece, asked = slice(start, start + chunk), slice(edges[number], edges[number + 1])
             part = vectors[piece]
             logits = torch.addmm(bias.to(dtype), part, embedding.t()).to(exact)
-            loss -= (pull[asked] * logits[target_slots[asked] - start, target_tokens[asked]]).sum()
+            found = logits[target_slots[asked] - start, target_tokens[asked]]
+            if target_copies is not None:
+                either = torch.logaddexp(found, target_copies[asked].to(exact))
+                by_word[asked] *= (found - either).exp()
+                found = either
+            loss -= (pull[asked] * found).sum()
             peak = logits.amax(1, keepdim=True)
+            if slot_copies is not None:
+                peak = torch.maximum(peak, slot_copies[piece, None].to(exact))
             exponentials = logits.sub_(peak).exp_()
             total = exponentials.sum(1)
+            if slot_copies is not None and by_copy is not None:
+                copies = (slot_copies[piece].to(exact) - peak.squeeze(1)).exp()
+                total = total + copies
+                by_copy[piece] = scale[piece] * copies / total
             loss += (scale[piece] * (peak.squeeze(1) + total.log())).sum()
             if grads is not None:
                 rate = (scale[piece] / total)[:, None]
@@ -64,22 +79,21 @@ class _ChunkedSlotLoss(torch.autograd.Function):
                 grads.add_to_embedding(exponentials, (part * rate).to(dtype))
                 grads.bias.add_((exponentials.t() @ rate.to(dtype)).squeeze(1))
         if grads is not None:
-            weight = -pull[:, None]
+            weight = -by_word[:, None]
             grads.vectors.index_add_(0, target_slots, embedding[target_tokens] * weight)
             grads.embedding.index_add_(0, target_tokens, vectors[target_slots] * weight)
             grads.bias.index_add_(0, target_tokens, weight.squeeze(1))
         if smoothing:
             loss -= _spread_target(vectors.to(exact), embedding.to(exact), bias.to(exact), smoothing * scale, grads)
-        ctx.save_for_backward(*(grads or (None, None, None)))
+        ctx.save_for_backward(*(grads or (None, None, None)), by_copy, None if by_copy is None else by_word - pull)
         return loss
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        scaled = (  # in float32 or better; autograd gives each the format of what it is the gradient of
-            grad * upstream if needed else None
-            for grad, needed in zip(ctx.saved_tensors, ctx.needs_input_grad[:3], strict=True)
+        *grads, slot_copies, target_copies = (  # in float32 or better; autograd gives each its input's format
+            None if grad is None else grad * upstream for grad in ctx.saved_tensors
         )
-        return (*scaled, None, None, None, None, None, None, None)
+        return (*grads, None, None, None, None, slot_copies, target_copies, None, None, None)
 
 
 class _Gradients(NamedTuple):
@@ -123,6 +137,8 @@ def slot_loss(
     target_tokens: Tensor,
     target_weights: Tensor,
     *,
+    slot_copies: Tensor | None = None,
+    target_copies: Tensor | None = None,
     smoothing: float = 0.0,
     chunk_elements: int = CHUNK_ELEMENTS,
 ) -> Tensor:
@@ -136,6 +152,8 @@ def slot_loss(
         target_slots: (targets,) ascending.
         target_tokens: (targets,).
         target_weights: (targets,).
+        slot_copies: (slots,) log of what the copies of a canvas's tokens add to the slot's softmax, if any are made.
+        target_copies: (targets,) log of what the copies of the target itself do.
         smoothing: the share of each slot's target that is spread over what may be inserted.
         chunk_elements: the most logits to hold at once.
 
@@ -153,6 +171,8 @@ def slot_loss(
             target_slots,
             target_tokens,
             target_weights,
+            slot_copies,
+            target_copies,
             smoothing,
             chunk_elements,
             dtype,

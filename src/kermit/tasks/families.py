@@ -55,6 +55,7 @@ class KermitSettings(TrunkSettings):
 
     slot_vector: Literal["right", "both"] = "right"
     slot_attention_heads: NonNegativeInt = 0
+    copy_width: NonNegativeInt = 0
     termination: Termination = Termination.SLOT
     positions: Literal["restart", "continue"] = "restart"
 
@@ -177,6 +178,7 @@ class KermitFamily:
         choices = {
             "slot_vector": settings.slot_vector,
             "slot_attention_heads": settings.slot_attention_heads,
+            "copy_width": settings.copy_width,
             "termination": str(settings.termination),
             "positions": settings.positions,
             "label_smoothing": _objective(recipe).label_smoothing,

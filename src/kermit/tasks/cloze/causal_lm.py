@@ -4,25 +4,21 @@ The model reads ``passage question cloze(left)`` once. From there continuations 
 one of them is a candidate. A candidate's score is the log-probability of candidate and cloze(right) given what was
 read; the best one is the answer. With the oracle length the candidates are those of that length.
 
-Nothing is computed twice, and nothing that cannot change the answer. All continuations share the state of what was
-read, and a candidate's score takes over the state in which it was drawn. Log-probabilities only fall as a text grows,
+Nothing is computed twice, and nothing that cannot change the answer. All continuations share the memory of what was
+read, and a candidate's score takes over that in which it was drawn. Log-probabilities only fall as a text grows,
 so a continuation that is less likely by itself than the best candidate so far is dropped, and a candidate that is less
 likely with the first token of cloze(right) is not tried with the others.
 """
 
 from __future__ import annotations
 
-import copy
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
-from transformers.cache_utils import DynamicLayer
 
 from kermit.data.tokenizer import encode_texts
 from kermit.decoding import Sampling
@@ -30,6 +26,7 @@ from kermit.decoding.choosing import draw, uniform
 from kermit.errors import DecodingError, ModelError
 from kermit.tasks.cloze.instances import ClozeInstance
 from kermit.tasks.cloze.layout import Layout, lay_out
+from kermit.tasks.cloze.memory import Memory, Reader
 from kermit.tasks.cloze.system import (
     ClozeAnswer,
     call_tokens,
@@ -38,7 +35,6 @@ from kermit.tasks.cloze.system import (
     instance_seed,
     never_generated,
     position_limit,
-    position_offset,
     spelled,
 )
 
@@ -56,8 +52,7 @@ class Continuations:
         number: (rows,) which of its continuations.
         tokens: (rows, drawn).
         log_probs: (rows,) of these tokens.
-        cache: the model's keys and values.
-        valid: (rows, length) bool, what was read and drawn; padding is on the left.
+        memory: what was read and drawn.
         logits: (rows, vocabulary) of the next token.
     """
 
@@ -65,27 +60,20 @@ class Continuations:
     number: Tensor
     tokens: Tensor
     log_probs: Tensor
-    cache: Any
-    valid: Tensor
+    memory: Memory
     logits: Tensor
 
     def __len__(self) -> int:
         return len(self.owner)
 
-    @property
-    def lengths(self) -> Tensor:
-        """(rows,) tokens read and drawn."""
-        return self.valid.sum(1)
-
     def select(self, rows: Tensor) -> Continuations:
-        """Some of them, with a cache of their own, each as often as it is named."""
+        """Some of them, those of a gap together, each as often as it is named."""
         return Continuations(
             self.owner[rows],
             self.number[rows],
             self.tokens[rows],
             self.log_probs[rows],
-            _select(self.cache, rows),
-            self.valid[rows],
+            self.memory.select(rows),
             self.logits[rows],
         )
 
@@ -134,13 +122,13 @@ class CausalLMSystem:
         self.model, self.tokenizer, self.samples, self.seed = model.eval(), tokenizer, samples, seed
         self.continuation_tokens, self.oracle_length = continuation_tokens, oracle_length
         self.sampling = sampling or Sampling()
-        self.limit, self.offset = position_limit(model), position_offset(model)
+        self.limit = position_limit(model)
         vocabulary = model.get_input_embeddings().num_embeddings
         self.never = never_generated(tokenizer, vocabulary).to(model.device)
         self.continues = continuing_tokens(tokenizer, vocabulary).to(model.device)
         self.opening = _opening(tokenizer)
-        self._accepted = inspect.signature(model.forward).parameters
         self._check_causal()
+        self.reader = Reader(model)
 
     @property
     def settings(self) -> Mapping[str, object]:
@@ -168,7 +156,8 @@ class CausalLMSystem:
     def answer(self, layouts: Sequence[Layout]) -> list[ClozeAnswer]:
         """Draw continuations and take the best beginning of any."""
         answers: dict[int, ClozeAnswer] = {}
-        sizes = [self.samples * (len(self.opening) + len(layout) + self._longest(layout)) for layout in layouts]
+        copies = 1 if self.reader.shares else self.samples
+        sizes = [copies * (len(self.opening) + len(layout) + self._longest(layout)) for layout in layouts]
         for part in in_calls(sizes, call_tokens(self.model)):
             answers |= dict(zip(part, self._answer_group([layouts[number] for number in part]), strict=True))
         return [answers[number] for number in range(len(layouts))]
@@ -196,19 +185,16 @@ class CausalLMSystem:
         token_ids = pad_sequence(rows, batch_first=True, padding_side="left").to(device)
         lengths = torch.tensor([len(row) for row in rows], device=device)
         valid = torch.arange(token_ids.shape[1], device=device) >= token_ids.shape[1] - lengths[:, None]
-        positions = (valid.cumsum(1) - 1).clamp(min=0)
-        last = {"logits_to_keep": 1} if "logits_to_keep" in self._accepted else {}
-        out = self._call(token_ids, valid, positions, None, **last)
+        logits, memory = self.reader.read(token_ids, valid)
         owner = torch.arange(len(layouts), device=device)
-        logits = out.logits[:, -1].float()
         nothing = torch.zeros_like(token_ids[:, :0])
-        read = Continuations(owner, owner, nothing, logits.new_zeros(len(layouts)), out.past_key_values, valid, logits)
+        read = Continuations(owner, owner, nothing, logits.new_zeros(len(layouts)), memory, logits)
         every = read.select(owner.repeat_interleave(self.samples))
         return replace(every, number=torch.arange(self.samples, device=device).repeat(len(layouts)))
 
     @torch.inference_mode()
     def extend(self, drawn: Continuations, layouts: Sequence[Layout]) -> Continuations:
-        """Draw one more token for each, and read it. What was given is used up, as its cache grows.
+        """Draw one more token for each, and read it. What was given is used up, as its memory grows.
 
         What is drawn for a layout depends on its id, the seed, and the number of the continuation alone.
         """
@@ -221,15 +207,13 @@ class CausalLMSystem:
             barred = barred | (apart[:, None] & self.continues)
         noise = uniform(seeds, step, drawn.number.cpu())
         token = draw(drawn.logits.masked_fill(barred, -torch.inf), self.sampling, noise)
-        valid = torch.nn.functional.pad(drawn.valid, (0, 1), value=True)
-        out = self._call(token[:, None], valid, drawn.lengths[:, None], drawn.cache)
+        logits, memory = drawn.memory.grow(self.reader, token)
         return replace(
             drawn,
             tokens=torch.cat([drawn.tokens, token[:, None]], 1),
             log_probs=drawn.log_probs + _log_probs(drawn.logits, token),
-            cache=out.past_key_values,
-            valid=valid,
-            logits=out.logits[:, -1].float(),
+            memory=memory,
+            logits=logits,
         )
 
     def _try(self, drawn: Continuations, layouts: Sequence[Layout], best: Sequence[_Best]) -> None:
@@ -268,18 +252,9 @@ class CausalLMSystem:
         number = torch.arange(tokens.shape[1], device=tokens.device)
         there = number < torch.tensor([len(row) for row in rows], device=tokens.device)[:, None]
         given, asked, counts = tokens[:, :-1], tokens[:, 1:], there[:, 1:]
-        positions = drawn.lengths[:, None] + torch.where(counts, number[:-1], 0)  # padding may have no position
-        logits = self._call(given, torch.cat([drawn.valid, counts], 1), positions, drawn.cache).logits.float()
+        logits = drawn.memory.look_ahead(self.reader, given, counts)
         found = _log_probs(logits.flatten(0, 1), asked.flatten()).view(asked.shape)
         return torch.where(counts, found, 0.0).sum(1)
-
-    def _call(self, token_ids: Tensor, valid: Tensor, positions: Tensor, cache: Any, **more: Any) -> Any:
-        inputs: dict[str, Any] = {"input_ids": token_ids, "attention_mask": valid.long(), "use_cache": True, **more}
-        if "position_ids" in self._accepted:
-            inputs["position_ids"] = positions + self.offset
-        if cache is not None:
-            inputs["past_key_values"] = cache
-        return self.model(**inputs)
 
     def _longest(self, layout: Layout) -> int:
         return layout.gap_length if self.oracle_length else self.continuation_tokens
@@ -317,12 +292,3 @@ def _opening(tokenizer: PreTrainedTokenizerFast) -> list[int]:
 def _log_probs(logits: Tensor, tokens: Tensor) -> Tensor:
     """(rows,) of (rows,) tokens under (rows, vocabulary) logits."""
     return logits.gather(1, tokens[:, None]).squeeze(1) - logits.logsumexp(1)
-
-
-def _select(cache: Any, rows: Tensor) -> Any:
-    """A cache of its own for some rows, each as often as it is named."""
-    chosen = copy.copy(cache)
-    # such a layer replaces its tensors and never writes into them, so they need no copy beside the selection's
-    chosen.layers = [(copy.copy if isinstance(layer, DynamicLayer) else copy.deepcopy)(layer) for layer in cache.layers]
-    chosen.reorder_cache(rows)
-    return chosen

@@ -1,0 +1,177 @@
+"""Slots that copy: a token counts as a word and at each of its places, alone as in a batch, saved as it was trained."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from insertion_models import CLS, END, PAD, SEP, SPECIALS, A, B, C, random_model
+from torch import Tensor, nn
+
+from kermit.canvas import Canvas, Factorization, Segment
+from kermit.canvas_batch import CanvasBatch
+from kermit.decoding import DecodingSettings, decode
+from kermit.modeling import KermitConfig, KermitForInsertion
+from kermit.modeling.copying import NEVER, add_copies, copy_masses
+from kermit.modeling.slot_loss import slot_loss
+from kermit.objective import KeptSampling, LowerBoundObjective, Objective, SlotObjective
+from kermit.orders import UniformPrior
+from kermit.slots import SlotScores
+from kermit.texts import Texts
+
+
+def model_of(**settings: object) -> KermitForInsertion:
+    return random_model(copy_width=8, **settings).eval()
+
+
+def score(model: KermitForInsertion, *canvases: Canvas) -> SlotScores:
+    with torch.inference_mode():
+        return model.score_slots(CanvasBatch.from_canvases(canvases))
+
+
+def canvas(*text: int) -> Canvas:
+    return Canvas.from_ids(SPECIALS, text, (), generate=Factorization.Y_GIVEN_X)
+
+
+def test_a_token_weighs_as_a_word_and_at_each_of_its_places() -> None:
+    logits = torch.tensor([[0.5, -1.0, 2.0, -math.inf]])
+    scores = torch.tensor([[1.0, 3.0, NEVER, 0.25]])
+    found = add_copies(logits, scores, torch.tensor([[1, 1, 3, 0]]))
+    expected = [math.exp(0.5) + math.exp(0.25), math.exp(-1) + math.exp(1) + math.exp(3), math.exp(2), 0.0]
+    assert found.exp()[0].tolist() == pytest.approx(expected)
+    nothing = torch.full((1, 4), NEVER)
+    assert torch.equal(add_copies(logits, nothing, torch.tensor([[1, 1, 3, 0]])), logits)
+
+
+@pytest.mark.parametrize("chunk", [1, 30, 10**6])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_and_its_gradients_are_those_of_the_whole_softmax(chunk: int, smoothing: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    slots, width, vocabulary, length, targets = 7, 5, 11, 6, 12
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.double).requires_grad_()
+
+    leaves = vectors, embedding, bias, raw = (
+        normal(slots, width),
+        normal(vocabulary, width),
+        normal(vocabulary),
+        normal(slots, length),
+    )
+    token_ids = torch.randint(0, vocabulary, (slots, length), generator=generator)
+    target_slots = torch.randint(0, slots, (targets,), generator=generator).sort().values
+    target_tokens = torch.randint(0, vocabulary, (targets,), generator=generator)
+    target_weights = torch.rand(targets, generator=generator, dtype=torch.double)
+    slot_weights = torch.rand(slots, generator=generator, dtype=torch.double)
+    hidden = torch.zeros(slots, length, dtype=torch.bool)
+    hidden[2], hidden[4, :3] = True, True  # a canvas without anything to copy, and one of which a half is
+    scores = raw.masked_fill(hidden, NEVER)
+    by_slot, by_target = copy_masses(scores, token_ids, target_slots, target_tokens)
+    asked = (slot_weights, target_slots, target_tokens, target_weights)
+    copies = {"slot_copies": by_slot, "target_copies": by_target}
+    loss = slot_loss(vectors, embedding, bias, *asked, **copies, smoothing=smoothing, chunk_elements=chunk)
+    words = vectors @ embedding.T + bias
+    whole = add_copies(words, scores, token_ids)
+    normaliser = whole.logsumexp(1)
+    mass = torch.zeros(slots, dtype=torch.double).index_add(0, target_slots, target_weights)
+    pulled = (slot_weights[target_slots] * target_weights * whole[target_slots, target_tokens]).sum()
+    spread = (slot_weights * mass * words.mean(1)).sum()  # smoothing spreads over the words alone
+    dense = (slot_weights * mass * normaliser).sum() - (1 - smoothing) * pulled - smoothing * spread
+    assert loss.item() == pytest.approx(dense.item())
+    found, expected = (torch.autograd.grad(3 * value, leaves, retain_graph=True) for value in (loss, dense))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_frames_padding_and_end_of_slot_are_never_copied() -> None:
+    scores = score(model_of(), canvas(A, B, C), canvas(A))
+    assert bool(scores.content[:, [PAD, CLS, SEP]].isneginf().all())
+    keen = model_of()
+    assert keen.head.copying is not None
+    nn.init.constant_(keen.head.copying.bias, 50.0)  # so that all that can be copied is nearly certain
+    content = score(keen, canvas(A, A, A)).content.softmax(1)
+    assert bool((content[:, A] > 0.999).all())
+    assert bool((content[:, END] < 0.001).all())
+
+
+def test_a_canvas_scores_alone_as_beside_others() -> None:
+    model = model_of()
+    canvases = [
+        canvas(A, B, C),
+        Canvas(SPECIALS, ((A,),)),  # no open slot
+        Canvas.from_ids(SPECIALS, (), (), generate=Factorization.JOINT),  # nothing to copy
+        Canvas.from_ids(SPECIALS, (C,), (A, A), generate=Factorization.JOINT),
+    ]
+    together = score(model, *canvases)
+    for number in (0, 2, 3):
+        alone = score(model, canvases[number])
+        torch.testing.assert_close(together.content[together.rows == number], alone.content)
+    assert score(model, canvases[1]).content.shape[0] == 0
+
+
+@pytest.mark.parametrize("objective", [SlotObjective(UniformPrior()), LowerBoundObjective(UniformPrior())])
+def test_the_loss_is_that_of_the_scores(objective: Objective) -> None:
+    """Training computes no score of the whole vocabulary; what it minimises is what decoding sees."""
+    model = model_of()
+    batch = CanvasBatch.from_segments(SPECIALS, [((A, B), (C, A, B)), ((B,), (A, B, C))])
+    texts = Texts.of(batch, [Factorization.JOINT, Factorization.Y_GIVEN_X])
+    for seed in range(6):
+        training = objective.sample(texts, torch.Generator().manual_seed(seed))
+        inputs = training.model_inputs()
+        with torch.no_grad():
+            found = float(model(**inputs).content_loss)
+            scores = model.score_slots(training.canvases)
+        place = {slot: number for number, slot in enumerate(_flat(scores, training.canvases))}
+        log_probs = scores.content.log_softmax(1)
+        expected = 0.0
+        targets = (inputs[name].tolist() for name in ("target_slots", "target_tokens", "target_weights"))
+        for slot, token, weight in zip(*targets, strict=True):
+            at = place[int(inputs["slots"][slot])]
+            expected -= float(inputs["slot_weights"][slot]) * weight * float(log_probs[at, token])
+        assert found == pytest.approx(expected / len(batch), rel=1e-4)
+
+
+def _flat(scores: SlotScores, canvases: CanvasBatch) -> list[int]:
+    return (scores.rows * canvases.token_ids.shape[1] + scores.slots).tolist()
+
+
+def test_it_learns_and_is_saved(tmp_path: Path) -> None:
+    model = model_of().train()
+    batch = CanvasBatch.from_segments(SPECIALS, [((A, B), (C, A)), ((), ())])
+    texts = Texts.of(batch, [Factorization.JOINT, Factorization.JOINT])
+    training = SlotObjective(UniformPrior()).sample(texts, torch.Generator().manual_seed(0))
+    model(**training.model_inputs()).loss.backward()
+    assert all(bool(weight.grad.isfinite().all()) for weight in model.parameters() if weight.grad is not None)
+    assert model.head.copying is not None
+    assert all(weight.grad is not None for weight in model.head.copying.parameters())
+    model.eval().save_pretrained(tmp_path)
+    again = KermitForInsertion.from_pretrained(tmp_path)
+    torch.testing.assert_close(score(again, canvas(A, B)).content, score(model, canvas(A, B)).content)
+
+
+def test_tokens_that_training_never_showed_are_copied() -> None:
+    known, vocabulary = 80, 100
+    model = random_model(vocab_size=vocabulary, copy_width=16, slot_vector="both").train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0)
+    generator = torch.Generator().manual_seed(0)
+    objective = SlotObjective(UniformPrior(), kept=KeptSampling.BERNOULLI, drop_probability=0.3)
+    for _ in range(300):
+        drawn = torch.randint(A, known, (64, 3), generator=generator).tolist()
+        batch = CanvasBatch.from_segments(SPECIALS, [(tuple(text), tuple(text)) for text in drawn])
+        texts = Texts.of(batch, [Factorization.Y_GIVEN_X] * len(drawn))
+        loss = model(**objective.sample(texts, generator).model_inputs()).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    asked = torch.randint(known, vocabulary, (50, 3), generator=generator).tolist()
+    canvases = [Canvas.from_fragments(SPECIALS, [text], [text[:1], text[2:]]) for text in asked]
+    found = decode(model, canvases, DecodingSettings(max_tokens=5, max_rounds=1))
+    right = sum(list(one.canvas.segments[Segment.Y]) == text for one, text in zip(found, asked, strict=True))
+    assert right >= 25  # of a vocabulary, none
+
+
+def test_widths_that_cannot_be_are_refused() -> None:
+    for width in (-1, 1.5, True):
+        with pytest.raises(ValueError, match="copy_width must be 0 or more"):
+            KermitConfig(copy_width=width)
