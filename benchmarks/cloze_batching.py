@@ -3,9 +3,13 @@
 Models have random weights: BERT trunks for KERMIT and the masked language model, GPT-2 for the left-to-right one, of
 the same depth and width. Passages are random tokens of SQuAD's lengths, about 115 words, few under 50 or over 250, and
 are batched by length, as `kermit evaluate cloze` does. Batched and single runs answer the same by turns; times are
-medians. KERMIT decodes to the length of the gap, so that a random model does as many rounds as a trained one.
+medians. KERMIT decodes to the length of the gap, so that a random model does as many rounds as a trained one. A
+left-to-right model with random weights finds no candidate much better than another, and tries them all to the end; with
+trained models and real questions it is as it is in use:
 
     python benchmarks/cloze_batching.py [--instances 96] [--batch-size 32] [--calls 3] [--threads N]
+    python benchmarks/cloze_batching.py --kermit DIR --masked-lm DIR --causal-lm DIR --qa2d FILE --squad FILE
+        [--precision bfloat16]
 """
 
 import argparse
@@ -13,14 +17,25 @@ import json
 import random
 import statistics
 import time
+from pathlib import Path
 
 import torch
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
 from kermit import DecodingSettings, KermitConfig, KermitForInsertion
 from kermit.data.tokenizer import train_tokenizer
+from kermit.decoding import Constraints
 from kermit.modeling import special_token_settings
-from kermit.tasks.cloze import CausalLMSystem, ClozeInstance, InsertionSystem, MaskedLMSystem, PredictionLog, predict
+from kermit.tasks.cloze import (
+    CausalLMSystem,
+    ClozeInstance,
+    InsertionSystem,
+    MaskedLMSystem,
+    PredictionLog,
+    predict,
+    read_cloze,
+)
+from kermit.tasks.cloze.loading import load_causal_lm, load_insertion_model, load_masked_lm
 
 POSITIONS = 512
 
@@ -68,6 +83,18 @@ def build(tokenizer, width, layers):
     ]
 
 
+def trained(options):
+    """The systems whose models are named, as `kermit evaluate cloze` asks them; KERMIT for a token at least."""
+    precision = getattr(torch, options.precision)
+    if options.kermit:
+        decoding = DecodingSettings(max_tokens=32, constraints=Constraints(min_tokens_per_blank=1))
+        yield InsertionSystem(*load_insertion_model(options.kermit, precision), decoding)
+    if options.masked_lm:
+        yield MaskedLMSystem(*load_masked_lm(options.masked_lm, precision))
+    if options.causal_lm:
+        yield CausalLMSystem(*load_causal_lm(options.causal_lm, precision))
+
+
 def measure(system, asked, batch_size, calls):
     def batched():
         predict(system, asked, PredictionLog(None, {}), batch_size=batch_size)
@@ -101,11 +128,23 @@ def main():
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--calls", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    for system in ("kermit", "masked-lm", "causal-lm"):
+        parser.add_argument(f"--{system}", help="a trained model's folder, or its name on the Hub")
+    parser.add_argument("--qa2d", type=Path)
+    parser.add_argument("--squad", type=Path)
+    parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="of trained models")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    asked = instances(options.instances, options.words)
-    tokenizer = train_tokenizer([instance.passage for instance in asked] * 3, vocab_size=2000)
-    for system in build(tokenizer, options.width, options.layers):
+    if options.kermit or options.masked_lm or options.causal_lm:
+        if not (options.qa2d and options.squad):
+            parser.error("trained models are asked real questions; give --qa2d and --squad")
+        asked = read_cloze(options.qa2d, options.squad).instances[: options.instances]
+        systems = trained(options)
+    else:
+        asked = instances(options.instances, options.words)
+        tokenizer = train_tokenizer([instance.passage for instance in asked] * 3, vocab_size=2000)
+        systems = build(tokenizer, options.width, options.layers)
+    for system in systems:
         print(json.dumps(measure(system, asked, options.batch_size, options.calls)), flush=True)
 
 

@@ -39,6 +39,7 @@ class Model:
 
 MODELS = [
     Model("kermit", "KERMIT", "kermit_minilm", "kermit", generates=True),
+    Model("kermit_copying", "KERMIT that copies", "kermit_copying_minilm", "kermit", generates=True, on_glue=False),
     Model("masked_lm", "masked LM", "masked_lm_minilm", "masked-lm"),
     Model("causal_lm", "causal LM", "causal_lm_minilm", "causal-lm", generates=True),
     Model("trunk", "MiniLM, not pretrained further"),

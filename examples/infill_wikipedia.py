@@ -1,6 +1,6 @@
 """Blank words of sentences from a text file and let a pretrained model fill them in.
 
-    python examples/infill_wikipedia.py --model runs/pretraining/kermit_minilm --input wikipedia/valid.txt.gz --seed 0
+    python examples/infill_wikipedia.py --model checkpoints/english --input wikipedia/valid.txt.gz --seed 0
 
 The file has a paragraph a line, plain or gzipped. From each chosen sentence a run of one to three words is blanked;
 what the model inserts stands between brackets, and what was there below. The model decides how many tokens it takes.

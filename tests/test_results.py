@@ -297,18 +297,21 @@ def test_every_stage_is_a_command_that_would_be_taken_and_fills_its_row(represen
         workshop.do("glue:kermit:CoLA")
     for stage in representation.stages():
         workshop.do(stage)
-    assert [words[0] for words in asked] == ["train"] * 3 + ["finetune"] * 4 * 6 + ["evaluate"] * 2 * (3 + 2 + 2 + 2)
+    assert [words[0] for words in asked] == ["train"] * 4 + ["finetune"] * 4 * 6 + ["evaluate"] * 2 * (
+        3 + 3 + 2 + 2 + 2
+    )
     named = [words[words.index("--model") + 1] for words in asked if "--model" in words]
-    recipes = {f"pretraining/{name}_minilm" for name in ("kermit", "masked_lm", "causal_lm")}
+    recipes = {f"pretraining/{name}_minilm" for name in ("kermit", "kermit_copying", "masked_lm", "causal_lm")}
     assert set(named) == recipes | {"trunk", "smollm2/model.gguf"}
     assert [words[-1] for words in asked if words[0] == "evaluate"][-4:] == ["1000"] * 4  # SmolLM2, both ways
     assert [words for words in asked if "--subsample" in words] == [words for words in asked if "SST-2" in words]
     assert {model.name for model in tables.MODELS if model.on_glue} == set(tables.read_results("glue"))
-    assert len(tables.read_results("cloze")) == 9
+    assert len(tables.read_results("cloze")) == 12
     page = tables.PAGE.read_text(encoding="utf-8")
     assert all(table(tables.read_results(name)) in page for name, table in tables.TABLES.items())
     assert f"<!-- infilled: begin -->\n```\ninfill_wikipedia.py --model {tmp_path / 'english'} --input" in page
-    assert "figure5.py --kermit pretraining/kermit_minilm --masked-lm pretraining/masked_lm_minilm --causal-lm" in page
+    shown = "figure5.py --kermit pretraining/kermit_copying_minilm --masked-lm pretraining/masked_lm_minilm --causal-lm"
+    assert shown in page
     kept = load_file(tmp_path / "english" / "model.safetensors")["weight"]
     assert kept.dtype == torch.float16
     assert kept.float().sub(0.1).abs().max() < 1e-4
@@ -324,7 +327,7 @@ def test_stages_are_chosen_by_what_their_names_begin_with(representation, monkey
     assert representation.stages(["glue:kermit:RTE"]) == ["glue:kermit:RTE"]
     assert representation.stages(["glue:kermit"]) == [f"glue:kermit:{task}" for task in representation.GLUE_TASKS]
     assert representation.stages(["glue:ker"]) == []
-    assert len(representation.stages(["pretrain", "cloze:masked_lm"])) == 3 + 2
+    assert len(representation.stages(["pretrain", "cloze:masked_lm"])) == 4 + 2
     monkeypatch.setattr(sys, "argv", ["reproduce", "--data", "data", "--only", "glue:bert"])
     with pytest.raises(SystemExit):
         representation.main()
