@@ -130,18 +130,18 @@ def keep(name, runs):
 def score(name, data, runs, precision="float32", rankings=RANKINGS):
     """Test scores with a termination penalty of 0, with the one that is best on the validation text, and of candidates.
 
-    What a report of the same weights has is not measured again, and what it lacks is added to it. One that does not say
-    whose it is (they did not always) is taken for theirs.
+    What a report of the same weights and precision has is not measured again, and what it lacks is added to it. One
+    that does not say whose it is (they did not always) is taken for theirs.
     """
     from kermit.data.plain import file_checksum
     from kermit.folders import model_folder, weight_files
 
     report = runs / name / "report.json"
-    weights = [file_checksum(file) for file in weight_files(model_folder(runs / name))]
+    of = {"weights": [file_checksum(file) for file in weight_files(model_folder(runs / name))], "precision": precision}
     found = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
-    if found is None or found.get("weights", weights) != weights:
+    if found is None or any(found.get(key, value) != value for key, value in of.items()):
         summary = json.loads((runs / name / "summary.json").read_text(encoding="utf-8"))
-        found = {"weights": weights, "summary": summary, "directions": {}}
+        found = of | {"summary": summary, "directions": {}}
     measured = found["directions"].values()
     wanted = [*MEASURED, *(f"test_{ranking}" for ranking in rankings)]
     if not measured or any(key not in scores for scores in measured for key in wanted):

@@ -103,16 +103,17 @@ def test_a_report_is_of_its_weights_and_gets_what_it_lacks(translation, monkeypa
     (run / "summary.json").write_text("{}")
     (run / "config.json").write_text("{}")
 
-    def score(best, weights):
+    def score(best, weights, precision="float32"):
         asked.clear()
         Translator.best = best
         (run / "model.safetensors").write_text(weights)
-        return translation.score("run", tmp_path, tmp_path)["directions"]["en-de"], len(asked)
+        return translation.score("run", tmp_path, tmp_path, precision)["directions"]["en-de"], len(asked)
 
     tried, at_0, ranked = len(translation.PENALTIES), 1, len(translation.RANKINGS)
     first, times = score(0.5, "first")
     assert (first["penalty"], times) == (0.5, 2 * (tried + 1 + at_0 + ranked))
     assert score(0.5, "first") == (first, 0)
+    assert score(0.5, "first", "bfloat16") == (first, times)
     second, times = score(0.0, "trained again")
     assert (second["penalty"], times) == (0.0, 2 * (tried + 1 + ranked))
     report = json.loads((run / "report.json").read_text())
