@@ -229,8 +229,8 @@ class CausalLMSystem:
         goes_on = torch.tensor([len(part) > 1 for part in after], device=rows.device) & (scores > before)
         asked = goes_on.nonzero().flatten()
         _count(best, owners[asked])
-        most = max(1, _LOGITS // max(1, *map(len, after)))
-        for part in torch.split(asked, most) if len(asked) else ():
+        for like in in_calls([len(after[number]) for number in asked.tolist()], _LOGITS):
+            part = asked[sorted(like)]  # those of a gap stay together
             scores[part] += self._rest(drawn.select(rows[part]), [after[number] for number in part.tolist()])
         for owner, tokens, score in zip(owners.tolist(), drawn.tokens[rows].tolist(), scores.tolist(), strict=True):
             if score > best[owner].score:
