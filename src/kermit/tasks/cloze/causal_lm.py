@@ -12,7 +12,8 @@ likely with the first token of cloze(right) is not tried with the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -38,7 +39,7 @@ from kermit.tasks.cloze.system import (
     spelled,
 )
 
-_LOGITS = 1024  # rows of logits that are held at once
+_LOGITS = 1 / 8  # rows of logits that are held at once, of the tokens of a call, or those of one gap
 CONTINUATION_TOKENS = 20
 """How long the continuations are."""
 
@@ -229,12 +230,23 @@ class CausalLMSystem:
         goes_on = torch.tensor([len(part) > 1 for part in after], device=rows.device) & (scores > before)
         asked = goes_on.nonzero().flatten()
         _count(best, owners[asked])
-        for like in in_calls([len(after[number]) for number in asked.tolist()], _LOGITS):
-            part = asked[sorted(like)]  # those of a gap stay together
-            scores[part] += self._rest(drawn.select(rows[part]), [after[number] for number in part.tolist()])
+        for numbers in self._in_calls(asked.tolist(), owners.tolist(), after):
+            scores[numbers] += self._rest(drawn.select(rows[numbers]), [after[number] for number in numbers])
         for owner, tokens, score in zip(owners.tolist(), drawn.tokens[rows].tolist(), scores.tolist(), strict=True):
             if score > best[owner].score:
                 best[owner].score, best[owner].tokens = score, tuple(tokens)
+
+    def _in_calls(
+        self, asked: Sequence[int], owners: Sequence[int], after: Sequence[Sequence[int]]
+    ) -> Iterator[list[int]]:
+        """Candidates whose rests are scored in one call: those of a gap, and of others with about as much to score."""
+        of_gap: dict[int, list[int]] = defaultdict(list)
+        for number in asked:
+            of_gap[owners[number]].append(number)
+        gaps = list(of_gap.values())
+        sizes = [len(numbers) * len(after[numbers[0]]) for numbers in gaps]
+        for like in in_calls(sizes, int(call_tokens(self.model) * _LOGITS)):
+            yield [number for gap in sorted(like) for number in gaps[gap]]
 
     def _candidates(self, drawn: Continuations, layouts: Sequence[Layout]) -> Tensor:
         """The rows to score: one of those that drew the same, of the gap's length where that is told."""
