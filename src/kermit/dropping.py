@@ -51,10 +51,11 @@ def sample_repeated(
 ) -> Tensor:
     """Drop runs of tokens that stand earlier in the text too, so that what is missing can be found in what is left.
 
-    First sayings stay, and so do runs without a token that is not common. As many runs are drawn as drop the share
-    asked for on average, or all if that is less: of a word said six times each of the last five a fifth as often as the
-    second of a word said twice. What a text is about would else be most of what is missing from it, and a guess at that
-    as good as a look.
+    First sayings stay, and so do runs without a token that is not common. Runs are drawn such that the share asked for
+    is dropped on average, or less where there are too few. Of a word said six times each of the last five has a fifth
+    of the chance of the second of a word said twice, as long as no chance comes to 1; of a text that has few runs
+    nearly all that are rare are dropped, and some of the others. What a text is about would else be most of what is
+    missing from it, and a guess at that as good as a look.
 
     Args:
         token_ids: (rows, tokens).

@@ -91,7 +91,10 @@ def test_frames_padding_and_end_of_slot_are_never_copied() -> None:
     nn.init.constant_(keen.head.copying.bias, 50.0)  # so that all that can be copied is nearly certain
     content = score(keen, canvas(A, A, A)).content.softmax(1)
     assert bool((content[:, A] > 0.999).all())
-    assert bool((content[:, END] < 0.001).all())
+    states = torch.zeros(1, 4, 16)
+    copies = keen._copies(states, torch.tensor([[CLS, END, B, SEP]]), torch.tensor([2]))
+    assert copies is not None
+    assert (copies[0][0] > NEVER).tolist() == [False, False, True, False]
 
 
 def test_a_canvas_scores_alone_as_beside_others() -> None:
@@ -133,6 +136,30 @@ def test_the_loss_is_that_of_the_scores(objective: Objective) -> None:
 
 def _flat(scores: SlotScores, canvases: CanvasBatch) -> list[int]:
     return (scores.rows * canvases.token_ids.shape[1] + scores.slots).tolist()
+
+
+def test_half_precision_gives_the_same_loss_and_gradients_but_for_rounding() -> None:
+    model = model_of(slot_vector="both").train()
+    batch = CanvasBatch.from_segments(SPECIALS, [((A, B), (C, A, B)), ((B,), (A, B, C))])
+    texts = Texts.of(batch, [Factorization.JOINT, Factorization.Y_GIVEN_X])
+    inputs = SlotObjective(UniformPrior()).sample(texts, torch.Generator().manual_seed(1)).model_inputs()
+    assert model.head.copying is not None
+    weight = model.head.copying.around.weight
+    losses, gradients = [], []
+    for half in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            loss = model(**inputs).loss
+        losses.append(loss.item())
+        gradients.append(torch.autograd.grad(1000 * loss, weight)[0])
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
+    assert float((gradients[1] - gradients[0]).norm() / gradients[0].norm()) < 0.1
+
+
+def test_a_model_without_copies_can_be_given_them(tmp_path: Path) -> None:
+    random_model().save_pretrained(tmp_path)
+    model = KermitForInsertion.from_pretrained(tmp_path, copy_width=8)
+    assert model.head.copying.bias.item() == 0
+    assert bool(score(model.eval(), canvas(A, B)).content[:, A].isfinite().all())
 
 
 def test_it_learns_and_is_saved(tmp_path: Path) -> None:

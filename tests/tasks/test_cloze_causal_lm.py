@@ -1,9 +1,12 @@
 """The left-to-right model's candidates and their scores, against the whole sequence computed directly."""
 
+import random
+from collections import Counter
+
 import pytest
 import torch
 from cloze_models import INSTANCES, bert_decoder, gpt2, tokenizer
-from transformers import AutoModelForCausalLM, BloomConfig, MistralConfig
+from transformers import AutoModelForCausalLM, BloomConfig, GPTNeoConfig, MistralConfig
 
 from kermit.decoding import Sampling
 from kermit.decoding.choosing import draw, uniform
@@ -12,7 +15,7 @@ from kermit.tasks.cloze import CausalLMSystem
 from kermit.tasks.cloze.causal_lm import _Best
 from kermit.tasks.cloze.loading import load_causal_lm
 from kermit.tasks.cloze.memory import CopiedMemory, SharedMemory
-from kermit.tasks.cloze.system import instance_seed
+from kermit.tasks.cloze.system import PROCESSOR_CALL_TOKENS, instance_seed
 
 WORDS = tokenizer()
 MODELS = {"gpt2": gpt2, "bert": bert_decoder}
@@ -143,21 +146,46 @@ def test_a_mask_says_the_same_in_any_attention(settings):
     assert [answer.text for answer in system.answer(layouts)] == expected
 
 
-def test_models_that_cannot_share_copy():
-    words = {"vocab_size": len(WORDS), "hidden_size": 16}
-    bloom = BloomConfig(**words, n_layer=1, n_head=2)  # distances by what is no padding
-    sliding = MistralConfig(
-        **words, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, head_dim=8, sliding_window=8
-    )
-    for config in (bloom, sliding):
-        torch.manual_seed(0)
-        system = CausalLMSystem(AutoModelForCausalLM.from_config(config), WORDS, samples=3, continuation_tokens=3)
-        assert not system.reader.shares
-        layouts = [system.lay_out(instance) for instance in INSTANCES[:2]]
-        for layout, answer in zip(layouts, system.answer(layouts), strict=True):
-            tokens = WORDS(f" {answer.text}", add_special_tokens=False)["input_ids"]
-            if len(tokens) == answer.tokens:  # what was drawn is how it is spelled
-                assert answer.score == pytest.approx(direct(system, layout, tokens), abs=1e-3)
+@pytest.mark.parametrize("family", ["bloom", "mistral", "gpt_neo"])
+def test_models_that_cannot_share_copy(family):
+    """Distances by what is no padding, memories that forget, and a mask of its own."""
+    shape = {"vocab_size": len(WORDS), "hidden_size": 16}
+    config = {
+        "bloom": lambda: BloomConfig(**shape, n_layer=1, n_head=2),
+        "mistral": lambda: MistralConfig(
+            **shape, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, head_dim=8, sliding_window=8
+        ),
+        "gpt_neo": lambda: GPTNeoConfig(
+            **shape, num_layers=2, num_heads=2, attention_types=[[["global", "local"], 1]], window_size=16
+        ),
+    }[family]()
+    torch.manual_seed(0)
+    system = CausalLMSystem(AutoModelForCausalLM.from_config(config), WORDS, samples=3, continuation_tokens=3)
+    assert not system.reader.shares
+    for instance in INSTANCES[:2]:
+        layout = system.lay_out(instance)
+        beginnings = {tokens[:length] for tokens in continuations(system, layout) for length in range(1, 4)}
+        scores = [direct(system, layout, tokens) for tokens in beginnings]
+        assert system.answer([layout])[0].score == pytest.approx(max(scores), abs=1e-3)
+
+
+def test_calls_are_bounded_padding_and_all():
+    system = make()
+    budget = PROCESSOR_CALL_TOKENS // 8
+    chance = random.Random(0)
+    owners, after = [], []
+    for owner in range(40):
+        many, rest = chance.choice([(1, 60), (20, 3), (200, 60), (5, 12)])
+        owners += [owner] * many
+        after += [(4,) * rest] * many
+    parts = list(system._in_calls(range(len(owners)), owners, after))
+    assert sorted(number for part in parts for number in part) == list(range(len(owners)))
+    for part in parts:
+        most = max(Counter(owners[number] for number in part).values())
+        widest = max(len(after[number]) for number in part)
+        assert len({owners[number] for number in part}) * most * widest <= budget
+        assert part == sorted(part)
+    assert len(parts) < 0.5 * len(owners)
 
 
 def test_tokens_are_drawn_from_the_models_distribution():

@@ -203,9 +203,11 @@ class KermitForInsertion(KermitPreTrainedModel):
             normaliser = torch.logaddexp(normaliser, stop)
             stop_loss = (stop_weights * (normaliser - stop)).sum()
         else:
+            stop_loss = stop_weights.new_zeros(())
             asked = (stop_weights[rows] > 0).nonzero().flatten()
-            content = self._content(hidden, input_ids, all_slots[asked], all_vectors[asked])
-            stop_loss = self._end_loss(content, (location - normaliser[rows])[asked], rows[asked], stop_weights)
+            if len(asked):
+                content = self._content(hidden, input_ids, all_slots[asked], all_vectors[asked])
+                stop_loss = self._end_loss(content, (location - normaliser[rows])[asked], rows[asked], stop_weights)
         weights = location_weights.flatten()[all_slots]
         location_loss = (weights * (normaliser[rows] - location)).sum() + stop_loss
         copies = self._copies(hidden, input_ids, slots)

@@ -14,11 +14,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel, PreTrainedModel
+from transformers import AutoModel, PreTrainedModel, initialization
 from transformers.modeling_outputs import BaseModelOutput
 
 from kermit.errors import ModelError, in_a_line
 from kermit.modeling.config import KermitConfig
+from kermit.modeling.copying import Copying
 
 
 class KermitPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
@@ -30,6 +31,11 @@ class KermitPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_flex_attn = True
+
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, Copying):  # transformers knows layers, and no parameters of our own
+            initialization.zeros_(module.bias)
 
     @property
     def trunk(self) -> PreTrainedModel:

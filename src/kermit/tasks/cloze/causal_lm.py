@@ -39,7 +39,7 @@ from kermit.tasks.cloze.system import (
     spelled,
 )
 
-_LOGITS = 1 / 8  # rows of logits that are held at once, of the tokens of a call, or those of one gap
+_LOGITS = 1 / 8  # rows of logits that are held at once, of the tokens of a call
 CONTINUATION_TOKENS = 20
 """How long the continuations are."""
 
@@ -157,9 +157,7 @@ class CausalLMSystem:
     def answer(self, layouts: Sequence[Layout]) -> list[ClozeAnswer]:
         """Draw continuations and take the best beginning of any."""
         answers: dict[int, ClozeAnswer] = {}
-        copies = 1 if self.reader.shares else self.samples
-        sizes = [copies * (len(self.opening) + len(layout) + self._longest(layout)) for layout in layouts]
-        for part in in_calls(sizes, call_tokens(self.model)):
+        for part in in_calls([self._columns(layout) for layout in layouts], call_tokens(self.model)):
             answers |= dict(zip(part, self._answer_group([layouts[number] for number in part]), strict=True))
         return [answers[number] for number in range(len(layouts))]
 
@@ -240,13 +238,23 @@ class CausalLMSystem:
         self, asked: Sequence[int], owners: Sequence[int], after: Sequence[Sequence[int]]
     ) -> Iterator[list[int]]:
         """Candidates whose rests are scored in one call: those of a gap, and of others with about as much to score."""
+        budget = int(call_tokens(self.model) * _LOGITS)
         of_gap: dict[int, list[int]] = defaultdict(list)
         for number in asked:
             of_gap[owners[number]].append(number)
-        gaps = list(of_gap.values())
-        sizes = [len(numbers) * len(after[numbers[0]]) for numbers in gaps]
-        for like in in_calls(sizes, int(call_tokens(self.model) * _LOGITS)):
-            yield [number for gap in sorted(like) for number in gaps[gap]]
+        pieces = []
+        for numbers in of_gap.values():
+            most = max(1, budget // len(after[numbers[0]]))
+            pieces += [numbers[start : start + most] for start in range(0, len(numbers), most)]
+        part: list[list[int]] = []
+        for piece in sorted(pieces, key=lambda numbers: (len(after[numbers[0]]), len(numbers))):
+            padded = max(map(len, [*part, piece])) * len(after[piece[0]])
+            if part and (len(part) + 1) * padded > budget:
+                yield sorted(number for numbers in part for number in numbers)
+                part = []
+            part.append(piece)
+        if part:
+            yield sorted(number for numbers in part for number in numbers)
 
     def _candidates(self, drawn: Continuations, layouts: Sequence[Layout]) -> Tensor:
         """The rows to score: one of those that drew the same, of the gap's length where that is told."""
@@ -267,6 +275,11 @@ class CausalLMSystem:
         logits = drawn.memory.look_ahead(self.reader, given, counts)
         found = _log_probs(logits.flatten(0, 1), asked.flatten()).view(asked.shape)
         return torch.where(counts, found, 0.0).sum(1)
+
+    def _columns(self, layout: Layout) -> int:
+        """The most tokens that are kept for a gap."""
+        read, drawn = len(self.opening) + len(layout), self.samples * self._longest(layout)
+        return read + drawn if self.reader.shares else self.samples * read + drawn
 
     def _longest(self, layout: Layout) -> int:
         return layout.gap_length if self.oracle_length else self.continuation_tokens

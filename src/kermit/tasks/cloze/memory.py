@@ -81,6 +81,8 @@ class Reader:
         """Whether the model says the same of two continuations in one row as of each alone."""
         if "position_ids" not in self.accepted or self.model.config._attn_implementation not in ("sdpa", "eager"):
             return False
+        if any(buffer.ndim == 4 for buffer in self.model.buffers()):
+            return False  # a mask of its own, by columns, as GPT-Neo has one
         tokens = torch.tensor([[0, 1, 2]], device=self.model.device)
         place = torch.arange(3, device=tokens.device)
         plain = self(tokens, torch.ones_like(tokens, dtype=torch.bool), place[None], None)
@@ -101,7 +103,10 @@ class Memory(Protocol):
     """What was read, for each of some continuations."""
 
     def select(self, rows: Tensor) -> Memory:
-        """That of some continuations, in any order that keeps those of a text together, each as often as named."""
+        """That of some continuations, the texts in the order they were in, each as often as named.
+
+        It may share what it holds with what it was selected from: of the two, let one grow.
+        """
         ...
 
     def grow(self, reader: Reader, tokens: Tensor) -> tuple[Tensor, Memory]:
