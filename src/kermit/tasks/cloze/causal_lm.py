@@ -277,9 +277,9 @@ class CausalLMSystem:
         return torch.where(counts, found, 0.0).sum(1)
 
     def _columns(self, layout: Layout) -> int:
-        """The most tokens that are kept for a gap."""
-        read, drawn = len(self.opening) + len(layout), self.samples * self._longest(layout)
-        return read + drawn if self.reader.shares else self.samples * read + drawn
+        """The tokens of a gap in the first draw: it goes on with fewer continuations from one to the next."""
+        read = len(self.opening) + len(layout)
+        return read + self.samples if self.reader.shares else self.samples * (read + self._longest(layout))
 
     def _longest(self, layout: Layout) -> int:
         return layout.gap_length if self.oracle_length else self.continuation_tokens
