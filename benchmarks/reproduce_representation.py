@@ -151,8 +151,8 @@ class Workshop:
 
     def show_figure5(self):
         """Print the answers of all three onto the page."""
-        named = {"--" + model.system: self.place(model) for model in MODELS if model.recipe}  # the KERMIT that copies
-        words = [word for option in named.items() for word in option]
+        asked = {model.system: model for model in MODELS if model.recipe}  # of the KERMITs the one that copies
+        words = [word for system, model in asked.items() for word in (f"--{system}", self.place(model))]
         put(PAGE, figure5=f"```\n{self.run(ROOT / 'examples/figure5.py', *words)}```")
 
     def kermit(self, *arguments):
