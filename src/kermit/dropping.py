@@ -107,9 +107,8 @@ def repeat_lengths(token_ids: Tensor, among: Tensor, common: int = 0) -> Tensor:
 
 def _times(token_ids: Tensor, among: Tensor) -> Tensor:
     """(rows, tokens) how often each token stands in its row."""
-    tokens, number = token_ids.unique(return_inverse=True)
-    counts = torch.zeros(len(token_ids), len(tokens), dtype=torch.long).scatter_add_(1, number, among.long())
-    return counts.gather(1, number)
+    first = _first_place(token_ids)
+    return torch.zeros_like(token_ids).scatter_add_(1, first, among.to(token_ids.dtype)).gather(1, first)
 
 
 def _first_place(keys: Tensor) -> Tensor:

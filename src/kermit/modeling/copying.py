@@ -49,7 +49,7 @@ class Copying(nn.Module):
         answering = torch.cat([self.around(neighbours), self.answer(hidden)], 2)
         rows, place, most = by_row(slots, *hidden.shape[:2])
         asked = asking.new_zeros(len(hidden), most, asking.shape[1]).index_put((rows, place), asking)
-        scores = (asked @ answering.transpose(1, 2)).float()[rows, place] * self.scale + self.bias
+        scores: Tensor = (asked @ answering.transpose(1, 2)).float()[rows, place] * self.scale + self.bias
         return scores.masked_fill(~copied[rows], NEVER)
 
 

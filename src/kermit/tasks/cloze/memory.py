@@ -175,10 +175,10 @@ class SharedMemory:
 
     def select(self, rows: Tensor) -> SharedMemory:
         """The same cache, but for texts of which nothing goes on."""
-        texts, text = self.text[rows].unique(return_inverse=True)
-        all_go_on = len(texts) == 0 or int(self.text[-1]) + 1 == len(texts)
-        cache = self.cache if all_go_on else _select(self.cache, texts)
-        return SharedMemory(cache, text, self.seen[rows], self.lengths[rows])
+        text = self.text[rows]
+        goes_on = text.bincount(minlength=int(self.text[-1]) + 1) > 0
+        cache = self.cache if bool(goes_on.all()) else _select(self.cache, goes_on.nonzero().flatten())
+        return SharedMemory(cache, (goes_on.cumsum(0) - 1)[text], self.seen[rows], self.lengths[rows])
 
     def grow(self, reader: Reader, tokens: Tensor) -> tuple[Tensor, SharedMemory]:
         """As many columns as the text with the most continuations has of them."""
@@ -208,7 +208,8 @@ class SharedMemory:
         )
         before = self.seen.new_zeros(texts, most, columns).index_put(at, self.seen)
         before = before[:, :, None].expand(-1, -1, width, -1).flatten(1, 2)
-        own = torch.block_diag(*[torch.ones(width, width, dtype=torch.bool).tril()] * most).to(before.device)
+        column = torch.arange(most * width, device=tokens.device)
+        own = (column[:, None] // width == column // width) & (column[:, None] >= column)
         mask = torch.cat([before, own.expand(texts, -1, -1)], 2)[:, None]
         return reader(token_ids, mask, all_positions, cache), place
 
