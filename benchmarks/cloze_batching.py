@@ -128,8 +128,8 @@ def main():
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--calls", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    for system in ("kermit", "masked-lm", "causal-lm"):
-        parser.add_argument(f"--{system}", help="a trained model's folder, or its name on the Hub")
+    for system in ("--kermit", "--masked-lm", "--causal-lm"):
+        parser.add_argument(system, help="a trained model's folder, or its name on the Hub")
     parser.add_argument("--qa2d", type=Path)
     parser.add_argument("--squad", type=Path)
     parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="of trained models")
