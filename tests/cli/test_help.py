@@ -130,7 +130,7 @@ def test_every_script_that_a_page_names_is_there_and_knows_its_options(page: Pat
         r"python ((?:benchmarks|docs|examples)/\S+\.py)([^`\n#]*)", page.read_text("utf-8")
     ):
         source = (ROOT_FOLDER / script).read_text(encoding="utf-8")
-        for option in re.findall(r"--[a-z][a-z-]*", words):
+        for option in re.findall(r"--[a-z][a-z0-9-]*", words):
             assert f'"{option}"' in source, (script, option)
 
 

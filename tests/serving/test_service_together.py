@@ -176,8 +176,10 @@ def test_a_score_is_answered_as_soon_as_it_is_known(kermit: Kermit) -> None:
             first = ask(live, pool, ("/v1/sample", {"max_tokens": 1}))
             until(lambda: live.service.worker.computing == 1)
             scores = [("/v1/score", {"x": ["A dog"], "orders": 1}), ("/v1/score", {"x": ["Two men"], "orders": 1})]
-            both = ask(live, pool, *scores)
-            until(lambda: live.service.queue.depth == 2)
+            both = []
+            for score in scores:  # one after the other, so that they wait in this order
+                both += ask(live, pool, score)
+                until(lambda: live.service.queue.depth == len(both))  # noqa: B023
             real, gate = live.service.engine.kermit.score, threading.Event()
 
             def second_waits(x: list[str], *arguments: Any, **settings: Any) -> Any:
