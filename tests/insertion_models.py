@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig
 
-from kermit.canvas import Canvas, SpecialTokens
+from kermit.canvas import Canvas, Factorization, SpecialTokens
 from kermit.canvas_batch import CanvasBatch
 from kermit.modeling import KermitConfig, KermitForInsertion
 from kermit.slots import SlotScores, Termination
@@ -97,6 +97,17 @@ def random_model(family: str = "bert", *, seed: int = 0, scale: float = 0.3, **s
         for parameter in model.parameters():
             parameter += scale * torch.randn(parameter.shape, generator=generator)
     return model.eval()
+
+
+def score(model: KermitForInsertion, *canvases: Canvas) -> SlotScores:
+    """What a model says of canvases."""
+    with torch.inference_mode():
+        return model.score_slots(CanvasBatch.from_canvases(canvases))
+
+
+def canvas_of(*text: int) -> Canvas:
+    """X given, and nothing of Y yet."""
+    return Canvas.from_ids(SPECIALS, text, (), generate=Factorization.Y_GIVEN_X)
 
 
 @dataclass(frozen=True)

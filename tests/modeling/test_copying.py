@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from insertion_models import CLS, END, PAD, SEP, SPECIALS, A, B, C, random_model
+from insertion_models import CLS, END, PAD, SEP, SPECIALS, A, B, C, canvas_of, random_model, score
 from torch import Tensor, nn
 
 from kermit.canvas import Canvas, Factorization, Segment
@@ -22,15 +22,6 @@ from kermit.texts import Texts
 
 def model_of(**settings: object) -> KermitForInsertion:
     return random_model(copy_width=8, **settings).eval()
-
-
-def score(model: KermitForInsertion, *canvases: Canvas) -> SlotScores:
-    with torch.inference_mode():
-        return model.score_slots(CanvasBatch.from_canvases(canvases))
-
-
-def canvas(*text: int) -> Canvas:
-    return Canvas.from_ids(SPECIALS, text, (), generate=Factorization.Y_GIVEN_X)
 
 
 def test_a_token_weighs_as_a_word_and_at_each_of_its_places() -> None:
@@ -84,12 +75,12 @@ def test_the_loss_and_its_gradients_are_those_of_the_whole_softmax(chunk: int, s
 
 
 def test_frames_padding_and_end_of_slot_are_never_copied() -> None:
-    scores = score(model_of(), canvas(A, B, C), canvas(A))
+    scores = score(model_of(), canvas_of(A, B, C), canvas_of(A))
     assert bool(scores.content[:, [PAD, CLS, SEP]].isneginf().all())
     keen = model_of()
     assert keen.head.copying is not None
     nn.init.constant_(keen.head.copying.bias, 50.0)  # so that all that can be copied is nearly certain
-    content = score(keen, canvas(A, A, A)).content.softmax(1)
+    content = score(keen, canvas_of(A, A, A)).content.softmax(1)
     assert bool((content[:, A] > 0.999).all())
     states = torch.zeros(1, 4, 16)
     copies = keen._copies(states, torch.tensor([[CLS, END, B, SEP]]), torch.tensor([2]))
@@ -100,7 +91,7 @@ def test_frames_padding_and_end_of_slot_are_never_copied() -> None:
 def test_a_canvas_scores_alone_as_beside_others() -> None:
     model = model_of()
     canvases = [
-        canvas(A, B, C),
+        canvas_of(A, B, C),
         Canvas(SPECIALS, ((A,),)),  # no open slot
         Canvas.from_ids(SPECIALS, (), (), generate=Factorization.JOINT),  # nothing to copy
         Canvas.from_ids(SPECIALS, (C,), (A, A), generate=Factorization.JOINT),
@@ -159,7 +150,7 @@ def test_a_model_without_copies_can_be_given_them(tmp_path: Path) -> None:
     random_model().save_pretrained(tmp_path)
     model = KermitForInsertion.from_pretrained(tmp_path, copy_width=8)
     assert model.head.copying.bias.item() == 0
-    assert bool(score(model.eval(), canvas(A, B)).content[:, A].isfinite().all())
+    assert bool(score(model.eval(), canvas_of(A, B)).content[:, A].isfinite().all())
 
 
 def test_it_learns_and_is_saved(tmp_path: Path) -> None:
@@ -173,7 +164,7 @@ def test_it_learns_and_is_saved(tmp_path: Path) -> None:
     assert all(weight.grad is not None for weight in model.head.copying.parameters())
     model.eval().save_pretrained(tmp_path)
     again = KermitForInsertion.from_pretrained(tmp_path)
-    torch.testing.assert_close(score(again, canvas(A, B)).content, score(model, canvas(A, B)).content)
+    torch.testing.assert_close(score(again, canvas_of(A, B)).content, score(model, canvas_of(A, B)).content)
 
 
 def test_tokens_that_training_never_showed_are_copied() -> None:

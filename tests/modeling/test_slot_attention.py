@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from insertion_models import SPECIALS, A, B, C, random_model
+from insertion_models import SPECIALS, A, B, C, canvas_of, random_model, score
 
 from kermit.canvas import Canvas, Factorization
 from kermit.canvas_batch import CanvasBatch
@@ -12,21 +12,11 @@ from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForInsertion
 from kermit.objective import SlotObjective
 from kermit.orders import UniformPrior
-from kermit.slots import SlotScores
 from kermit.texts import Texts
 
 
 def model_of(heads: int = 2, **settings: object) -> KermitForInsertion:
     return random_model(slot_attention_heads=heads, **settings).eval()
-
-
-def score(model: KermitForInsertion, *canvases: Canvas) -> SlotScores:
-    with torch.inference_mode():
-        return model.score_slots(CanvasBatch.from_canvases(canvases))
-
-
-def canvas(*text: int) -> Canvas:
-    return Canvas.from_ids(SPECIALS, text, (), generate=Factorization.Y_GIVEN_X)
 
 
 def test_a_slot_looks_at_every_token_of_its_canvas_and_at_no_padding() -> None:
@@ -43,13 +33,13 @@ def test_it_makes_a_difference_and_none_where_it_is_not_asked_for() -> None:
     plain, looking = random_model(), model_of()
     assert plain.head.attention is None
     looking.load_state_dict(plain.state_dict(), strict=False)
-    assert not torch.allclose(score(plain, canvas(A, B)).content, score(looking, canvas(A, B)).content)
+    assert not torch.allclose(score(plain, canvas_of(A, B)).content, score(looking, canvas_of(A, B)).content)
 
 
 def test_a_canvas_scores_alone_as_beside_others() -> None:
     model = model_of()
     canvases = [
-        canvas(A, B, C),
+        canvas_of(A, B, C),
         Canvas(SPECIALS, ((A,),)),  # no open slot
         Canvas.from_ids(SPECIALS, (C,), (A, A), generate=Factorization.JOINT),
     ]
@@ -74,7 +64,7 @@ def test_it_learns_and_is_saved(tmp_path: Path) -> None:
     assert all(weight.grad is not None for weight in model.head.attention.parameters())
     model.eval().save_pretrained(tmp_path)
     again = KermitForInsertion.from_pretrained(tmp_path)
-    torch.testing.assert_close(score(again, canvas(A, B)).content, score(model, canvas(A, B)).content)
+    torch.testing.assert_close(score(again, canvas_of(A, B)).content, score(model, canvas_of(A, B)).content)
 
 
 def test_heads_that_cannot_be_are_refused() -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from kermit.slots import places_in_rows
+
 NEVER = -1e4
 """The score of what is not copied: finite, so that gradients of a canvas without anything to copy are."""
 
@@ -47,27 +49,11 @@ class Copying(nn.Module):
         asking = torch.cat([self.around(beside), self.ask(beside)], 1)
         neighbours = torch.cat([hidden.roll(1, 1), hidden.roll(-1, 1)], 2)  # what rolls over is a frame, never copied
         answering = torch.cat([self.around(neighbours), self.answer(hidden)], 2)
-        rows, place, most = by_row(slots, *hidden.shape[:2])
+        rows = slots // hidden.shape[1]
+        place, most = places_in_rows(rows, len(hidden))
         asked = asking.new_zeros(len(hidden), most, asking.shape[1]).index_put((rows, place), asking)
         scores: Tensor = (asked @ answering.transpose(1, 2)).float()[rows, place] * self.scale + self.bias
         return scores.masked_fill(~copied[rows], NEVER)
-
-
-def by_row(slots: Tensor, batch: int, length: int) -> tuple[Tensor, Tensor, int]:
-    """Where slots stand in a tensor that has a row for each canvas.
-
-    Args:
-        slots: (slots,) as row * length + slot, ascending.
-        batch: the number of canvases.
-        length: of each.
-
-    Returns:
-        The row of each slot, its place among the slots of that row, and how many the fullest row has.
-    """
-    rows = slots // length
-    counts = rows.bincount(minlength=batch)
-    place = torch.arange(len(slots), device=slots.device) - (counts.cumsum(0) - counts)[rows]
-    return rows, place, int(counts.max()) if len(slots) else 0
 
 
 def add_copies(logits: Tensor, scores: Tensor, token_ids: Tensor) -> Tensor:

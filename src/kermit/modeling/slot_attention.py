@@ -10,7 +10,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from kermit.errors import ModelError
-from kermit.modeling.copying import by_row
+from kermit.slots import places_in_rows
 
 
 class SlotAttention(nn.Module):
@@ -45,7 +45,8 @@ class SlotAttention(nn.Module):
         Returns:
             (slots, width).
         """
-        rows, place, most = by_row(slots, *hidden.shape[:2])
+        rows = slots // hidden.shape[1]
+        place, most = places_in_rows(rows, len(hidden))
         asked = self.query(vectors)
         query = asked.new_zeros(len(hidden), most, asked.shape[1]).index_put((rows, place), asked)
         mask = None if valid is None else valid.bool()[:, None, None, :]

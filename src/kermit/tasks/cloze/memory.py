@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
+from kermit.slots import places_in_rows
 from kermit.tasks.cloze.system import position_offset
 
 
@@ -197,9 +198,8 @@ class SharedMemory:
     def _call(self, reader: Reader, tokens: Tensor, there: Tensor, cache: Any) -> tuple[Any, Tensor]:
         """Read some tokens of each continuation; the output, and each one's place among those of its text."""
         width, columns = tokens.shape[1], self.seen.shape[1]
-        counts = self.text.bincount()
-        place = torch.arange(len(tokens), device=tokens.device) - (counts.cumsum(0) - counts)[self.text]
-        texts, most = len(counts), int(counts.max())
+        texts = int(self.text[-1]) + 1
+        place, most = places_in_rows(self.text, texts)
         number = torch.arange(width, device=tokens.device)
         positions = self.lengths[:, None] + torch.where(there, number, 0)
         at = (self.text, place)
