@@ -10,7 +10,7 @@ from transformers import BertConfig
 
 from kermit import Canvas, CanvasBatch, DecodingSettings, KermitConfig, KermitForInsertion, Strategy
 from kermit.data.tokenizer import decode_ids, encode_texts
-from kermit.decoding import Constraints, Sampling
+from kermit.decoding import Constraints, Ranking, Sampling
 from kermit.modeling import special_token_settings
 from kermit.tasks.cloze import InsertionSystem, PredictionLog, predict
 
@@ -75,6 +75,18 @@ def test_at_least_so_many_tokens_are_inserted_as_asked():
     assert all(answer.tokens == 2 for answer in answers(InsertionSystem(kermit(WORDS), WORDS, settings), INSTANCES))
     settings = DecodingSettings(max_tokens=8, termination_penalty=-50)
     assert all(answer.tokens == 0 for answer in answers(InsertionSystem(kermit(WORDS), WORDS, settings), INSTANCES))
+
+
+@pytest.mark.parametrize("ranking", list(Ranking)[:2])
+def test_calls_of_the_model_are_counted_with_those_of_ranking(ranking, monkeypatch):
+    model, calls = kermit(WORDS), []
+    score_slots = model.score_slots
+    monkeypatch.setattr(model, "score_slots", lambda canvases: calls.append(len(canvases)) or score_slots(canvases))
+    constraints = Constraints(min_tokens_per_blank=2, max_tokens_per_blank=2)  # so that all candidates take as long
+    settings = DecodingSettings(Strategy.SERIAL, max_tokens=2, constraints=constraints, candidates=3, ranking=ranking)
+    [answer] = answers(InsertionSystem(model, WORDS, settings), INSTANCES[:1])
+    assert answer.sequences == sum(calls)
+    assert answer.forward_passes == answer.sequences / 3
 
 
 def test_the_unknown_token_is_no_answer():

@@ -65,7 +65,7 @@ def decode_candidates(
     for number, other in zip(numbers, decode([canvases[number] for number in numbers], drawn, others), strict=True):
         found[number].append(other)
     every = [candidate for candidates in found for candidate in candidates]
-    rank = iter(ranks(model, every, settings.ranking or Ranking.AGAIN, batch_size))
+    rank = iter(ranks(model, every, settings.ranked_by or Ranking.AGAIN, batch_size))
     kept = [max(candidates, key=lambda _: next(rank)) for candidates in found]
     rounds = [max(candidate.rounds for candidate in candidates) for candidates in found]
     return [replace(one, rounds=most) for one, most in zip(kept, rounds, strict=True)]

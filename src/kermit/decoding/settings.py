@@ -42,6 +42,11 @@ class Ranking(StrEnum):
     AGAIN = "again"
     BOTH_WAYS = "both_ways"
 
+    @property
+    def passes(self) -> int:
+        """How many forward passes it takes: two for the tokens of a side, and one for the ends."""
+        return {Ranking.LIKELIHOOD: 0, Ranking.AGAIN: 3, Ranking.BOTH_WAYS: 5}[self]
+
 
 class Finish(StrEnum):
     """Why a decode ended."""
@@ -147,6 +152,11 @@ class DecodingSettings:
             object.__setattr__(self, "ranking", member_of(Ranking, self.ranking, "ranking", DecodingError))
             if self.candidates == 1:
                 raise DecodingError("ranking is of candidates, and there is one; raise candidates, or leave it out")
+
+    @property
+    def ranked_by(self) -> Ranking | None:
+        """What several candidates are ranked by; None where there is one."""
+        return (self.ranking or Ranking.AGAIN) if self.candidates > 1 else None
 
     @property
     def draws(self) -> bool:

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 
 from kermit.canvas import Canvas, Segment
 from kermit.data.tokenizer import encode_texts
-from kermit.decoding import Constraints, Decoded, DecodingSettings, Ranking, decode
+from kermit.decoding import Constraints, Decoded, DecodingSettings, decode
 from kermit.modeling import KermitForInsertion
 from kermit.tasks.cloze.instances import ClozeInstance
 from kermit.tasks.cloze.layout import Layout, lay_out
@@ -77,8 +77,8 @@ class InsertionSystem:
         if (sampling := self.decoding.sampling) is not None:
             drawn = {"temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p}
             chosen |= drawn
-        if self.decoding.candidates > 1:
-            chosen |= {"candidates": self.decoding.candidates, "ranking": str(self.decoding.ranking or Ranking.AGAIN)}
+        if (ranking := self.decoding.ranked_by) is not None:
+            chosen |= {"candidates": self.decoding.candidates, "ranking": str(ranking)}
         return chosen | ({"seed": self.seed} if self.decoding.draws else {})
 
     def lay_out(self, instance: ClozeInstance) -> Layout | None:
@@ -130,6 +130,7 @@ class InsertionSystem:
         pairs = zip(result.canvas.segments[Segment.Y], result.inserted[Segment.Y], strict=True)
         tokens = [token_id for token_id, inserted in pairs if inserted]
         text = spelled(self.tokenizer, tokens, layout.passage)
-        # at most, for some candidates end earlier; ranking them takes a few passes more
-        sequences = result.rounds * self.decoding.candidates
-        return ClozeAnswer(text, len(tokens), result.rounds, sequences, result.log_prob)
+        ranking = self.decoding.ranked_by
+        passes = result.rounds + (0 if ranking is None else ranking.passes)
+        sequences = passes * self.decoding.candidates  # at most, for some candidates end earlier
+        return ClozeAnswer(text, len(tokens), passes, sequences, result.log_prob)
