@@ -59,6 +59,11 @@ ROWS = [
     Row("Insertion Transformer", ("insertion_transformer_en_de", None), (27.4, None)),
     Row("KERMIT, unidirectional, not distilled", ("unidirectional_en_de_undistilled", None), (None, None)),
     Row("KERMIT, unidirectional, pairs alone", ("unidirectional_en_de_pairs", None), (None, None)),
+    Row(
+        "KERMIT, unidirectional, pairs and captions",
+        ("unidirectional_en_de_captions", "unidirectional_de_en_captions"),
+        (None, None),
+    ),
     Row("KERMIT, unidirectional", ("unidirectional_en_de", "unidirectional_de_en"), (27.8, 30.7)),
     Row("KERMIT, bidirectional", ("bidirectional",) * 2, (27.2, 27.6)),
     Row("KERMIT, joint", ("joint",) * 2, (25.6, 27.4)),
