@@ -36,6 +36,13 @@ def test_with_colour_the_text_itself_is_not_changed():
     assert len({tuple(map(str, line.spans)) for line in lines}) == 3
 
 
+def test_each_token_has_the_style_of_its_time_and_no_other():
+    first = terminal_lines(TRACE, Segment.X, WORDS.__getitem__)[1]
+    styles = {first.plain[span.start : span.end]: span.style for span in first.spans}
+    assert first.style == ""
+    assert styles == {"  2  ": "dim", "A": "bold", " man": "grey58", " rides": "blue underline"}  # and "." has none
+
+
 def test_only_sides_that_changed_are_shown():
     readable = ReadableTrace(TRACE, WORDS.__getitem__, ("en", "de"))
     assert readable.terminal_lines(colour=False)[0].plain == "en"

@@ -84,6 +84,17 @@ def test_translate_shows_the_rounds(ask):
     assert sum(map(len, record["trace"]["rounds"])) == record["tokens"]
 
 
+@pytest.mark.parametrize("settings", [{"FORCE_COLOR": "1"}, {"FORCE_COLOR": "1", "NO_COLOR": "1"}], ids=str)
+def test_a_terminal_without_colours_is_shown_brackets(ask, monkeypatch, settings):
+    for name, value in ({"TERM": "xterm-256color"} | settings).items():
+        monkeypatch.setenv(name, value)
+    shown = ask("translate", "--to", "de", "A man.", "--trace", "--set", "max_tokens=4").out
+    blue = "\x1b[4;34m"
+    assert (blue in shown) == ("NO_COLOR" not in settings)
+    assert ("·" in shown) == ("NO_COLOR" in settings)
+
+
+
 def test_a_text_is_drawn_alike_however_many_come_before_it(ask, monkeypatch):
     """Texts are worked on in chunks; the seeds go on from one chunk to the next."""
     arguments = ("translate", "--to", "de", "A man.", "red", "bike", "A", "--set", "top_k=50", "--set", "max_tokens=6")

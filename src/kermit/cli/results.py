@@ -89,8 +89,9 @@ class Results:
         from kermit.rendering import Layout
 
         console = Console(file=self._stream or sys.stdout, highlight=False, soft_wrap=True)
+        colour = console.color_system is not None and not console.no_color
         with console.capture() as capture:
-            for line in trace.terminal_lines(colour=console.is_terminal, layout=layout or Layout.ROUNDS):
+            for line in trace.terminal_lines(colour=colour, layout=layout or Layout.ROUNDS):
                 console.print(line)
         self.write(capture.get())
 

@@ -22,7 +22,7 @@ def terminal_lines(trace: Trace, segment: Segment, text: Callable[[int], str], *
     """A line of styled text a round; without colour, tokens still to come are dotted out and new ones in brackets."""
     lines = []
     for number, pieces in enumerate(rounds(trace, segment, text), start=1):
-        line = Text(f"{number:>3}  ", style="dim" if colour else "")
+        line = _numbered(number, colour)
         for piece in pieces:
             if colour:
                 line.append(piece.text, style=STYLES[piece.when])
@@ -49,7 +49,7 @@ def terminal_tree(trace: Trace, segment: Segment, text: Callable[[int], str], *,
     waiting = [(index, "", "") for index in reversed(children.get(None, []))]
     while waiting:
         index, branch, indent = waiting.pop()
-        line = Text(f"{tokens[index].round:>3}  ", style="dim" if colour else "")
+        line = _numbered(tokens[index].round, colour)
         line.append(branch, style="dim" if colour else "")
         line.append(text(tokens[index].token_id).strip(), style="")
         lines.append(line)
@@ -58,3 +58,8 @@ def terminal_tree(trace: Trace, segment: Segment, text: Callable[[int], str], *,
             last = child == below[-1]
             waiting.append((child, indent + ("└─ " if last else "├─ "), indent + ("   " if last else "│  ")))
     return lines
+
+
+def _numbered(number: int, colour: bool) -> Text:
+    """The beginning of a line; its style is its own and not that of what follows."""
+    return Text().append(f"{number:>3}  ", style="dim" if colour else "")
