@@ -1,6 +1,9 @@
 """`kermit evaluate cloze` through the entry point, for all three systems, with tiny models in folders."""
 
 import json
+import re
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from cloze_models import gpt2, kermit, masked_lm, tokenizer, write_data
@@ -8,6 +11,9 @@ from typer.testing import CliRunner
 
 from kermit.cli import app
 from kermit.errors import KermitError
+from kermit.tasks.cloze import ClozeScores, Prediction
+
+PAGE = Path(__file__).parents[2] / "docs" / "cloze.md"
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +58,17 @@ def test_the_scores_come_as_json_with_their_signature(run, system):
     assert scores["answers_per_second"] > 0
     for part in ("task:cloze", f"system:{system}", "qa2d:", "squad:", "version:"):
         assert part in scores["signature"]
+
+
+def test_the_keys_on_the_page_are_those_that_are_printed_and_written(run, tmp_path):
+    _, section = PAGE.read_text(encoding="utf-8").split("\n## JSON\n")
+    printed, written = section.split("\n## ")[0].split("A line of `--output`")
+    scores = json.loads(run("masked-lm", "--beams", "2", "--limit", "1", "--output", tmp_path / "p.jsonl", "--json"))
+    [line] = (tmp_path / "p.jsonl").read_text(encoding="utf-8").splitlines()
+    for table, kind, record in ((printed, ClozeScores, scores), (written, Prediction, json.loads(line))):
+        cells = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+        keys = [key for cell in cells for key in re.findall(r"`(\w+)`", cell)]
+        assert sorted(keys) == sorted(field.name for field in fields(kind)) == sorted(record)
 
 
 @pytest.mark.parametrize("system", list(SMALL))

@@ -1,5 +1,7 @@
 """Other architectures and tokenizers than the tiny BERT, GPT-2 and byte-level BPE of the other tests."""
 
+import re
+
 import pytest
 import torch
 from cloze_models import INSTANCES, PASSAGE, bert_decoder, kermit, masked_lm, tokenizer
@@ -14,6 +16,7 @@ from transformers import (
 )
 
 from kermit import DecodingSettings
+from kermit.data.tokenizer import encode_texts
 from kermit.tasks.cloze import CausalLMSystem, InsertionSystem, MaskedLMSystem
 from kermit.tasks.cloze.system import position_limit, position_offset, spelled
 
@@ -32,6 +35,27 @@ def wordpiece():
     made.normalizer, made.pre_tokenizer, made.decoder = normalizers.BertNormalizer(), split, decoders.WordPiece()
     made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     names = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+    return PreTrainedTokenizerFast(tokenizer_object=made, **{f"{name}_token": token for name, token in names.items()})
+
+
+def sentencepiece(kind):
+    """A tokenizer of whole words with their marker and of single characters, as SentencePiece's are converted."""
+    text = " ".join(f"{item.passage} {item.question} {item.left} {item.right}" for item in INSTANCES)
+    whole = sorted(f"▁{word}" for word in set(re.findall(r"\w+", text)))
+    letters = sorted({letter for letter in text if not letter.isspace()})
+    pieces = [("<unk>", 0.0), ("<s>", 0.0), ("</s>", 0.0), ("<mask>", 0.0), ("▁", -4.0), ("an", -3.0)]
+    pieces += [(word, -2.0) for word in whole] + [(letter, -3.0) for letter in letters]
+    made = Tokenizer(models.Unigram(pieces, unk_id=0))
+    match kind:
+        case "always" | "first":
+            made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=kind)
+        case "each word":  # XLM-R's
+            parts = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
+            made.pre_tokenizer = pre_tokenizers.Sequence(parts)
+        case "normalised":  # Llama 2's
+            made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    made.decoder = decoders.Metaspace()
+    names = {"unk": "<unk>", "pad": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
     return PreTrainedTokenizerFast(tokenizer_object=made, **{f"{name}_token": token for name, token in names.items()})
 
 
@@ -85,6 +109,37 @@ def test_a_causal_model_with_rotary_positions_scores_in_a_batch_as_alone():
     layouts = [system.lay_out(instance) for instance in INSTANCES]
     alone = [answer for layout in layouts for answer in system.answer([layout])]
     assert [answer.text for answer in system.answer(layouts)] == [answer.text for answer in alone]
+
+
+@pytest.mark.parametrize("kind", ["always", "first", "each word", "normalised"])
+def test_sentencepiece_puts_no_marker_before_what_follows_something(kind):
+    words = sentencepiece(kind)
+    system = MaskedLMSystem(masked_lm(words, positions=200), words, beams=2)
+    layouts = [system.lay_out(instance) for instance in INSTANCES]
+    assert [words.convert_ids_to_tokens(layout.after) for layout in layouts] == [
+        ["▁of", "▁land", "."],
+        ["▁held", "▁the", "▁rest", "."],
+        ["."],
+        [")", "."],
+        [],
+        [",", "▁they", "▁say", "."],
+    ]
+    # "65%" is ▁65 and %; "an old empire" touches its bracket, and is an, ▁old and ▁empire
+    assert [layout.gap_length for layout in layouts] == [2, 1, 4, 3, 4, 1]
+    assert words.convert_ids_to_tokens(layouts[0].first[:2]) == ["▁Prussia", "▁controlled"]
+    assert words.convert_ids_to_tokens(layouts[1].before[-4:]) == ["▁held", "▁the", "▁rest", "?"]
+    assert len(system.answer(layouts)) == len(layouts)
+
+
+@pytest.mark.parametrize("make", [tokenizer, wordpiece])
+def test_byte_level_and_wordpiece_tokens_of_a_part_are_those_of_the_part_alone(make):
+    words = make()
+    system = MaskedLMSystem(masked_lm(words, positions=200), words, beams=2)
+    for instance in INSTANCES:
+        layout = system.lay_out(instance)
+        gap = instance.gap if instance.joined else f" {instance.gap}"
+        after, held = encode_texts(words, [instance.right, gap])
+        assert (list(layout.after), layout.gap_length) == (after, len(held))
 
 
 @pytest.mark.parametrize("kind", ["kermit", "masked-lm", "causal-lm"])

@@ -1,6 +1,7 @@
 """The left-to-right model's candidates and their scores, against the whole sequence computed directly."""
 
 import random
+import struct
 from collections import Counter
 
 import pytest
@@ -262,4 +263,35 @@ def test_a_gguf_file_that_is_not_there_or_cannot_be_read_is_told(tmp_path, monke
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ModelError, match=r"pip install 'kermit-insertion\[gguf\]'"):
+        load_causal_lm(str(tmp_path / "model.gguf"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"GGUF", r"is broken or cut off \(.*\); fetch it again"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1), r"is broken or cut off \(.*\); fetch it again"),
+        (b"GGML" + bytes(40), "holds no model that AutoModelForCausalLM can load: .*magic"),
+        (b"", "holds no model that AutoModelForCausalLM can load"),
+    ],
+)
+def test_a_gguf_file_that_is_cut_off_or_something_else_is_told_by_its_name(tmp_path, content, message):
+    pytest.importorskip("gguf")
+    (tmp_path / "model.gguf").write_bytes(content)
+    with pytest.raises(ModelError, match=rf"^{tmp_path}/model\.gguf {message}"):
+        load_causal_lm(str(tmp_path / "model.gguf"))
+
+
+@pytest.mark.parametrize(
+    "error", [EOFError("it ends"), IndexError("it ends"), struct.error("it ends"), OSError("none")]
+)
+def test_a_gguf_file_without_a_whole_tokenizer_is_told_by_its_name(tmp_path, monkeypatch, error):
+    def broken(*arguments, **settings):
+        raise error
+
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    monkeypatch.setattr("kermit.tasks.cloze.loading.load_whole", lambda *arguments, **settings: gpt2(WORDS))
+    monkeypatch.setattr("kermit.tasks.cloze.loading.AutoTokenizer.from_pretrained", broken)
+    with pytest.raises(ModelError, match=rf"^{tmp_path}/model\.gguf .*{error}"):
         load_causal_lm(str(tmp_path / "model.gguf"))

@@ -103,12 +103,28 @@ def test_predictions_made_otherwise_are_refused(tmp_path):
     predict(Parrot({}), INSTANCES[:1], PredictionLog(path, {"beams": 5, "weights": "abc"}))
     with pytest.raises(DataError, match=r"other settings \(beams was 5, now 4\)"):
         PredictionLog(path, {"beams": 4, "weights": "abc"})
+    with pytest.raises(DataError, match=r"other settings \(beams was 5, now not set; masks was not set, now 4\)"):
+        PredictionLog(path, {"masks": 4, "weights": "abc"})
     (tmp_path / "predictions.jsonl.settings.json").write_text("[1, 2]", encoding="utf-8")
     with pytest.raises(DataError, match=r"predictions\.jsonl\.settings\.json does not say how .* was made"):
         PredictionLog(path, {"beams": 5, "weights": "abc"})
     (tmp_path / "predictions.jsonl.settings.json").unlink()
     with pytest.raises(DataError, match=r"but not predictions\.jsonl\.settings\.json"):
         PredictionLog(path, {"beams": 5, "weights": "abc"})
+
+
+def test_of_the_settings_of_decoding_those_that_differ_are_told(tmp_path):
+    path = tmp_path / "predictions.jsonl"
+    decoding = {"strategy": "parallel", "termination_penalty": 0.0, "max_tokens": 32, "max_rounds": None}
+    predict(Parrot({}), INSTANCES[:1], PredictionLog(path, {"decoding": decoding}))
+    changed = {"strategy": "parallel", "termination_penalty": -2.3, "max_tokens": 32, "seed": 1, "max_rounds": None}
+    told = r"\(decoding\.seed was not set, now 1; decoding\.termination_penalty was 0\.0, now -2\.3\)"
+    with pytest.raises(DataError, match=told):
+        PredictionLog(path, {"decoding": changed})
+    with pytest.raises(DataError, match=r"\(decoding\.max_rounds was None, now not set\)"):
+        PredictionLog(path, {"decoding": {key: value for key, value in decoding.items() if value is not None}})
+    with pytest.raises(DataError, match=r"\(decoding was {.*}, now not set\)"):
+        PredictionLog(path, {})
 
 
 def test_files_of_like_names_are_apart_and_what_was_removed_is_made_anew(tmp_path):

@@ -91,6 +91,14 @@ def test_every_row_is_an_instance_or_has_a_reason(tmp_path):
     assert found.rows == 6
 
 
+def test_blank_lines_are_no_rows(tmp_path):
+    qa2d, squad = write_data(tmp_path)
+    head, *rows = gzip.decompress(qa2d.read_bytes()).decode().splitlines()
+    spaced = tmp_path / "spaced.tsv"
+    spaced.write_text("\n".join([head, "", *rows[:3], "\t \r", *rows[3:], "", "", ""]), encoding="utf-8")
+    assert read_cloze(spaced, squad) == read_cloze(qa2d, squad)
+
+
 def test_an_id_that_comes_twice_makes_one_instance(tmp_path):
     _, squad = write_data(tmp_path)
     plain = tmp_path / "twice.tsv"

@@ -1,18 +1,18 @@
 """Where an instance's tokens go, and which part of a long passage is kept."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kermit.tasks.cloze import ClozeInstance
-from kermit.tasks.cloze.layout import halves, lay_out, passage_window
+from kermit.tasks.cloze.layout import TextEncoder, halves, lay_out, passage_window
 
 PASSAGE = "One is here. Two reads a book. Three owns the red house. Four likes it. Five is gone."
 
 
-def words(text):
-    """A tokenizer of whole words, so that layouts can be read."""
-    return text.split()
+words = TextEncoder(str.split)  # a tokenizer of whole words, so that layouts can be read
 
 
 def test_the_passage_is_split_in_half_between_words_and_all_parts_are_in_place():
@@ -29,6 +29,20 @@ def test_a_passage_that_is_not_split_stands_whole_before_the_question():
     instance = ClozeInstance.from_text("a b c d", "q?", "____ right", ["g"])
     layout = lay_out(instance, words, lambda layout: True, split=False)
     assert (layout.first, layout.before) == ((), ("a", "b", "c", "d", "q?"))
+
+
+@pytest.mark.parametrize(
+    ("token", "following"),
+    [
+        (".", ["."]),
+        ("▁?.", ["."]),  # the marker and what it stands before are one token
+        (r"▁a\.|.", ["."]),  # and so are an a and its full stop
+        (r"▁[a(0]\.|.", ["▁", "."]),  # where nothing can be told apart, it stays
+    ],
+)
+def test_the_marker_of_a_beginning_is_not_put_before_what_follows(token, following):
+    encoder = TextEncoder(lambda text: re.findall(token, "▁" + text.replace(" ", "▁")))
+    assert encoder.following(".") == following
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.data.tokenizer import encode_texts
 from kermit.decoding import Sampling
 from kermit.decoding.choosing import draw, uniform
 from kermit.errors import DecodingError, ModelError
@@ -37,6 +36,7 @@ from kermit.tasks.cloze.system import (
     never_generated,
     position_limit,
     spelled,
+    text_encoder,
 )
 
 _LOGITS = 1 / 8  # rows of logits that are held at once, of the tokens of a call
@@ -123,6 +123,7 @@ class CausalLMSystem:
         self.model, self.tokenizer, self.samples, self.seed = model.eval(), tokenizer, samples, seed
         self.continuation_tokens, self.oracle_length = continuation_tokens, oracle_length
         self.sampling = sampling or Sampling()
+        self.encoder = text_encoder(tokenizer)
         self.limit = position_limit(model)
         vocabulary = model.get_input_embeddings().num_embeddings
         self.never = never_generated(tokenizer, vocabulary).to(model.device)
@@ -151,7 +152,7 @@ class CausalLMSystem:
             length = len(self.opening) + len(layout) + self._longest(layout)
             return len(self.opening) + len(layout.before) > 0 and (self.limit is None or length <= self.limit)
 
-        return lay_out(instance, lambda text: encode_texts(self.tokenizer, [text])[0], fits, split=False)
+        return lay_out(instance, self.encoder, fits, split=False)
 
     @torch.inference_mode()
     def answer(self, layouts: Sequence[Layout]) -> list[ClozeAnswer]:

@@ -14,7 +14,6 @@ from dataclasses import replace
 from transformers import PreTrainedTokenizerFast
 
 from kermit.canvas import Canvas, Segment
-from kermit.data.tokenizer import encode_texts
 from kermit.decoding import Constraints, Decoded, DecodingSettings, decode
 from kermit.modeling import KermitForInsertion
 from kermit.tasks.cloze.instances import ClozeInstance
@@ -26,6 +25,7 @@ from kermit.tasks.cloze.system import (
     in_calls,
     instance_seed,
     spelled,
+    text_encoder,
 )
 
 FRAME = 3
@@ -56,6 +56,7 @@ class InsertionSystem:
     ) -> None:
         self.model: KermitForInsertion = model.eval()
         self.tokenizer, self.oracle_length, self.seed = tokenizer, oracle_length, seed
+        self.encoder = text_encoder(tokenizer)
         continues = continuing_tokens(tokenizer, model.config.vocab_size)
         unknown = {token_id for token_id in [tokenizer.unk_token_id] if token_id is not None}
         constraints: Constraints = replace(
@@ -90,7 +91,7 @@ class InsertionSystem:
             whole, segment = self.model.max_length, self.model.max_segment_length
             return (whole is None or len(layout) + room + FRAME <= whole) and (segment is None or longest <= segment)
 
-        return lay_out(instance, lambda text: encode_texts(self.tokenizer, [text])[0], fits, split=True)
+        return lay_out(instance, self.encoder, fits, split=True)
 
     def canvas(self, layout: Layout) -> Canvas:
         """The canvas at the start."""

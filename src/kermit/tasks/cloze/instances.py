@@ -194,6 +194,8 @@ def _read_qa2d(path: Path) -> Iterator[dict[str, str]]:
     for line in lines:
         if line.text is None:
             raise DataError(f"{line.place}: invalid UTF-8; mend the line")
+        if not line.text.strip():
+            continue
         cells = line.text.split("\t")
         if len(cells) != len(names):
             raise DataError(f"{line.place}: {len(cells)} columns, but the header has {len(names)}; mend the line")

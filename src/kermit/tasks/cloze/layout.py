@@ -18,8 +18,38 @@ from kermit.tasks.cloze.metrics import normalise
 
 _SENTENCE = re.compile(r"\S.*?(?:[.!?][\"'\u201d\u2019)\]]*(?=\s)|\Z)", re.DOTALL)
 _SPACE = re.compile(r"\s+")
+_ANCHORS = ("a", "(", "0")  # a letter, a bracket and a digit: few texts merge with all of them
 
 Encode = Callable[[str], list[int]]
+
+
+class TextEncoder:
+    """Texts to token ids, as what begins a segment and as what follows something else.
+
+    SentencePiece's tokenizers take a text to begin a word, and put the marker of a space before it. That is right where
+    a segment begins, but a full stop after the gap would gain a token that the sentence does not have. Other tokenizers
+    write a text alike wherever it stands.
+
+    Args:
+        beginning: a text to content token ids.
+    """
+
+    def __init__(self, beginning: Encode) -> None:
+        self.beginning = beginning
+        self._marks = self._after_anchor(".") not in (None, beginning("."))
+
+    def following(self, text: str) -> list[int]:
+        """Ids of a text that stands after something else."""
+        found = self._after_anchor(text) if self._marks else None
+        return self.beginning(text) if found is None else found
+
+    def _after_anchor(self, text: str) -> list[int] | None:
+        """Ids of a text after an anchor that keeps its own; None where it merges with all of them."""
+        for anchor in _ANCHORS:
+            kept, both = self.beginning(anchor), self.beginning(anchor + text)
+            if both[: len(kept)] == kept:
+                return both[len(kept) :]
+        return None
 
 
 @dataclass(frozen=True)
@@ -50,28 +80,30 @@ class Layout:
         return len(self.first) + len(self.before) + len(self.after)
 
 
-def lay_out(instance: ClozeInstance, encode: Encode, fits: Callable[[Layout], bool], *, split: bool) -> Layout | None:
+def lay_out(
+    instance: ClozeInstance, encoder: TextEncoder, fits: Callable[[Layout], bool], *, split: bool
+) -> Layout | None:
     """Encode an instance, its passage cut if need be.
 
     Args:
         instance: what to lay out.
-        encode: a text to content token ids.
+        encoder: texts to content token ids.
         fits: whether a model can hold a layout and an answer.
         split: whether the passage goes half into `first`, half into `before`.
 
     Returns:
         The layout, or None where question and sentence alone do not fit.
     """
-    after = tuple(encode(instance.right))
-    gap_length = max(1, len(encode(instance.gap if instance.joined else f" {instance.gap}")))
+    after = tuple(encoder.following(instance.right))
+    gap_length = max(1, len(encoder.following(instance.gap if instance.joined else f" {instance.gap}")))
 
     def with_passage(passage: str, cut: bool) -> Layout:
         first, second = halves(passage) if split else ("", passage)
         before = " ".join(text for text in (second, instance.question, instance.left) if text)
         return Layout(
             id=instance.id,
-            first=tuple(encode(first)),
-            before=tuple(encode(before)),
+            first=tuple(encoder.beginning(first)),
+            before=tuple(encoder.beginning(before)),
             after=after,
             joined=instance.joined,
             gap_length=gap_length,

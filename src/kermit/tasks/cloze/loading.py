@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import struct
 import sys
-from contextlib import nullcontext, redirect_stderr
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from kermit.modeling import KermitForInsertion
 from kermit.training.families import family_of_model_type
 
 GGUF = ".gguf"
+_CUT_OFF = (struct.error, IndexError, EOFError)
 
 
 def load_insertion_model(path: str, precision: torch.dtype | None = None) -> tuple[KermitForInsertion, Tokenizer]:
@@ -61,26 +64,48 @@ def load_causal_lm(path: str, precision: torch.dtype | None = None) -> tuple[Pre
         raise ModelError(f"{path}: there is no such file")
     if importlib.util.find_spec("gguf") is None:
         raise ModelError(f"{path}: GGUF files are read with the package gguf; pip install 'kermit-insertion[gguf]'")
-    # transformers shows a bar of its own there, whether someone looks or not
-    with nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO()):
-        model = _load(AutoModelForCausalLM, str(file.parent), precision, gguf_file=file.name)
-    tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
+    folder, name = str(file.parent), file.name
+    with _loading(AutoModelForCausalLM, path, folder, gguf_file=name):
+        # transformers shows a bar of its own there, whether someone looks or not
+        with nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO()):
+            model = load_whole(AutoModelForCausalLM, folder, dtype=_dtype(precision), gguf_file=name)
+        tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
     if not isinstance(tokenizer, Tokenizer):
         raise ModelError(f"{path}: its tokenizer {type(tokenizer).__name__} has no fast version, which is needed here")
     return _placed(model), tokenizer
 
 
-def _load(kind: Any, path: str, precision: torch.dtype | None, **settings: Any) -> PreTrainedModel:
+def _load(kind: Any, path: str, precision: torch.dtype | None) -> PreTrainedModel:
+    with _loading(kind, path, path):
+        return load_whole(kind, path, dtype=_dtype(precision))
+
+
+@contextmanager
+def _loading(kind: Any, path: str, place: str, **settings: Any) -> Iterator[None]:
+    """Have what libraries say of a model that cannot be loaded name it.
+
+    Args:
+        kind: the class it should be of.
+        path: the model as it was named.
+        place: where transformers looks for it.
+        settings: for its `from_pretrained`.
+    """
     try:
-        unchosen = "auto" if torch.cuda.is_available() else torch.float32
-        return load_whole(kind, path, dtype=precision or unchosen, **settings)
+        yield
     except KermitError:
         raise
+    except _CUT_OFF as error:
+        raise ModelError(f"{path} is broken or cut off ({in_a_line(error)}); fetch it again") from error
     except (OSError, ValueError, KeyError, SafetensorError, StrictDataclassError) as error:
         told = in_a_line(error)
         if told.startswith("Unrecognized configuration class"):  # and then a list of all that would be
-            told = f"it is of type {AutoConfig.from_pretrained(path).model_type}"
+            told = f"it is of type {AutoConfig.from_pretrained(place, **settings).model_type}"
         raise ModelError(f"{path} holds no model that {kind.__name__} can load: {told}") from error
+
+
+def _dtype(precision: torch.dtype | None) -> torch.dtype | str:
+    unchosen = "auto" if torch.cuda.is_available() else torch.float32
+    return precision or unchosen
 
 
 def _placed(model: Any) -> Any:

@@ -20,7 +20,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.data.tokenizer import encode_texts
 from kermit.errors import DecodingError, ModelError
 from kermit.modeling.taps import withheld_from
 from kermit.tasks.cloze.instances import ClozeInstance
@@ -33,6 +32,7 @@ from kermit.tasks.cloze.system import (
     never_generated,
     position_limit,
     spelled,
+    text_encoder,
 )
 
 MOST_MASKS = 4
@@ -101,6 +101,7 @@ class MaskedLMSystem:
         if None in frame:
             raise ModelError("a masked language model's tokenizer needs a [CLS], a [SEP], a padding and a [MASK] token")
         self.model, self.tokenizer, self.beams, self.oracle_length = model.eval(), tokenizer, beams, oracle_length
+        self.encoder = text_encoder(tokenizer)
         self.limit = position_limit(model)
         vocabulary = model.get_input_embeddings().num_embeddings
         self.never = never_generated(tokenizer, vocabulary).to(model.device)
@@ -119,7 +120,7 @@ class MaskedLMSystem:
         def fits(layout: Layout) -> bool:
             return self.limit is None or len(layout) + self._lengths(layout)[-1] + _FRAME <= self.limit
 
-        return lay_out(instance, lambda text: encode_texts(self.tokenizer, [text])[0], fits, split=True)
+        return lay_out(instance, self.encoder, fits, split=True)
 
     @torch.inference_mode()
     def answer(self, layouts: Sequence[Layout]) -> list[ClozeAnswer]:

@@ -7,12 +7,14 @@ they were made. With others the file is refused. A last line that was cut off is
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from kermit.errors import DataError
+
+_UNSET = "not set"
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,7 @@ class PredictionLog:
             raise DataError(
                 f"{place} does not say how {self.path} was made ({error}); choose another --output"
             ) from error
-        differing = sorted(key for key in settings.keys() | made.keys() if settings.get(key) != made.get(key))
-        if differing:
-            notes = "; ".join(f"{key} was {made.get(key)}, now {settings.get(key)}" for key in differing)
+        if notes := "; ".join(_differences(made, settings)):
             raise DataError(
                 f"{self.path} holds predictions made with other settings ({notes}); choose another --output, or remove"
                 f" it and {place.name}"
@@ -121,3 +121,13 @@ class PredictionLog:
         if len(whole) < len(text):
             with path.open("r+b") as stream:
                 stream.truncate(len(whole))
+
+
+def _differences(made: Mapping[str, Any], settings: Mapping[str, Any], within: str = "") -> Iterator[str]:
+    """What settings were and are now, by name; a setting among others is told by both names."""
+    for key in sorted(settings.keys() | made.keys()):
+        was, now = made.get(key, _UNSET), settings.get(key, _UNSET)
+        if isinstance(was, dict) and isinstance(now, dict):
+            yield from _differences(was, now, f"{within}{key}.")
+        elif was != now:
+            yield f"{within}{key} was {was}, now {now}"

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.data.tokenizer import decode_ids, word_continuations
+from kermit.data.tokenizer import decode_ids, encode_texts, word_continuations
 from kermit.tasks.cloze.instances import ClozeInstance
-from kermit.tasks.cloze.layout import Layout
+from kermit.tasks.cloze.layout import Layout, TextEncoder
 
 CALL_TOKENS = 2**14
 PROCESSOR_CALL_TOKENS = 2**11
@@ -89,6 +89,11 @@ def in_calls(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
 def instance_seed(seed: int, identity: str) -> int:
     """A seed for the draws of one instance, wherever it stands among the others."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{identity}".encode()).digest()[:7], "big")
+
+
+def text_encoder(tokenizer: PreTrainedTokenizerFast) -> TextEncoder:
+    """A tokenizer's way with the parts of an instance."""
+    return TextEncoder(lambda text: encode_texts(tokenizer, [text])[0])
 
 
 def spelled(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[int], passage: str) -> str:
