@@ -6,11 +6,15 @@ The command line prints these without a traceback and exits with code 2; anythin
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from typing import TypeVar
 
 Member = TypeVar("Member", bound=Enum)
+
+_NUMBERED = re.compile(r"text (\d+) ")
 
 
 class KermitError(Exception):
@@ -21,6 +25,25 @@ def nearest(word: str, known: Sequence[str]) -> str:
     """What a user who wrote a word that nobody knows may have meant, for the end of a message; empty where nothing."""
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def about_text(error: KermitError) -> tuple[int, str] | None:
+    """Which of several texts an error speaks of, counted from 0, and what it says: its message begins with `text N`."""
+    found = _NUMBERED.match(str(error))
+    return None if found is None else (int(found[1]), str(error)[found.end() :])
+
+
+@contextmanager
+def placed(places: Sequence[str]) -> Iterator[None]:
+    """Let an error that speaks of `text N` of several name its place instead."""
+    try:
+        yield
+    except KermitError as error:
+        about = about_text(error)
+        if about is None or about[0] >= len(places):
+            raise
+        number, said = about
+        raise type(error)(f"{places[number]}: the text {said}") from error
 
 
 def in_a_line(error: BaseException) -> str:

@@ -94,7 +94,6 @@ def test_a_terminal_without_colours_is_shown_brackets(ask, monkeypatch, settings
     assert ("·" in shown) == ("NO_COLOR" in settings)
 
 
-
 def test_a_text_is_drawn_alike_however_many_come_before_it(ask, monkeypatch):
     """Texts are worked on in chunks; the seeds go on from one chunk to the next."""
     arguments = ("translate", "--to", "de", "A man.", "red", "bike", "A", "--set", "top_k=50", "--set", "max_tokens=6")

@@ -78,6 +78,31 @@ def test_a_text_that_no_batch_can_hold_is_an_error_with_the_remedy() -> None:
         planner(tokens=20)
 
 
+def test_batches_that_processes_could_not_share_are_an_error_at_the_start_with_the_remedy() -> None:
+    longest = int((planner().x_lengths + planner().y_lengths).max()) + SPECIALS_PER_ROW
+    lengths = planner().x_lengths, planner().y_lengths, planner().sources
+    BatchPlanner(*lengths, (1.0,), tokens=5 * longest, seed=1, processes=3)
+    told = (
+        rf"no more than 2 texts, which cannot be shared by 3 processes; raise `batch\.tokens` to {5 * longest} or more"
+    )
+    with pytest.raises(DataError, match=told):
+        BatchPlanner(*lengths, (1.0,), tokens=5 * longest - 1, seed=1, processes=3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 40), min_size=4, max_size=40),
+    processes=st.integers(1, 4),
+    more=st.integers(0, 60),
+    seed=st.integers(0, 99),
+)
+def test_batches_of_the_least_tokens_can_be_shared(lengths: list[int], processes: int, more: int, seed: int) -> None:
+    tokens = (max(lengths) + SPECIALS_PER_ROW) * (2 * processes - 1) + more
+    x, none = np.asarray(lengths), np.zeros(len(lengths), dtype=np.int64)
+    for batch in BatchPlanner(x, none, none, (1.0,), tokens, seed, processes).epoch(0):
+        assert len(batch.rows) >= processes
+
+
 def test_a_batchs_randomness_is_its_own() -> None:
     def draw(seed: int, epoch: int, index: int) -> float:
         return torch.rand((), generator=batch_generator(seed, Batch(epoch, index, 9, ()))).item()

@@ -10,6 +10,7 @@ import torch
 
 from kermit.canvas import Canvas, SpecialTokens
 from kermit.data.parallel import Pair
+from kermit.data.plain import OnBad
 from kermit.decoding import Trace
 from kermit.errors import DataError, DecodingError, ModelError
 from kermit.folders import model_folder
@@ -136,8 +137,10 @@ def test_a_loaded_model_knows_what_it_can_do(teacher: Path, corpus: Path) -> Non
         translator.direction_to("en")
     with pytest.raises(ModelError, match="languages are en and de"):
         translator.direction_to("fr")
-    with pytest.raises(DecodingError, match=r"'beam' of the family transformer.*known: beams"):
+    with pytest.raises(DecodingError, match=r"transformer has no decoding setting 'beam' \(did you mean 'beams'\?\); known: beams"):
         translator.decoding(beam=3)
+    with pytest.raises(DecodingError, match="transformer does not insert, neither serially nor in parallel"):
+        translator.decoding(strategy="serial")
     pairs = read_split(corpus, "test", translator.languages)
     scores, results = translator.evaluate(pairs, EN_DE, translator.decoding(beams=1, max_tokens=10))
     assert len(results) == len(pairs) == 12
@@ -162,7 +165,8 @@ class Dictionary:
 def test_the_other_side_of_the_pairs_is_what_a_direction_is_scored_against(way: str) -> None:
     model = SimpleNamespace(config=SimpleNamespace(factorizations=["joint"]))
     translator = Translator(Dictionary(), model, None, ("en", "de"))  # type: ignore[arg-type]
-    pairs = [Pair("one two one two", "eins zwei eins zwei", "here"), Pair("two two one one", "zwei zwei eins eins", "")]
+    sides = [("one two one two", "eins zwei eins zwei"), ("two two one one", "zwei zwei eins eins")]
+    pairs = [Pair(x, y, ("", "")) for x, y in sides]
     scores, _ = translator.evaluate(pairs, Direction.parse(way))
     assert (scores.direction, scores.bleu, scores.length_ratio) == (way, 100.0, 1.0)
 
@@ -218,6 +222,21 @@ def test_distillation_goes_on_where_it_was_interrupted(teacher: Path, corpus: Pa
     assert again.target.stat().st_mtime_ns == made_before
     again.target.unlink()
     assert distill(*arguments, output, block_size=50).target.read_text() == whole.target.read_text()
+
+
+def test_a_text_too_long_for_the_teacher_names_its_line_or_is_skipped(teacher: Path, tmp_path: Path) -> None:
+    translator = Translator.load(teacher)
+    (tmp_path / "long.en").write_text("one two\ntwo\n" + "two " * 600 + "\none\n")
+    asked: Any = (translator, teacher, tmp_path / "long.en", EN_DE, translator.decoding(max_tokens=9), tmp_path / "out")
+    with pytest.raises(DataError, match=r"long\.en:3: text longer than the limit \(has \d+ tokens, .*--skip-bad"):
+        distill(*asked, block_size=2)
+    seen: list[int] = []
+    made = distill(*asked, block_size=2, on_bad=OnBad.SKIP, progress=seen.append)
+    assert made.texts + made.unfinished == 3
+    assert sum(seen) == 4
+    pairs = [Pair("one", "eins", ("en:1", "de:1")), Pair("two " * 600, "zwei", ("en:2", "de:2"))]
+    with pytest.raises(DataError, match=r"^en:2: the text has \d+ tokens, the model can read"):
+        translator.evaluate(pairs, EN_DE)
 
 
 def test_half_precision_leaves_the_frequencies_of_positions_exact() -> None:

@@ -21,8 +21,8 @@ from kermit.cli.choices import (
     refuse,
 )
 from kermit.cli.results import Results
-from kermit.cli.texts import placed, read_pairs, sides
-from kermit.errors import DataError
+from kermit.cli.texts import read_pairs, sides
+from kermit.errors import DataError, placed
 
 DRAWING = ("--orders", "--prior", "--temperature", "--seed")
 """The options that say how orders are drawn."""
@@ -84,7 +84,7 @@ def score(
                         f" {own.value}; give both sides, or leave it out"
                     )
                 way = own
-            with placed([one]):
+            with placed([one.place]):
                 (found,) = kermit.score(
                     *sides([one], on_y=on_y),
                     factorization=way,

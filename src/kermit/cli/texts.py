@@ -6,16 +6,14 @@ texts too: line n of the output is for line n of the input.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import TypeVar
 
-from kermit.errors import DataError, KermitError
+from kermit.errors import DataError, placed
 
 Result = TypeVar("Result")
 
@@ -148,7 +146,7 @@ def asked_apart(given: Sequence[Given], ask: Callable[[Sequence[Given]], Iterabl
         numbers = [number for number, one in enumerate(given) if (one.y is None) is alone]
         part = [given[number] for number in numbers]
         if part:
-            with placed(part):
+            with placed([one.place for one in part]):
                 found.update(zip(numbers, ask(part), strict=True))
     return [found[number] for number in range(len(given))]
 
@@ -157,18 +155,6 @@ def chunks(given: Sequence[Given]) -> Iterator[Sequence[Given]]:
     """The texts, so many at a time."""
     for start in range(0, len(given), CHUNK):
         yield given[start : start + CHUNK]
-
-
-@contextmanager
-def placed(given: Sequence[Given]) -> Iterator[None]:
-    """Let an error that speaks of `text N` of these name its place instead."""
-    try:
-        yield
-    except KermitError as error:
-        found = re.match(r"text (\d+)(?= )", str(error))
-        if found is None or int(found[1]) >= len(given):
-            raise
-        raise type(error)(f"{given[int(found[1])].place}: the text{str(error)[found.end() :]}") from error
 
 
 def _split(given: Given, alone: bool) -> Given:

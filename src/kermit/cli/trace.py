@@ -26,9 +26,9 @@ from kermit.cli.choices import (
     settings_of,
 )
 from kermit.cli.results import Results
-from kermit.cli.texts import Given, check_blanks, placed, read_lines, read_texts, sides
+from kermit.cli.texts import Given, check_blanks, read_lines, read_texts, sides
 from kermit.cli.translate import seeded_settings
-from kermit.errors import DataError
+from kermit.errors import DataError, placed
 
 if TYPE_CHECKING:
     from kermit.decoding import DecodingSettings
@@ -126,7 +126,7 @@ def translations(
         translator = Translator.load(model)
     direction = translator.direction_to(to)
     settings = seeded_settings(context, translator, decoding, set_, seed)
-    with progress_bar(len(given), f"to {to}") as progress, placed(given):
+    with progress_bar(len(given), f"to {to}") as progress, placed([one.place for one in given]):
         found = translator.translate([one.x for one in given], direction, settings, trace=True, progress=progress)
     return [result.trace for result in found if result.trace is not None]
 
@@ -146,7 +146,7 @@ def generations(
         check_blanks(given)
     kermit = load_kermit(model)
     on_y = kermit.segment(side) == kermit.segment("y")
-    with placed(given):
+    with placed([one.place for one in given]):
         if infill is None:
             found = kermit.complete([x or ""], [y or ""], settings=settings, seeds=[seed], trace=True)
         else:

@@ -23,8 +23,8 @@ from kermit.cli.choices import (
     refuse,
 )
 from kermit.cli.results import Results
-from kermit.cli.texts import chunks, placed, read_texts
-from kermit.errors import DecodingError
+from kermit.cli.texts import chunks, read_texts
+from kermit.errors import DecodingError, placed
 
 if TYPE_CHECKING:
     from kermit.tasks.translator import Translator
@@ -60,7 +60,7 @@ def translate(
     with Results(output) as results, progress_bar(len(given), f"to {to}") as progress:
         for chunk in chunks(given):
             sources = [one.x for one in chunk]
-            with placed(chunk):
+            with placed([one.place for one in chunk]):
                 found = translator.translate(sources, direction, seeded(settings, done), trace=trace, progress=progress)
             done += len(chunk)
             for result in found:

@@ -182,9 +182,9 @@ def _encode_block(
     xs = encode_texts(tokenizer, [pair.x for pair in pairs])
     ys = encode_texts(tokenizer, [pair.y for pair in pairs])
     for pair, x, y in zip(pairs, xs, ys, strict=True):
-        longest = max(len(x), len(y))
+        longest, place = max(zip((len(x), len(y)), pair.places, strict=True), key=lambda side: side[0])
         if longest > max_tokens:
-            report.bad(Fault.TOO_LONG, pair.place, f"{longest} tokens, `data.max_tokens` is {max_tokens}")
+            report.bad(Fault.TOO_LONG, place, f"{longest} tokens, `data.max_tokens` is {max_tokens}")
             report.read -= 1
             continue
         yield Row(x=x, y=y, source=index)

@@ -20,11 +20,11 @@ from kermit.errors import DataError
 
 @dataclass(frozen=True)
 class Pair:
-    """A text of each side; an unpaired text has the other side empty. `place` says where it came from."""
+    """A text of each side; an unpaired text has the other side empty. `places` say where each came from."""
 
     x: str
     y: str
-    place: str
+    places: tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ def _whole(pairs: Iterator[tuple[Line, Line]], report: Report) -> Iterator[Pair]
             report.bad(Fault.EMPTY, y.place if x.text.strip() else x.place)
         else:
             report.read += 1
-            yield Pair(x.text, y.text, x.place)
+            yield Pair(x.text, y.text, (x.place, y.place))
 
 
 def _one_side(path: Path, report: Report, *, is_x: bool) -> Iterator[Pair]:
     for text, place in read_texts(path, report):
-        yield Pair(text if is_x else "", "" if is_x else text, place)
+        yield Pair(text if is_x else "", "" if is_x else text, (place, place))
 
 
 def _from_aligned(x_path: Path, y_path: Path) -> Iterator[tuple[Line, Line]]:

@@ -17,10 +17,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from kermit.data.plain import OnBad, Report, file_checksum, read_texts
-from kermit.errors import DataError
+from kermit.data.plain import Fault, OnBad, Report, file_checksum, read_texts
+from kermit.errors import DataError, KermitError, about_text
+from kermit.files import partial, write_whole
 from kermit.folders import model_folder, weight_files
-from kermit.tasks.translation import Direction
+from kermit.tasks.translation import Direction, Translation
 from kermit.tasks.translator import Translator
 from kermit.training.settings import Settings
 
@@ -62,7 +63,7 @@ def distill(
         decoding: how, by the teacher's family's settings.
         output: where the files go; blocks already there from the same run are not made again.
         limit: translate the first so many texts alone; None for all.
-        on_bad: what to do with lines that are empty or no UTF-8.
+        on_bad: what to do with lines that are empty, no UTF-8 or longer than the teacher can read.
         block_size: texts translated between two savings.
         progress: told how many more texts are done.
 
@@ -89,20 +90,20 @@ def distill(
         return Distilled(files[0], files[1], made["texts"], made["unfinished"])
     blocks.mkdir(parents=True, exist_ok=True)
     if not made:
-        _write_whole(place, json.dumps(manifest, indent=2) + "\n")
+        write_whole(place, json.dumps(manifest, indent=2) + "\n")
     report = Report(on_bad, how_to_skip="add --skip-bad")
     for index, block in enumerate(_blocks(text, report, block_size, limit)):
         path = blocks / f"{index:06}.jsonl"
         if not path.is_file():
-            results = translator.translate(block, direction, decoding, progress=progress)
+            results = _translated(translator, block, direction, decoding, report, progress)
             lines = [json.dumps([r.source, _one_line(r.text), r.finish], ensure_ascii=False) + "\n" for r in results]
-            _write_whole(path, "".join(lines))
+            write_whole(path, "".join(lines))
         elif progress is not None:
             progress(len(block))
     logger.info("%s: %s", text, report.summary())
     if not report.read:
         raise DataError(f"{text}: the file holds no text to translate")
-    scratch = [_partial(file) for file in files]
+    scratch = [partial(file) for file in files]
     kept, unfinished = _join(blocks, scratch)
     if not kept:
         for path in scratch:
@@ -115,7 +116,7 @@ def distill(
     if unfinished:
         logger.warning("%s: %d texts left out, as the teacher's translation did not end", text, unfinished)
     manifest |= {"texts": kept, "unfinished": unfinished}
-    _write_whole(place, json.dumps(manifest, indent=2) + "\n")  # first: files are ours where it has their counts
+    write_whole(place, json.dumps(manifest, indent=2) + "\n")  # first: files are ours where it has their counts
     for path, file in zip(scratch, files, strict=True):
         path.rename(file)
     shutil.rmtree(blocks)
@@ -154,17 +155,31 @@ def _read_manifest(place: Path) -> dict[str, Any]:
     return made
 
 
-def _partial(file: Path) -> Path:
-    return file.with_name(f".{file.name}.partial")
+def _translated(
+    translator: Translator,
+    block: list[tuple[str, str]],
+    direction: Direction,
+    decoding: Settings,
+    report: Report,
+    progress: Callable[[int], None] | None,
+) -> list[Translation]:
+    """The translations of texts with their places; of those that the model has no room for, the report decides."""
+    while True:
+        try:
+            return translator.translate([text for text, _ in block], direction, decoding, progress=progress)
+        except KermitError as error:
+            if (about := about_text(error)) is None:
+                raise
+            number, said = about
+            report.bad(Fault.TOO_LONG, block[number][1], said)
+            report.read -= 1
+            if progress is not None:
+                progress(1)
+            block = block[:number] + block[number + 1 :]
 
 
-def _write_whole(file: Path, content: str) -> None:
-    _partial(file).write_text(content, encoding="utf-8")
-    _partial(file).rename(file)
-
-
-def _blocks(text: Path, report: Report, size: int, limit: int | None) -> Iterator[list[str]]:
-    texts = islice((line for line, _ in read_texts(text, report)), limit)
+def _blocks(text: Path, report: Report, size: int, limit: int | None) -> Iterator[list[tuple[str, str]]]:
+    texts = islice(read_texts(text, report), limit)
     while block := list(islice(texts, size)):
         yield block
 

@@ -21,7 +21,7 @@ from kermit.canvas import Factorization
 from kermit.data.parallel import Pair
 from kermit.data.tokenizer import load_tokenizer
 from kermit.decoding import Ranking
-from kermit.errors import DecodingError, ModelError
+from kermit.errors import DecodingError, ModelError, nearest, placed
 from kermit.folders import named_or_bundled, read_config, reading
 from kermit.tasks.translation import Direction, Translation, TranslationScores, score_translations
 from kermit.training.families import Family, family_of_model_type
@@ -106,12 +106,21 @@ class Translator:
         own = getattr(self.model.config, "termination_penalty", None)
         given = {} if own is None else {"termination_penalty": own}
         given |= {key: value for key, value in choices.items() if value is not None}
+        fields = [name for name in self.family.decoding_settings.model_fields if name != "seed"]
+        known = ", ".join(fields)  # for a seed the command line has an option
+        if unknown := [key for key in given if key not in (*fields, "seed")]:
+            if unknown[0] == "strategy":
+                raise DecodingError(
+                    f"the family {self.family.name} does not insert, neither serially nor in parallel; leave it out"
+                )
+            raise DecodingError(
+                f"the family {self.family.name} has no decoding setting {unknown[0]!r}{nearest(unknown[0], fields)};"
+                f" known: {known}"
+            )
         try:
             return self.family.decoding_settings(**given)
         except ValidationError as error:
             problem = error.errors()[0]
-            fields = self.family.decoding_settings.model_fields
-            known = ", ".join(name for name in fields if name != "seed")  # the command line has an option for it
             key, what = ".".join(str(part) for part in problem["loc"]), problem["msg"].removeprefix("Value error, ")
             if not key:
                 raise DecodingError(f"decoding settings of the family {self.family.name}: {what}") from error
@@ -157,12 +166,13 @@ class Translator:
         note: str = "",
         progress: Callable[[int], None] | None = None,
     ) -> tuple[TranslationScores, list[Translation]]:
-        """Translate one side of the pairs and score it against the other."""
+        """Translate one side of the pairs and score it against the other; errors of a text name its place."""
         forward = direction == Direction(*self.languages)
         sources = [pair.x if forward else pair.y for pair in pairs]
         references = [pair.y if forward else pair.x for pair in pairs]
         start = time.perf_counter()
-        translations = self.translate(sources, direction, decoding, progress=progress)
+        with placed([pair.places[0 if forward else 1] for pair in pairs]):
+            translations = self.translate(sources, direction, decoding, progress=progress)
         seconds = time.perf_counter() - start
         return score_translations(translations, references, direction, seconds=seconds, note=note), translations
 
