@@ -67,7 +67,7 @@ CLOZE_COLUMNS = (
     "model",
     "exact match",
     "F1",
-    "of the first 1,000",
+    "F1 of the first 1,000",
     "instances",
     "empty",
     "forward passes",
