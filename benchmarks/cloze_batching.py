@@ -96,19 +96,16 @@ def trained(options):
 
 
 def measure(system, asked, batch_size, calls):
-    def batched():
-        predict(system, asked, PredictionLog(None, {}), batch_size=batch_size)
-
-    def single():
-        predict(system, asked, PredictionLog(None, {}), batch_size=1)
-
-    seconds = {function.__name__: [] for function in (batched, single)}
+    sizes = {"batched": batch_size, "single": 1}
+    seconds = {name: [] for name in sizes}
+    answers = {}
     for number in range(calls + 1):
-        for function in (batched, single):
+        for name, size in sizes.items():
             start = time.perf_counter()
-            function()
+            found = predict(system, asked, PredictionLog(None, {}), batch_size=size)
             if number > 0:
-                seconds[function.__name__].append((time.perf_counter() - start) / len(asked))
+                seconds[name].append((time.perf_counter() - start) / len(asked))
+            answers[name] = [prediction.answer for prediction in found]
     times = {name: statistics.median(values) for name, values in seconds.items()}
     return {
         "system": system.name,
@@ -116,6 +113,7 @@ def measure(system, asked, batch_size, calls):
         "batched_ms": round(1000 * times["batched"], 2),
         "single_ms": round(1000 * times["single"], 2),
         "single_over_batched": round(times["single"] / times["batched"], 2),
+        "same_answers": sum(one == other for one, other in zip(*answers.values(), strict=True)) / len(asked),
     }
 
 
