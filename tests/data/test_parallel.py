@@ -25,7 +25,7 @@ def test_line_aligned_files_plain_and_gzipped_are_read_side_by_side(tmp_path: Pa
     report = Report()
     pairs = list(read_pairs(TextSource(x=x, y=y), report))
     assert texts(pairs) == [("one", "eins"), ("two\u2028more", "zwei")]
-    assert pairs[1].place == f"{x}:2"
+    assert pairs[1].places == (f"{x}:2", f"{y}:2")
     assert report.read == 2
 
 
@@ -45,6 +45,10 @@ def test_tsv_and_jsonl(tmp_path: Path) -> None:
     jsonl = write(tmp_path / "a.jsonl", "\n".join(json.dumps(line) for line in lines))
     source = TextSource(jsonl=jsonl, fields=("translation.en", "translation.de"))
     assert texts(list(read_pairs(source, Report()))) == [("one", "eins"), ("two", "zwei")]
+    for unpaired in (TextSource(jsonl=jsonl, fields=(None, "translation.de")), TextSource(tsv=tsv, columns=(None, 2))):
+        report = Report()
+        assert texts(list(read_pairs(unpaired, report))) == [("", "eins"), ("", "zwei")]
+        assert report.read == 2
 
 
 @pytest.mark.parametrize("longer", ["x", "y"])

@@ -123,9 +123,14 @@ def test_an_insertion_transformer_is_asked_one_way_only(tiny_recipe):
         check_recipe(recipe, data=None)
 
 
-def test_unpaired_text_serves_its_own_marginal(tiny_recipe, tokenizer):
+@pytest.mark.parametrize(
+    "source",
+    [{"y": "mono.de"}, {"tsv": "mono.tsv", "columns": [None, 1]}, {"jsonl": "mono.jsonl", "fields": [None, "text"]}],
+    ids=str,
+)
+def test_unpaired_text_serves_its_own_marginal(tiny_recipe, tokenizer, source):
     recipe = insertion_recipe(tiny_recipe, KERMIT_MODEL, factorizations={"joint": 1.0})
-    recipe["data"]["train"].append({"name": "german", "y": "mono.de"})
+    recipe["data"]["train"].append({"name": "german"} | source)
     loaded = check_recipe(recipe, data=None)
     collator = loaded.family.collator(loaded.recipe, tokenizer)
     rows = [*rows_of(tokenizer, [("one two", "eins zwei")]), Row(x=[], y=[9, 10], source=1)]

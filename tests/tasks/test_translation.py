@@ -137,7 +137,7 @@ def test_a_loaded_model_knows_what_it_can_do(teacher: Path, corpus: Path) -> Non
         translator.direction_to("en")
     with pytest.raises(ModelError, match="languages are en and de"):
         translator.direction_to("fr")
-    with pytest.raises(DecodingError, match=r"transformer has no decoding setting 'beam' \(did you mean 'beams'\?\); known: beams"):
+    with pytest.raises(DecodingError, match=r"no decoding setting 'beam' \(did you mean 'beams'\?\); known: beams"):
         translator.decoding(beam=3)
     with pytest.raises(DecodingError, match="transformer does not insert, neither serially nor in parallel"):
         translator.decoding(strategy="serial")

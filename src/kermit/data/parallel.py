@@ -12,10 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from kermit.data.hub import field_of, load_hub
-from kermit.data.plain import Fault, Line, Report, file_checksum, read_lines, read_texts
+from kermit.data.plain import Fault, Line, Report, file_checksum, read_lines
 from kermit.errors import DataError
+
+Sides = tuple[Line | None, Line | None]
+"""The lines of x and y; None where the texts have no such side."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,10 @@ class Pair:
 class TextSource:
     """Where texts are: exactly one of line-aligned files (`x`, `y`), `tsv`, `jsonl` or `hub`.
 
+    Where one of the two files, columns or fields is None, the texts are unpaired.
+
     Attributes:
-        x, y: line-aligned files; with only one of them the texts are unpaired.
+        x, y: line-aligned files.
         tsv: a file of tab-separated columns; `columns` are the two that hold x and y, counted from 0.
         jsonl: a file of JSON objects, one a line; `fields` are the two keys, dotted where nested.
         hub: a Hugging Face dataset's name, with `config` and `split`; `fields` as for `jsonl`.
@@ -45,13 +51,8 @@ class TextSource:
     hub: str | None = None
     config: str | None = None
     split: str = "train"
-    columns: tuple[int, int] = (0, 1)
-    fields: tuple[str, str] = ("x", "y")
-
-    @property
-    def paired(self) -> bool:
-        """Whether every text has its other half."""
-        return (self.x is None) == (self.y is None)
+    columns: tuple[int | None, int | None] = (0, 1)
+    fields: tuple[str | None, str | None] = ("x", "y")
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -61,20 +62,17 @@ class TextSource:
 
 def read_pairs(source: TextSource, report: Report) -> Iterator[Pair]:
     """Every whole pair of a source, in order; what is broken raises or is counted, as the report says."""
-    if source.tsv is not None:
-        yield from _whole(_from_tsv(source.tsv, source.columns, report), report)
-    elif source.jsonl is not None:
-        yield from _whole(_from_jsonl(source.jsonl, source.fields, report), report)
-    elif source.hub is not None:
-        yield from _whole(_from_hub(source.hub, source, report), report)
-    elif source.x is not None and source.y is not None:
-        yield from _whole(_from_aligned(source.x, source.y), report)
-    elif source.x is not None:
-        yield from _one_side(source.x, report, is_x=True)
-    elif source.y is not None:
-        yield from _one_side(source.y, report, is_x=False)
-    else:
-        raise DataError("a data source names no text; give x and y, one of them, tsv, jsonl or hub")
+    for sides in _sides(source, report):
+        given = [line for line in sides if line is not None]
+        if broken := [line for line in given if line.text is None]:
+            report.bad(Fault.INVALID_UTF8, broken[0].place)
+        elif empty := [line for line in given if not (line.text or "").strip()]:
+            report.bad(Fault.EMPTY, empty[0].place)
+        else:
+            report.read += 1
+            x, y = ("" if line is None else line.text or "" for line in sides)
+            x_place, y_place = ((line or given[0]).place for line in sides)
+            yield Pair(x, y, (x_place, y_place))
 
 
 def checksum(source: TextSource) -> str:
@@ -86,23 +84,25 @@ def checksum(source: TextSource) -> str:
     return hashlib.sha256(repr((parts, settings)).encode()).hexdigest()
 
 
-def _whole(pairs: Iterator[tuple[Line, Line]], report: Report) -> Iterator[Pair]:
-    for x, y in pairs:
-        if x.text is None or y.text is None:
-            report.bad(Fault.INVALID_UTF8, x.place if x.text is None else y.place)
-        elif not x.text.strip() or not y.text.strip():
-            report.bad(Fault.EMPTY, y.place if x.text.strip() else x.place)
-        else:
-            report.read += 1
-            yield Pair(x.text, y.text, (x.place, y.place))
+def _sides(source: TextSource, report: Report) -> Iterator[Sides]:
+    """The lines of both sides, or of the one that there is, side by side."""
+    if source.tsv is not None:
+        yield from _from_tsv(source.tsv, source.columns, report)
+    elif source.jsonl is not None:
+        yield from _from_jsonl(source.jsonl, source.fields, report)
+    elif source.hub is not None:
+        yield from _from_hub(source.hub, source, report)
+    elif source.x is not None and source.y is not None:
+        yield from _from_aligned(source.x, source.y)
+    elif source.x is not None:
+        yield from ((line, None) for line in read_lines(source.x))
+    elif source.y is not None:
+        yield from ((None, line) for line in read_lines(source.y))
+    else:
+        raise DataError("a data source names no text; give x and y, one of them, tsv, jsonl or hub")
 
 
-def _one_side(path: Path, report: Report, *, is_x: bool) -> Iterator[Pair]:
-    for text, place in read_texts(path, report):
-        yield Pair(text if is_x else "", "" if is_x else text, (place, place))
-
-
-def _from_aligned(x_path: Path, y_path: Path) -> Iterator[tuple[Line, Line]]:
+def _from_aligned(x_path: Path, y_path: Path) -> Iterator[Sides]:
     for count, (x, y) in enumerate(zip_longest(read_lines(x_path), read_lines(y_path))):
         if x is None or y is None:
             shorter, longer = (x_path, y_path) if x is None else (y_path, x_path)
@@ -114,30 +114,34 @@ def _from_aligned(x_path: Path, y_path: Path) -> Iterator[tuple[Line, Line]]:
         yield x, y
 
 
-def _from_tsv(path: Path, columns: tuple[int, int], report: Report) -> Iterator[tuple[Line, Line]]:
+def _from_tsv(path: Path, columns: tuple[int | None, int | None], report: Report) -> Iterator[Sides]:
+    last = max(column for column in columns if column is not None)
     for line in read_lines(path):
         if line.text is None:
-            yield line, line
+            yield line, None
             continue
         cells = line.text.split("\t")
-        if max(columns) >= len(cells):
-            report.bad(Fault.MALFORMED, line.place, f"{len(cells)} columns, but column {max(columns)} is asked for")
+        if last >= len(cells):
+            report.bad(Fault.MALFORMED, line.place, f"{len(cells)} columns, but column {last} is asked for")
             continue
-        yield Line(cells[columns[0]], line.place), Line(cells[columns[1]], line.place)
+        x, y = (None if column is None else Line(cells[column], line.place) for column in columns)
+        yield x, y
 
 
-def _from_jsonl(path: Path, fields: tuple[str, str], report: Report) -> Iterator[tuple[Line, Line]]:
+def _from_jsonl(path: Path, fields: tuple[str | None, str | None], report: Report) -> Iterator[Sides]:
     for line in read_lines(path):
         if line.text is None:
-            yield line, line
+            yield line, None
             continue
         try:
-            record = json.loads(line.text)
-            x, y = (field_of(record, name) for name in fields)
+            yield _fields(json.loads(line.text), fields, line.place)
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             report.bad(Fault.MALFORMED, line.place, f"{type(error).__name__}: {error}")
-            continue
-        yield Line(_utf8(x), line.place), Line(_utf8(y), line.place)
+
+
+def _fields(record: Any, fields: tuple[str | None, str | None], place: str) -> Sides:
+    x, y = (None if field is None else Line(_utf8(field_of(record, field)), place) for field in fields)
+    return x, y
 
 
 def _utf8(text: str) -> str | None:
@@ -149,16 +153,14 @@ def _utf8(text: str) -> str | None:
     return text
 
 
-def _from_hub(name: str, source: TextSource, report: Report) -> Iterator[tuple[Line, Line]]:
+def _from_hub(name: str, source: TextSource, report: Report) -> Iterator[Sides]:
     for index, record in enumerate(load_hub(name, source.config, source.split)):
         place = f"{name}[{source.split}]:{index}"
         try:
-            x, y = (field_of(record, field) for field in source.fields)
+            yield _fields(record, source.fields, place)
         except KeyError as error:
             raise DataError(
                 f"{place}: the dataset has no text field {error}; set `fields` to two of its own"
             ) from error
         except TypeError as error:
             report.bad(Fault.MALFORMED, place, str(error))
-            continue
-        yield Line(x, place), Line(y, place)

@@ -47,7 +47,7 @@ _ONLY_FOR = {("tsv",): ("columns",), ("jsonl", "hub"): ("fields",), ("hub",): ("
 
 
 class PairSource(SourceSettings):
-    """Where one corpus is: x and y files, one of them (unpaired), or tsv, jsonl, hub.
+    """Where one corpus is: x and y files, or tsv, jsonl, hub; unpaired where one file, column or field is null.
 
     `factorizations` overrides the recipe's mix for these texts (a teacher's translations serve only the direction they
     were made for, say).
@@ -60,8 +60,8 @@ class PairSource(SourceSettings):
     hub: str | None = None
     config: str | None = None
     split: str = "train"
-    columns: tuple[NonNegativeInt, NonNegativeInt] = (0, 1)
-    fields: tuple[str, str] = ("x", "y")
+    columns: tuple[NonNegativeInt | None, NonNegativeInt | None] = (0, 1)
+    fields: tuple[str | None, str | None] = ("x", "y")
     factorizations: FactorizationMix | None = None
 
     @model_validator(mode="after")
@@ -69,6 +69,8 @@ class PairSource(SourceSettings):
         kinds = [self.x is not None or self.y is not None, self.tsv is not None, self.jsonl is not None, bool(self.hub)]
         if sum(kinds) != 1:
             raise ValueError("give exactly one of: x and/or y files, tsv, jsonl, hub")
+        if not any(self.sides):
+            raise ValueError("columns or fields: both are null; name the one that the texts are in")
         return self
 
     @model_validator(mode="after")
@@ -80,15 +82,22 @@ class PairSource(SourceSettings):
         return self
 
     @property
+    def sides(self) -> tuple[bool, bool]:
+        """Whether there are texts of x, and of y."""
+        files = (self.x, self.y)
+        named = files if any(files) else self.columns if self.tsv is not None else self.fields
+        return named[0] is not None, named[1] is not None
+
+    @property
     def paired(self) -> bool:
         """Whether every text has its other half."""
-        return (self.x is None) == (self.y is None)
+        return all(self.sides)
 
     def mix(self, default: FactorizationMix) -> FactorizationMix:
         """What is generated from these texts; unpaired text serves its own marginal."""
         if self.paired:
             return self.factorizations or default
-        own = Factorization.X if self.x is not None else Factorization.Y
+        own = Factorization.X if self.sides[0] else Factorization.Y
         mix = self.factorizations or {own: 1.0}
         if set(mix) != {own}:
             raise ValueError(f"unpaired text of this side serves {own.value} alone")
