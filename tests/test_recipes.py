@@ -1,11 +1,13 @@
-"""Every recipe of the project loads, builds its model and makes a loss of a batch."""
+"""Every recipe of the project loads, builds its model and makes a loss of a batch; those never trained make steps."""
 
+import gzip
 import re
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file
 from transformers import BertConfig, BertModel
 
 from kermit.data.encoding import Row
@@ -18,6 +20,7 @@ from kermit.training.run import prepare_model, prepare_tokenizer, train
 ROOT = Path(__file__).parents[1] / "recipes"
 RECIPES = sorted(ROOT.rglob("*.yaml"))
 TRAINED = [path for path in RECIPES if "description:" in path.read_text(encoding="utf-8")]  # the others are extended
+UNTRAINED = [path for path in TRAINED if path.parent.name in ("wmt14", "europarl")]
 # what is too large to be built here, in small
 SMALLER = {
     "bert_large.yaml": [
@@ -26,6 +29,17 @@ SMALLER = {
         "model.trunk.num_attention_heads=2",
         "model.trunk.intermediate_size=64",
     ]
+}
+
+SMALL_MODEL = {
+    "kermit": SMALLER["bert_large.yaml"],
+    "transformer": [
+        "model.width=32",
+        "model.feedforward=64",
+        "model.encoder_layers=1",
+        "model.decoder_layers=1",
+        "model.heads=2",
+    ],
 }
 
 
@@ -114,6 +128,47 @@ def test_the_largest_recipe_has_the_papers_size_and_runs_in_small(tokenizer, enc
     result = train(load_recipe(path, data=tmp_path, overrides=small), tmp_path / "out")
     assert result.steps == 2
     assert result.best is not None
+
+
+@pytest.fixture(scope="module")
+def sample(corpus, tmp_path_factory):
+    """A data folder that holds the toy corpus under the names of WMT's and Europarl's files."""
+    folder = tmp_path_factory.mktemp("sample")
+    names = {
+        "wmt14/train.{}.gz": "train",
+        "wmt14/mono.{}.gz": "test",
+        "wmt14/distilled/en_de/train.{}": "train",
+        "wmt14/distilled/de_en/train.{}": "train",
+        "wmt_newstest/newstest2013.{}.gz": "val",
+        "europarl/train.short200k.{}.gz": "train",
+        "europarl/dev.{}.gz": "val",
+    }
+    for name, split in names.items():
+        for language in ("en", "de"):
+            place, text = folder / name.format(language), (corpus / f"{split}.{language}").read_bytes()
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(gzip.compress(text) if place.suffix == ".gz" else text)
+    return folder
+
+
+@pytest.mark.parametrize("path", UNTRAINED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_recipe_that_was_never_trained_makes_steps_on_a_sample(path, sample, tmp_path):
+    small = [
+        *SMALL_MODEL[load_recipe(path).family.name],
+        "tokenizer.vocab_size=320",
+        "batch.tokens=1500",
+        "schedule.max_steps=2",
+        "checkpoints.every=1",
+        "evaluation.texts=2",
+        "decoding.max_tokens=8",
+    ]
+    result = train(load_recipe(path, data=sample, overrides=small), tmp_path)
+    assert result.steps == 2
+    assert result.best is not None
+    places = ("checkpoint-1", "checkpoint-2", ".")
+    first, last, kept = (load_file(tmp_path / place / "model.safetensors") for place in places)
+    assert any(not torch.equal(weight, last[name]) for name, weight in first.items())
+    assert any(not torch.equal(weight, last[name]) for name, weight in kept.items()), "what is kept is no average"
 
 
 def test_a_recipe_goes_on_from_the_bundled_model_by_its_name(tmp_path):

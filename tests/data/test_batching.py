@@ -82,9 +82,7 @@ def test_batches_that_processes_could_not_share_are_an_error_at_the_start_with_t
     longest = int((planner().x_lengths + planner().y_lengths).max()) + SPECIALS_PER_ROW
     lengths = planner().x_lengths, planner().y_lengths, planner().sources
     BatchPlanner(*lengths, (1.0,), tokens=5 * longest, seed=1, processes=3)
-    told = (
-        rf"no more than 2 texts, which cannot be shared by 3 processes; raise `batch\.tokens` to {5 * longest} or more"
-    )
+    told = rf"no more than 2 texts, which cannot be shared by 3 processes; raise `batch\.tokens` to {5 * longest}"
     with pytest.raises(DataError, match=told):
         BatchPlanner(*lengths, (1.0,), tokens=5 * longest - 1, seed=1, processes=3)
 

@@ -19,21 +19,23 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from kermit.training.checkpoints import list_checkpoints
 from kermit.training.recipe import check_recipe
 from kermit.training.run import train
 from kermit.training.trainer import KermitTrainer
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGKILL, signal.SIGKILL)
 
-def forked(work: Callable[[], Any]) -> int:
-    """Start a child that does the work and exits with 0, or with 1 after an error."""
+
+def forked(work: Callable[[], int | None]) -> int:
+    """Start a child that does the work and exits with what it returns, 0 for None, or with 1 after an error."""
     child = os.fork()
     if child:
         return child
     code = 1
     try:
         torch.set_num_threads(1)
-        work()
-        code = 0
+        code = work() or 0
     except BaseException:
         traceback.print_exc()
     finally:
@@ -45,27 +47,30 @@ def finished(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+def is_over(child: int) -> bool:
+    """Whether a child has ended; what it exited with is still to be asked for."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
 def interrupt(recipe: dict[str, Any], corpus: Path, output: Path) -> None:
-    """Train once in one go, and once interrupted by every signal again and again, at random moments."""
+    """Train once in one go, and once interrupted by every signal, at random moments after a further checkpoint."""
     loaded = check_recipe(recipe, data=corpus)
+    interrupted = output / "interrupted"
     start = time.monotonic()
-    assert finished(forked(lambda: train(loaded, output / "whole"))) == 0
-    duration = time.monotonic() - start
+    assert finished(forked(lambda: train(loaded, output / "whole").stopped_by)) == 0
+    between = (time.monotonic() - start) * loaded.recipe.checkpoints.every / loaded.recipe.schedule.max_steps
     draw = random.Random(os.getpid())
     kills = []
-    for attempt in range(60):
-        child = forked(lambda: train(loaded, output / "interrupted", resume=True))
-        number = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)[attempt % 3]
-        if len(kills) < 9:
-            time.sleep(draw.uniform(0.2, 0.8) * duration)
-            if os.waitpid(child, os.WNOHANG)[0] == 0:
-                os.kill(child, number)
-                finished(child)
-                kills.append(number.name)
-                continue
-            break
-        assert finished(child) == 0
-        break
+    for number in draw.sample(SIGNALS, len(SIGNALS)):
+        before = list_checkpoints(interrupted)[-1:]
+        child = forked(lambda: train(loaded, interrupted, resume=True).stopped_by)
+        while list_checkpoints(interrupted)[-1:] == before and not is_over(child):
+            time.sleep(0.005)
+        time.sleep(draw.uniform(0, between))
+        os.kill(child, number)
+        assert finished(child) == (-number if number is signal.SIGKILL else number), number
+        kills.append(number.name)
+    assert finished(forked(lambda: train(loaded, interrupted, resume=True).stopped_by)) == 0
     (output / "kills.json").write_text(json.dumps(kills))
 
 
@@ -76,6 +81,7 @@ def ranks(recipe: dict[str, Any], corpus: Path, output: Path) -> None:
 
     def run(folder: Path) -> None:
         def spy(self: KermitTrainer, model: torch.nn.Module) -> Any:
+            assert self.planner.processes == self.accelerator.num_processes
             if self.is_world_process_zero():
                 gradients = {name: p.grad.clone() for name, p in self.model.named_parameters() if p.grad is not None}
                 folder.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from kermit.errors import RecipeError
 from kermit.objective import SlotObjective
@@ -63,7 +65,8 @@ def recipe(tiny_recipe: dict[str, Any]) -> dict[str, Any]:
     trunk = {"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     trunk |= {"intermediate_size": 32, "max_position_embeddings": 64}
     model = {"family": "kermit", "trunk": trunk}
-    return tiny_recipe | {"model": model, "decoding": {"max_tokens": 12}, "schedule": {"max_steps": 4}}
+    steps = {"schedule": {"max_steps": 4, "warmup_steps": 1}, "checkpoints": {"every": 2}}
+    return tiny_recipe | {"model": model, "decoding": {"max_tokens": 12}} | steps
 
 
 def test_a_recipe_trains_and_resumes_with_a_prior_and_an_objective_of_its_own(
@@ -82,8 +85,12 @@ def test_a_recipe_trains_and_resumes_with_a_prior_and_an_objective_of_its_own(
     assert type(collator.objective).__name__ == "Heavy"
     assert (collator.objective.factor, collator.objective.prior.base) == (3.0, 0.25)
     assert train(loaded, tmp_path / "out").steps == 4
+    last = tmp_path / "out" / "checkpoint-4"
+    last.rename(tmp_path / "whole")  # as if killed after step 2
     again = check_recipe(recipe, data=corpus)
     assert train(again, tmp_path / "out", resume=True).steps == 4
+    whole, resumed = (load_file(folder / "model.safetensors") for folder in (tmp_path / "whole", last))
+    assert all(torch.equal(weight, resumed[name]) for name, weight in whole.items())
     assert "prior: outside_in" in (tmp_path / "out" / "recipe.yaml").read_text()
 
 

@@ -21,29 +21,38 @@ def run(what: str, recipe: dict[str, Any], corpus: Path, output: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.parametrize("averaging", [{"ema": 0.9}, {"checkpoints": 3}], ids=["ema", "checkpoints"])
+KERMIT = {
+    "model": {"family": "kermit", "trunk": TINY_TRUNK},
+    "factorizations": {"joint": 1.0, "y_given_x": 1.0},
+    "decoding": {"max_tokens": 12},
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"averaging": {"ema": 0.9}},
+        {"averaging": {"checkpoints": 3}},
+        KERMIT | {"optimizer": {"name": "muon"}},
+    ],
+    ids=["ema", "checkpoints", "kermit with muon"],
+)
 def test_signals_at_random_moments_do_not_change_the_weights(
-    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, averaging: dict[str, Any]
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
-    tiny_recipe["averaging"] = averaging
-    tiny_recipe["schedule"] = {"max_steps": 60, "warmup_steps": 5}
-    tiny_recipe["evaluation"] = {"every": 30, "texts": 2}
+    tiny_recipe |= changes
+    tiny_recipe["schedule"] = {"max_steps": 90, "warmup_steps": 5}
+    tiny_recipe["evaluation"] = {"every": 45, "texts": 2}
     tiny_recipe["checkpoints"] = {"every": 5, "keep": 1}
     run("interrupt", tiny_recipe, corpus, tmp_path)
     kills = json.loads((tmp_path / "kills.json").read_text())
-    assert kills, "the training ended before it could be interrupted"
-    names = ["checkpoint-60/model", "checkpoint-60/optimizer", "best/model", "model"]
-    for name in names + (["checkpoint-60/average"] if "ema" in averaging else []):
+    assert set(kills) == {"SIGINT", "SIGTERM", "SIGKILL"}
+    names = ["checkpoint-90/model", "checkpoint-90/optimizer", "best/model", "model"]
+    for name in names + (["checkpoint-90/average"] if "ema" in tiny_recipe["averaging"] else []):
         whole, again = (load_file(tmp_path / way / f"{name}.safetensors") for way in ("whole", "interrupted"))
         assert whole.keys() == again.keys()
         for key, tensor in whole.items():
             assert torch.equal(tensor, again[key]), f"{name}: {key} differs after {kills}"
-
-
-KERMIT = {
-    "family": "kermit",
-    "trunk": {**TINY_TRUNK, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
-}
 
 
 @pytest.mark.parametrize(("family", "accumulate"), [("transformer", 1), ("transformer", 2), ("kermit", 2)])
@@ -52,8 +61,8 @@ def test_two_processes_have_the_gradients_of_one_with_all_the_texts(
 ) -> None:
     tiny_recipe["model"]["dropout"] = 0.0
     if family == "kermit":
-        mix = {"joint": 1.0, "y_given_x": 1.0}
-        tiny_recipe |= {"model": KERMIT, "decoding": {"max_tokens": 12}, "factorizations": mix}
+        trunk = {**TINY_TRUNK, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+        tiny_recipe |= {**KERMIT, "model": {"family": "kermit", "trunk": trunk}}
     tiny_recipe["schedule"] = {"max_steps": 2, "warmup_steps": 0, "name": "constant"}
     tiny_recipe["optimizer"] = {"learning_rate": 1e-4, "epsilon": 1e-2}
     tiny_recipe["batch"] = {"tokens": 300, "accumulate": accumulate}

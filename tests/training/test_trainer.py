@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from insertion_models import TINY_TRUNK
 from safetensors.torch import load_file
 from transformers import RobertaConfig, RobertaForMaskedLM
 
@@ -110,14 +111,24 @@ def test_the_same_seed_gives_the_same_weights_and_another_others(
     assert not torch.equal(first["model.shared.weight"], other["model.shared.weight"])
 
 
+KERMIT = {
+    "model": {"family": "kermit", "trunk": TINY_TRUNK},
+    "objective": {"kept": "prior", "empty_slot_rate": 0.5},
+    "factorizations": {"joint": 1.0, "y_given_x": 1.0},
+    "decoding": {"max_tokens": 12},
+}
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {},
         {"batch": {"tokens": 250, "accumulate": 2}, "optimizer": {"name": "muon"}},
         {"averaging": {"checkpoints": 2}, "runtime": {"fast_dropout": False}},
+        KERMIT,
+        KERMIT | {"batch": {"tokens": 1200, "accumulate": 2}, "optimizer": {"name": "muon"}},
     ],
-    ids=["plain", "accumulating with muon", "torch's dropout"],
+    ids=["plain", "accumulating with muon", "torch's dropout", "kermit", "kermit over epochs with muon"],
 )
 def test_resuming_from_a_checkpoint_gives_the_uninterrupted_weights(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, changes: dict[str, Any]
@@ -295,6 +306,42 @@ def test_how_a_training_is_watched_may_change_when_it_is_resumed(
     kept.write_text(kept.read_text().replace("  clip_norm: 1.0\n", ""))  # as if written before there was such a key
     train(loaded(tiny_recipe, corpus, checkpoints={"every": 1, "keep": 9}), tmp_path, resume=True)
     assert [path.name for path in list_checkpoints(tmp_path)] == [f"checkpoint-{step}" for step in range(8, 13)]
+
+
+def test_the_number_of_workers_may_change_when_a_training_is_resumed_and_changes_nothing(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
+) -> None:
+    def with_workers(count: int) -> LoadedRecipe:
+        return loaded(tiny_recipe, corpus, **KERMIT, batch={"tokens": 2500}, runtime={"workers": count})
+
+    train(with_workers(0), tmp_path / "whole")
+    with pytest.MonkeyPatch.context() as patch:
+        signalled_at(4, patch)
+        assert train(with_workers(2), tmp_path / "stopped").steps == 5
+    assert train(with_workers(1), tmp_path / "stopped", resume=True).steps == 12
+    for name in ("checkpoint-12", "."):
+        assert_same(weights(tmp_path / "whole" / name), weights(tmp_path / "stopped" / name))
+
+
+def test_half_precision_that_the_machine_has_not_is_refused_before_anything_is_written(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    recipe = loaded(tiny_recipe, corpus, runtime={"precision": "float16"})
+    with pytest.raises(RecipeError, match=r"^runtime\.precision: float16 is for GPUs, .*; set bfloat16.* or float32$"):
+        train(recipe, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_sums_a_training_up_is_written_whole(
+    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    rename = Path.rename
+    monkeypatch.setattr(Path, "rename", lambda self, place: written.append(Path(place).name) or rename(self, place))
+    train(loaded(tiny_recipe, corpus, schedule={"max_steps": 2, "warmup_steps": 0}), tmp_path)
+    assert {"recipe.yaml", "inputs.json", "summary.json", "model.safetensors"} <= set(written)
+    assert not list(tmp_path.glob(".*.partial"))
 
 
 def test_minutes_stop_a_training_and_the_model_is_kept(

@@ -93,6 +93,7 @@ class BatchPlanner:
         weights: how often an epoch holds each row of a source, by source index.
         tokens: the budget: rows times the longest row (specials included) of a batch is at most this.
         seed: of the whole training.
+        processes: how many share every batch, each with a row at least.
     """
 
     x_lengths: Integers
@@ -101,6 +102,7 @@ class BatchPlanner:
     weights: tuple[float, ...]
     tokens: int
     seed: int
+    processes: int = 1
 
     def __post_init__(self) -> None:
         longest = int((self.x_lengths + self.y_lengths).max(initial=0)) + SPECIALS_PER_ROW
@@ -108,6 +110,13 @@ class BatchPlanner:
             raise DataError(
                 f"the longest text has {longest} tokens, but a batch may hold {self.tokens};"
                 f" raise `batch.tokens` to {longest} or more, or lower `data.max_tokens`"
+            )
+        fewest = (self.tokens // longest + 1) // 2  # a full batch and one row left over, which two batches share
+        if fewest < self.processes:
+            raise DataError(
+                f"the longest text has {longest} tokens, so a batch of {self.tokens} may hold no more than {fewest}"
+                f" texts, which cannot be shared by {self.processes} processes; raise `batch.tokens` to"
+                f" {longest * (2 * self.processes - 1)} or more, lower `data.max_tokens`, or start fewer processes"
             )
 
     def epoch(self, epoch: int) -> list[Batch]:
@@ -172,11 +181,13 @@ class TextPlanner:
     weights: tuple[float, ...]
     tokens: int
     seed: int
+    processes: int = 1
 
     def epoch(self, epoch: int) -> list[Batch]:
         """The batches of an epoch, in order."""
         rows = self.text.epoch(epoch)
-        planner = BatchPlanner(rows.x_lengths, rows.y_lengths, rows.sources, self.weights, self.tokens, self.seed)
+        lengths = rows.x_lengths, rows.y_lengths
+        planner = BatchPlanner(*lengths, rows.sources, self.weights, self.tokens, self.seed, self.processes)
         return planner.epoch(epoch)
 
 
@@ -231,7 +242,8 @@ def share_of_rank(tensors: dict[str, torch.Tensor], rank: int, processes: int) -
     rows = min(len(tensor) for tensor in tensors.values())
     if rows < processes:
         raise DataError(
-            f"a batch holds {rows} texts, which cannot be shared by {processes} processes; raise `batch.tokens`"
+            f"a batch holds {rows} texts, which cannot be shared by {processes} processes; raise `batch.tokens`, or"
+            " start fewer processes"
         )
     return {name: tensor[rank::processes] for name, tensor in tensors.items()}
 

@@ -77,13 +77,15 @@ class Recipe(Settings):
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
-# What may change between an interrupted training and its resumption: how long, and how it is watched.
+# What may change between an interrupted training and its resumption: how long, how it is watched, and how many
+# processes prepare its batches, which are the same whoever prepares them.
 RESUMABLE_CHANGES = (
     "description",
     "schedule.max_minutes",
     "evaluation",
     "checkpoints",
     "runtime.log_every",
+    "runtime.workers",
     "decoding",
 )
 

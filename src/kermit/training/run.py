@@ -26,6 +26,7 @@ from kermit.data.cache import cache_folder, made_once
 from kermit.data.plain import Fault, OnBad, Report, file_checksum, read_lines
 from kermit.data.tokenizer import fingerprint, load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
+from kermit.files import partial, write_whole
 from kermit.folders import model_folder, named_or_bundled
 from kermit.modeling.next_sentence import PARTS
 from kermit.training.callbacks import minutes_spent
@@ -39,6 +40,7 @@ from kermit.training.recipe import (
     dump_recipe,
     read_keys,
 )
+from kermit.training.settings import Precision
 from kermit.training.tasks import BestMetric
 from kermit.training.trainer import KermitTrainer
 from kermit.training.vocabulary import carry_over, pieces_of
@@ -77,6 +79,7 @@ def train(loaded: LoadedRecipe, output: Path, *, resume: bool = False) -> Traini
         resume: go on from the last whole checkpoint in `output`, or start anew if there is none.
     """
     recipe = loaded.recipe
+    _check_precision(recipe)
     main = _is_main_process()
     checkpoint = _prepare_output(recipe, output, resume=resume, write=main)
     tokenizer = prepare_tokenizer(loaded)
@@ -106,6 +109,15 @@ def train(loaded: LoadedRecipe, output: Path, *, resume: bool = False) -> Traini
     if caught is None and main:
         _keep(trainer, output, parameters)
     return TrainingResult(output, trainer.state.global_step, trainer.state.best_metric, loaded.task.best, caught)
+
+
+def _check_precision(recipe: Recipe) -> None:
+    """Raise for float16 on a processor: accelerate scales no gradients there, and trains in float32 unasked."""
+    if recipe.runtime.precision is Precision.FLOAT16 and not torch.cuda.is_available():
+        raise RecipeError(
+            "runtime.precision: float16 is for GPUs, and this machine has none; set bfloat16, which needs no scaled"
+            " gradients, or float32"
+        )
 
 
 def prepare_tokenizer(loaded: LoadedRecipe) -> PreTrainedTokenizerFast:
@@ -235,7 +247,7 @@ def _prepare_output(recipe: Recipe, output: Path, *, resume: bool, write: bool) 
         output.mkdir(parents=True, exist_ok=True)
         if not checkpoints:
             shutil.rmtree(output / "runs", ignore_errors=True)
-        _write_whole(kept, dump_recipe(recipe))
+        write_whole(kept, dump_recipe(recipe))
     return checkpoints[-1] if checkpoints else None
 
 
@@ -275,13 +287,7 @@ def _check_inputs(
             " another folder"
         )
     if write:
-        _write_whole(kept, json.dumps(now, indent=2) + "\n")
-
-
-def _write_whole(file: Path, content: str) -> None:
-    scratch = file.with_name(f".{file.name}.partial")
-    scratch.write_text(content, encoding="utf-8")
-    scratch.rename(file)
+        write_whole(kept, json.dumps(now, indent=2) + "\n")
 
 
 def _keep(trainer: KermitTrainer, output: Path, parameters: int) -> None:
@@ -291,9 +297,9 @@ def _keep(trainer: KermitTrainer, output: Path, parameters: int) -> None:
         with trainer.averaged(), written_whole(best) as folder:
             trainer.save_kept(folder)
     for path in best.iterdir():
-        scratch = output / f".{path.name}.partial"
-        shutil.copyfile(path, scratch)
-        scratch.rename(output / path.name)
+        kept = output / path.name
+        shutil.copyfile(path, partial(kept))
+        partial(kept).rename(kept)
     state = trainer.state
     minutes = minutes_spent(state)
     summary = {
@@ -305,7 +311,7 @@ def _keep(trainer: KermitTrainer, output: Path, parameters: int) -> None:
         f"best_validation_{trainer.task.best.name}": state.best_metric,
         "seed": trainer.recipe.seed,
     }
-    (output / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    write_whole(output / "summary.json", json.dumps(summary, indent=2) + "\n")
 
 
 def _is_main_process() -> bool:

@@ -114,7 +114,9 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         self.collator = family.collator(recipe, tokenizer)
         self.validation_collator = family.collator(on_validation_text(recipe), tokenizer)
         weights = tuple(source.weight for source in recipe.data.train)
-        self.planner = TextPlanner(text, weights, recipe.batch.tokens, recipe.seed)
+        self.planner = TextPlanner(
+            text, weights, recipe.batch.tokens, recipe.seed, processes=self.accelerator.num_processes
+        )
         self.average = None if recipe.averaging.ema is None else MovingAverage(model, recipe.averaging.ema)
         self.loss_is_scaled_for_ga = True
         self.model_accepts_loss_kwargs = False
