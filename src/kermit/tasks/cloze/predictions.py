@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kermit.errors import DataError
+from kermit.files import write_whole
 
 _UNSET = "not set"
 
@@ -92,9 +93,7 @@ class PredictionLog:
             )
         if not begun:
             place.parent.mkdir(parents=True, exist_ok=True)
-            scratch = place.with_name(f".{place.name}.partial")
-            scratch.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-            scratch.rename(place)
+            write_whole(place, json.dumps(settings, indent=2) + "\n")
             return
         try:
             made = dict(json.loads(place.read_text(encoding="utf-8")))

@@ -15,6 +15,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 import kermit
+from kermit.files import write_whole
 from kermit.tasks.glue.finetuning import Setting
 from kermit.tasks.glue.metrics import glue_average
 from kermit.tasks.glue.runs import Result
@@ -81,9 +82,7 @@ class Summary:
 
     def write(self, path: Path) -> None:
         """Write as JSON, whole or not at all."""
-        scratch = path.with_name(f".{path.name}.partial")
-        scratch.write_text(json.dumps(self.to_json(), indent=2) + "\n", encoding="utf-8")
-        scratch.rename(path)
+        write_whole(path, json.dumps(self.to_json(), indent=2) + "\n")
 
 
 def summarise(results: Sequence[Result]) -> Summary:

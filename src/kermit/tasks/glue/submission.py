@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kermit.errors import DataError
+from kermit.files import partial
 from kermit.tasks.glue.classifier import Classifier
 from kermit.tasks.glue.data import GlueData
 from kermit.tasks.glue.runs import Run, find_runs
@@ -81,13 +82,12 @@ def submit(runs: Path, data: GlueData, output: Path, *, progress: bool = False) 
             model, score = (None, None) if run is None else (str(run.folder), run.result.score)
             files.append(SubmittedFile(name, len(answers), model, score))
     output.parent.mkdir(parents=True, exist_ok=True)
-    scratch = output.with_name(f".{output.name}.partial")
-    with zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(partial(output), "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in contents.items():
             info = zipfile.ZipInfo(name, _LONG_AGO)
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, content)
-    scratch.rename(output)
+    partial(output).rename(output)
     return Submission(output, files)
 
 
