@@ -20,6 +20,7 @@ from kermit.canvas import Canvas, Factorization, Segment
 from kermit.data.tokenizer import encode_texts, load_tokenizer
 from kermit.decoding import (
     DRAWING_TEMPERATURE,
+    LENGTH_REWARD,
     Constraints,
     Decoded,
     DecodingSettings,
@@ -148,6 +149,8 @@ class Kermit:
         settings = settings or DecodingSettings()
         if settings.termination_penalty is None:
             settings = replace(settings, termination_penalty=self.model.config.termination_penalty)
+        if settings.candidates > 1 and settings.length_reward is None:
+            settings = replace(settings, length_reward=LENGTH_REWARD)
         target = self.segment(to)
         way = Factorization.Y_GIVEN_X if target is Segment.Y else Factorization.X_GIVEN_Y
         self._check_trained(way)

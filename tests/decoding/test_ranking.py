@@ -184,6 +184,33 @@ def test_a_text_that_leaves_out_what_was_given_gives_way_to_one_that_does_not() 
     assert faithful.canvas.segments[Y] == (B, C)
 
 
+def test_a_longer_text_is_rewarded_by_the_logarithm_of_what_was_inserted() -> None:
+    model = random_model(vocab_size=40, seed=3)
+    texts = [translated(pair) for pair in PAIRS[:2]]
+    for ranking in Ranking:
+        plain = ranks(model, texts, ranking)
+        rewarded = ranks(model, texts, ranking, length_reward=0.7)
+        expected = [rank + 0.7 * math.log(len(pair[Y])) for (_, rank), pair in zip(plain, PAIRS, strict=False)]
+        assert [rank for _, rank in rewarded] == pytest.approx(expected, abs=1e-4)
+    assert ranks(model, [translated(PAIRS[2])], Ranking.AGAIN, length_reward=0.7)[0][1] == -math.inf  # still no text
+
+
+@pytest.mark.parametrize(("reward", "kept"), [(None, (B,)), (0.0, (B,)), (2.0, (B, C))])
+def test_with_a_reward_the_longer_of_two_candidates_is_kept(reward: float | None, kept: tuple[int, ...]) -> None:
+    def says(canvas: Canvas) -> Says:
+        y = canvas.segments[1]
+        slots = {slot: {END: 1.0} for slot in canvas.open_slots}
+        if B not in y:
+            slots[canvas.slots(Y)[0]] = {B: 1.0}
+        elif C not in y:
+            slots[canvas.slots(Y)[-1]] = {END: 0.6, C: 0.4}
+        return Says(slots)
+
+    start = [Canvas.from_ids(SPECIALS, (A,), (), generate=Factorization.Y_GIVEN_X)]
+    (found,) = decode(TableModel(says), start, DecodingSettings(candidates=12, length_reward=reward))
+    assert found.canvas.segments[Y] == kept
+
+
 def test_one_side_must_be_given_whole() -> None:
     check_given(Canvas.from_ids(SPECIALS, (A,), (), generate=Factorization.Y_GIVEN_X))
     check_given(Canvas.from_ids(SPECIALS, (), (A,), generate=Factorization.X_GIVEN_Y))
@@ -196,5 +223,9 @@ def test_one_side_must_be_given_whole() -> None:
             decode(random_model(vocab_size=40), [start], DecodingSettings(candidates=2, ranking=Ranking.BOTH_WAYS))
     with pytest.raises(DecodingError, match="raise candidates, or leave it out"):
         DecodingSettings(ranking=Ranking.BOTH_WAYS)
+    with pytest.raises(DecodingError, match="length_reward is of candidates, and there is one; raise candidates"):
+        DecodingSettings(length_reward=0.5)
+    with pytest.raises(DecodingError, match="length_reward must be a finite number, not inf"):
+        DecodingSettings(candidates=2, length_reward=math.inf)
     with pytest.raises(DecodingError, match="ranking must be one of"):
         DecodingSettings(candidates=2, ranking="luck")

@@ -11,9 +11,11 @@ import torch
 from kermit.canvas import Canvas, SpecialTokens
 from kermit.data.parallel import Pair
 from kermit.data.plain import OnBad
-from kermit.decoding import Trace
+from kermit.decoding import LENGTH_REWARD, DecodingSettings, Trace
+from kermit.decoding.ranking import ranks
 from kermit.errors import DataError, DecodingError, ModelError
 from kermit.folders import model_folder
+from kermit.pipeline import Kermit
 from kermit.rendering import ReadableTrace
 from kermit.tasks.distillation import distill
 from kermit.tasks.translation import Direction, Translation, read_split, score_translations
@@ -128,6 +130,25 @@ def test_candidates_are_ranked_both_ways_by_a_model_that_knows_both() -> None:
     with pytest.raises(ModelError, match="not trained for de-en, only for en-de"):
         translator.translate(texts, EN_DE, decoding)
     translator.translate(texts, EN_DE, translator.decoding(candidates=4))
+
+
+def test_translations_are_rewarded_for_their_length_and_other_texts_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    rewards: list[float] = []
+
+    def noting(*arguments: Any, length_reward: float) -> list[tuple[bool, float]]:
+        rewards.append(length_reward)
+        return ranks(*arguments, length_reward=length_reward)
+
+    monkeypatch.setattr("kermit.decoding.candidates.ranks", noting)
+    translator = Translator.load()
+    assert translator.decoding(candidates=2).length_reward == LENGTH_REWARD
+    assert translator.decoding().length_reward is None
+    for choices in ({}, {"length_reward": 0.25}):
+        translator.translate(["A dog."], EN_DE, translator.decoding(candidates=2, **choices))
+    kermit = Kermit(translator.model, translator.tokenizer)
+    kermit.translate(["A dog."], "de", settings=DecodingSettings(candidates=2))
+    kermit.infill(["A ____."], settings=DecodingSettings(candidates=2))
+    assert rewards == [LENGTH_REWARD, 0.25, LENGTH_REWARD, 0.0]
 
 
 def test_a_loaded_model_knows_what_it_can_do(teacher: Path, corpus: Path) -> None:

@@ -3,6 +3,7 @@
 from kermit.decoding.rounds import Decoded, OnRound, check_lengths, decode
 from kermit.decoding.settings import (
     DRAWING_TEMPERATURE,
+    LENGTH_REWARD,
     Constraints,
     DecodingSettings,
     Finish,
@@ -14,6 +15,7 @@ from kermit.decoding.trace import Trace, TracedInsertion, TracedToken
 
 __all__ = [
     "DRAWING_TEMPERATURE",
+    "LENGTH_REWARD",
     "Constraints",
     "Decoded",
     "DecodingSettings",

@@ -57,7 +57,7 @@ def decode_candidates(
         for canvas in canvases:
             if canvas.open_slots:
                 check_given(canvas)
-    alone = replace(settings, candidates=1, ranking=None)
+    alone = replace(settings, candidates=1, ranking=None, length_reward=None)
     drawn = replace(alone, sampling=settings.sampling or Sampling(CANDIDATE_TEMPERATURE))
     found = [[first] for first in decode(canvases, alone, seeds)]
     numbers = [number for number in range(len(canvases)) for _ in range(1, settings.candidates)]
@@ -65,7 +65,8 @@ def decode_candidates(
     for number, other in zip(numbers, decode([canvases[number] for number in numbers], drawn, others), strict=True):
         found[number].append(other)
     every = [candidate for candidates in found for candidate in candidates]
-    rank = iter(ranks(model, every, settings.ranked_by or Ranking.AGAIN, batch_size))
+    ranking = settings.ranking or Ranking.AGAIN
+    rank = iter(ranks(model, every, ranking, batch_size, length_reward=settings.length_reward or 0.0))
     kept = [max(candidates, key=lambda _: next(rank)) for candidates in found]
     rounds = [max(candidate.rounds for candidate in candidates) for candidates in found]
     return [replace(one, rounds=most) for one, most in zip(kept, rounds, strict=True)]

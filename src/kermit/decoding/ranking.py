@@ -41,7 +41,11 @@ def check_given(start: Canvas) -> None:
 
 
 def ranks(
-    model: InsertionModel, candidates: Sequence[Decoded], ranking: Ranking, batch_size: int = 64
+    model: InsertionModel,
+    candidates: Sequence[Decoded],
+    ranking: Ranking,
+    batch_size: int = 64,
+    length_reward: float = 0.0,
 ) -> list[tuple[bool, float]]:
     """What candidates are compared by: whether a candidate is finished, and then a mean log-probability of a token.
 
@@ -50,6 +54,7 @@ def ranks(
         candidates: what was decoded.
         ranking: which log-probability.
         batch_size: how many go through the model together.
+        length_reward: added to it, times the logarithm of the inserted tokens.
     """
     match ranking:
         case Ranking.LIKELIHOOD:
@@ -59,7 +64,10 @@ def ranks(
         case Ranking.BOTH_WAYS:
             back = asked_again(model, candidates, inserted=False, batch_size=batch_size)
             means = [sum(parts) for parts in zip(again(model, candidates, batch_size), back, strict=True)]
-    return [(candidate.finish is Finish.FINISHED, mean) for candidate, mean in zip(candidates, means, strict=True)]
+    return [
+        (candidate.finish is Finish.FINISHED, mean + length_reward * math.log(max(1, candidate.tokens)))
+        for candidate, mean in zip(candidates, means, strict=True)
+    ]
 
 
 def likelihood_a_token(decoded: Decoded) -> float:

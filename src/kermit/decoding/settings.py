@@ -18,6 +18,9 @@ Trained with label smoothing, a model gives every token of the vocabulary some p
 likely to draw such a token somewhere.
 """
 
+LENGTH_REWARD = 0.5
+"""For translations: a mean log-probability a token is the higher, the less a text says."""
+
 
 def is_whole(value: object) -> bool:
     """Whether this is a whole number, Python's or NumPy's."""
@@ -127,6 +130,8 @@ class DecodingSettings:
         constraints: what may be inserted where.
         candidates: decode so many texts a canvas and keep the best; see `kermit.decoding.candidates`.
         ranking: what the best of them is best at; None for `again`.
+        length_reward: added to a candidate's rank, times the logarithm of its inserted tokens; None for
+            `LENGTH_REWARD` where a whole side is translated, and for none elsewhere.
     """
 
     strategy: Strategy = Strategy.PARALLEL
@@ -137,6 +142,7 @@ class DecodingSettings:
     constraints: Constraints = field(default_factory=Constraints)
     candidates: int = 1
     ranking: Ranking | None = None
+    length_reward: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strategy", member_of(Strategy, self.strategy, "strategy", DecodingError))
@@ -150,8 +156,11 @@ class DecodingSettings:
             raise DecodingError(f"candidates must be at least 1, not {self.candidates}")
         if self.ranking is not None:
             object.__setattr__(self, "ranking", member_of(Ranking, self.ranking, "ranking", DecodingError))
-            if self.candidates == 1:
-                raise DecodingError("ranking is of candidates, and there is one; raise candidates, or leave it out")
+        if self.length_reward is not None and not math.isfinite(self.length_reward):
+            raise DecodingError(f"length_reward must be a finite number, not {self.length_reward}")
+        for name in ("ranking", "length_reward"):
+            if self.candidates == 1 and getattr(self, name) is not None:
+                raise DecodingError(f"{name} is of candidates, and there is one; raise candidates, or leave it out")
 
     @property
     def ranked_by(self) -> Ranking | None:

@@ -63,7 +63,7 @@ class KermitSettings(TrunkSettings):
 class InsertionDecoding(Settings):
     """How insertion models decode; with a `temperature` tokens are drawn instead of taking the best.
 
-    Of `candidates` that many are decoded for each text, and the best by `ranking` is kept.
+    Of `candidates` that many are decoded for each text, and the best by `ranking` and `length_reward` is kept.
     """
 
     strategy: Strategy = Strategy.PARALLEL
@@ -75,6 +75,7 @@ class InsertionDecoding(Settings):
     max_tokens: PositiveInt = 256
     candidates: PositiveInt = 1
     ranking: Ranking | None = None
+    length_reward: float | None = None
     batch_size: PositiveInt = 64
     seed: int = 0
 
@@ -100,6 +101,7 @@ class InsertionDecoding(Settings):
             max_tokens=self.max_tokens,
             candidates=self.candidates,
             ranking=self.ranking,
+            length_reward=self.length_reward,
         )
 
 

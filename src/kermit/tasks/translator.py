@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from kermit.canvas import Factorization
 from kermit.data.parallel import Pair
 from kermit.data.tokenizer import load_tokenizer
-from kermit.decoding import Ranking
+from kermit.decoding import LENGTH_REWARD, Ranking
 from kermit.errors import DecodingError, ModelError, nearest, placed
 from kermit.folders import named_or_bundled, read_config, reading
 from kermit.tasks.translation import Direction, Translation, TranslationScores, score_translations
@@ -102,9 +102,14 @@ class Translator:
         return direction
 
     def decoding(self, **choices: Any) -> Settings:
-        """The family's decoding settings with these choices and the model's own penalty; unknown ones are errors."""
+        """The family's decoding settings with these choices, and what else translating takes; unknown ones are errors.
+
+        Those are the model's own termination penalty and, where candidates are ranked, a length reward.
+        """
         own = getattr(self.model.config, "termination_penalty", None)
         given = {} if own is None else {"termination_penalty": own}
+        if (choices.get("candidates") or 1) != 1 and "length_reward" in self.family.decoding_settings.model_fields:
+            given["length_reward"] = LENGTH_REWARD
         given |= {key: value for key, value in choices.items() if value is not None}
         fields = [name for name in self.family.decoding_settings.model_fields if name != "seed"]
         known = ", ".join(fields)  # for a seed the command line has an option

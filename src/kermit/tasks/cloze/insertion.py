@@ -80,6 +80,7 @@ class InsertionSystem:
             chosen |= drawn
         if (ranking := self.decoding.ranked_by) is not None:
             chosen |= {"candidates": self.decoding.candidates, "ranking": str(ranking)}
+            chosen |= {"length_reward": self.decoding.length_reward or 0.0}
         return chosen | ({"seed": self.seed} if self.decoding.draws else {})
 
     def lay_out(self, instance: ClozeInstance) -> Layout | None:
