@@ -36,7 +36,7 @@ TEST, VALIDATION = "test_2016_flickr", "val"
 VALIDATION_TEXTS = 500
 PENALTIES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 AS_GOOD = 0.1  # BLEU
-CANDIDATES = 8
+CANDIDATES = 24
 DIRECTIONS = ("en-de", "de-en")
 RANKINGS = "again", "both_ways"
 MEASURED = "penalty", "test", "test_at_0"
@@ -65,6 +65,7 @@ ROWS = [
         (None, None),
     ),
     Row("KERMIT, unidirectional", ("unidirectional_en_de", "unidirectional_de_en"), (27.8, 30.7)),
+    Row("KERMIT, bidirectional, pairs and captions", ("bidirectional_captions",) * 2, (None, None)),
     Row("KERMIT, bidirectional", ("bidirectional",) * 2, (27.2, 27.6)),
     Row("KERMIT, joint", ("joint",) * 2, (25.6, 27.4)),
     Row("KERMIT, joint with marginal refining", ("joint_marginal",) * 2, (25.8, 28.6)),
@@ -230,11 +231,11 @@ def _behind(test, direction, results):
 
 
 def _ranked(found, ranking, direction, results):
-    """The best of several candidates with its distance; a star where it was ranked otherwise."""
+    """The best of several candidates with its distance; a star where they were fewer, or ranked otherwise."""
     earlier = found.get("test_of_candidates") if ranking == "again" else None
     if (shown := found.get(f"test_{ranking}") or earlier) is None:
         return ""
-    star = "" if f"ranking={ranking}" in shown["signature"] else "*"
+    star = "" if f"candidates={CANDIDATES},ranking={ranking},length_reward=" in shown["signature"] else "*"
     return f"{shown['bleu']:.1f}{star} ({_behind(shown, direction, results)})"
 
 
