@@ -53,6 +53,17 @@ def translated(pair: tuple[tuple[int, ...], ...]) -> Decoded:
     return Decoded(canvas, 3, len(pair[Y]), Finish.FINISHED, -1.0, inserted)
 
 
+def b_and_perhaps_c(canvas: Canvas) -> Says:
+    """The second side is B, and with a chance of 0.4 C after it."""
+    y = canvas.segments[Y]
+    slots = {slot: {END: 1.0} for slot in canvas.open_slots}
+    if B not in y:
+        slots[canvas.slots(Y)[0]] = {B: 1.0}
+    elif C not in y:
+        slots[canvas.slots(Y)[-1]] = {END: 0.6, C: 0.4}
+    return Says(slots)
+
+
 @pytest.mark.parametrize("batch_size", [1, 64])
 def test_every_token_is_asked_for_once_with_its_neighbours_there(batch_size: int) -> None:
     model = random_model(vocab_size=40, seed=3)
@@ -165,12 +176,7 @@ def test_a_text_that_leaves_out_what_was_given_gives_way_to_one_that_does_not() 
     def says(canvas: Canvas) -> Says:
         x, y = canvas.segments
         if canvas.open_slots.isdisjoint(canvas.slots(X)):
-            slots = {slot: {END: 1.0} for slot in canvas.open_slots}
-            if B not in y:
-                slots[canvas.slots(Y)[0]] = {B: 1.0}
-            elif C not in y:
-                slots[canvas.slots(Y)[-1]] = {END: 0.6, C: 0.4}
-            return Says(slots)
+            return b_and_perhaps_c(canvas)
         missing = [token for token in (A, C) if token not in x]
         told = {token: (1.0 if token == A or C in y else 0.01) for token in missing}
         rest = 1.0 - sum(told.values()) if len(told) == 1 else 0.0
@@ -197,17 +203,8 @@ def test_a_longer_text_is_rewarded_by_the_logarithm_of_what_was_inserted() -> No
 
 @pytest.mark.parametrize(("reward", "kept"), [(None, (B,)), (0.0, (B,)), (2.0, (B, C))])
 def test_with_a_reward_the_longer_of_two_candidates_is_kept(reward: float | None, kept: tuple[int, ...]) -> None:
-    def says(canvas: Canvas) -> Says:
-        y = canvas.segments[1]
-        slots = {slot: {END: 1.0} for slot in canvas.open_slots}
-        if B not in y:
-            slots[canvas.slots(Y)[0]] = {B: 1.0}
-        elif C not in y:
-            slots[canvas.slots(Y)[-1]] = {END: 0.6, C: 0.4}
-        return Says(slots)
-
     start = [Canvas.from_ids(SPECIALS, (A,), (), generate=Factorization.Y_GIVEN_X)]
-    (found,) = decode(TableModel(says), start, DecodingSettings(candidates=12, length_reward=reward))
+    (found,) = decode(TableModel(b_and_perhaps_c), start, DecodingSettings(candidates=12, length_reward=reward))
     assert found.canvas.segments[Y] == kept
 
 
