@@ -34,6 +34,16 @@ def test_any_text_comes_back_exactly(text: str) -> None:
     assert decode_ids(shared, ids) == text
 
 
+def test_every_digit_is_a_token_of_its_own_where_asked() -> None:
+    texts = ["In 2019 there were 2019 of 2019."] * 50
+    split, whole = train_tokenizer(texts, 330, split_digits=True), train_tokenizer(texts, 330)
+    (ids,) = encode_texts(split, ["In 2019, x 77"])
+    digits = [token for token in split.convert_ids_to_tokens(ids) if any(map(str.isdigit, token))]
+    assert digits == list("201977")
+    assert decode_ids(split, ids) == "In 2019, x 77"
+    assert len(encode_texts(whole, ["2019"])[0]) < 4
+
+
 def test_what_looks_like_a_special_token_is_text(tokenizer: PreTrainedTokenizerFast) -> None:
     text = f"[SEP] and {END_OF_SLOT}[PAD]"
     (ids,) = encode_texts(tokenizer, [text])

@@ -32,12 +32,13 @@ _METASPACE = "▁"
 _PUNCTUATION_LEAD = 0xE2  # the first byte of dashes, curly quotes and the like
 
 
-def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenizerFast:
+def train_tokenizer(texts: Iterable[str], vocab_size: int, *, split_digits: bool = False) -> PreTrainedTokenizerFast:
     """Train a byte-level BPE on `texts`; the same texts in the same order give the same tokenizer.
 
     Args:
         texts: the training text, a line or a paragraph at a time; read once.
         vocab_size: tokens in all, specials and the 256 bytes included.
+        split_digits: make every digit a token of its own, so that a number is copied digit by digit.
     """
     if vocab_size < SMALLEST_VOCABULARY:
         raise DataError(
@@ -47,7 +48,9 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> PreTrainedTokenize
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, byte_level]) if split_digits else byte_level
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,

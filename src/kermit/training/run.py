@@ -131,12 +131,13 @@ def prepare_tokenizer(loaded: LoadedRecipe) -> PreTrainedTokenizerFast:
     checksums = [] if files else loaded.task.checksums(loaded)
     on_bad = loaded.recipe.data.on_bad
     strict = [str(on_bad)] if files and on_bad is OnBad.ERROR else []
-    key = repr((vocab_size, [file_checksum(file) for file in files], checksums, *strict))
+    options = ["split_digits"] if settings.split_digits else []
+    key = repr((vocab_size, [file_checksum(file) for file in files], checksums, *strict, *options))
     folder = cache_folder() / "tokenizers" / sha256(key.encode()).hexdigest()[:24]
 
     def make(scratch: Path) -> None:
         texts = _texts_of_files(files, on_bad) if files else loaded.task.texts(loaded)
-        train_tokenizer(texts, vocab_size).save_pretrained(scratch)
+        train_tokenizer(texts, vocab_size, split_digits=settings.split_digits).save_pretrained(scratch)
 
     return load_tokenizer(made_once(folder, make))
 

@@ -66,11 +66,13 @@ class TextSettings(Settings):
 class TokenizerSettings(Settings):
     """A tokenizer to train (`vocab_size`, on `texts` or else on all training files), or one to load (`path`).
 
-    With `replaces` it takes the place of the one that `init_from` was trained with.
+    With `split_digits` every digit is a token of its own. With `replaces` the tokenizer takes the place of the one that
+    `init_from` was trained with.
     """
 
     vocab_size: PositiveInt | None = None
     texts: tuple[str, ...] = ()
+    split_digits: bool = False
     path: str | None = None
     replaces: bool = False
 
@@ -80,6 +82,8 @@ class TokenizerSettings(Settings):
             raise ValueError("give either vocab_size, to train one, or path, to load one")
         if self.path is not None and self.texts:
             raise ValueError("texts are for training one, and path loads one that is trained; leave them out")
+        if self.path is not None and self.split_digits:
+            raise ValueError("split_digits applies only when training a tokenizer; leave it out, or give vocab_size")
         return self
 
 
