@@ -135,18 +135,23 @@ class TableModel:
     max_length: int | None = None
     vocab_size: int = VOCABULARY
     specials: SpecialTokens = SPECIALS
+    orders: frozenset[str] | None = frozenset({"balanced_tree", "left_to_right"})
 
     def __post_init__(self) -> None:
         self.batches: list[int] = []
         self.device = torch.device("cpu")
 
-    def score_slots(self, canvases: CanvasBatch) -> SlotScores:
+    def score_slots(
+        self, canvases: CanvasBatch, *, asked: torch.Tensor | None = None, left_to_right: bool = False
+    ) -> SlotScores:
         self.batches.append(len(canvases))
         rows, slots, content, location, stop = [], [], [], [], []
         for row in range(len(canvases)):
             canvas = canvases.canvas(row)
             says = self.rule(canvas)
             for slot in sorted(canvas.open_slots):
+                if asked is not None and not bool(asked[row, slot]):
+                    continue
                 share = 1 / len(canvas.open_slots) if says.location is None else says.location[slot]
                 probabilities = says.content.get(slot, {END: 1.0})
                 rows.append(row)

@@ -26,7 +26,7 @@ def test_the_loss_falls(learned):
     assert losses[-1] < 0.4 * losses[0]
 
 
-@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("strategy", [Strategy.SERIAL, Strategy.PARALLEL])
 def test_both_sides_come_back_exactly_and_in_few_rounds(toy, learned, strategy):
     kermit, pairs, _ = learned
     exact, quick = toy.evaluate(kermit, pairs, strategy)

@@ -154,7 +154,9 @@ def per_text_loss(
     """Each text's loss, summed up from the scores; its mean must be what the model's forward says of the batch."""
     made = objective.build(texts, kept)
     inputs = made.model_inputs()
-    rows = inputs["slots"] // inputs["input_ids"].shape[1]
+    length = inputs["input_ids"].shape[1]
+    asked = inputs["right"][inputs["asked"]]
+    rows = asked // length
     out = torch.zeros(len(texts.batch), dtype=torch.double)
     with torch.inference_mode():
         loss = model(**inputs).loss
@@ -166,12 +168,11 @@ def per_text_loss(
         ends = (log_location.double() + content[:, END]).exp()
         log_stop = torch.zeros(len(out), dtype=torch.double).index_add_(0, scores.rows, ends).log()
     number = {(int(r), int(s)): i for i, (r, s) in enumerate(zip(scores.rows, scores.slots, strict=True))}
-    length = inputs["input_ids"].shape[1]
-    places = [number[int(place) // length, int(place) % length] for place in inputs["slots"]]
+    places = [number[int(place) // length, int(place) % length] for place in asked]
     picked = content[torch.tensor(places, dtype=torch.long)[inputs["target_slots"]], inputs["target_tokens"]]
     weights = inputs["target_weights"].double() * inputs["slot_weights"].double()[inputs["target_slots"]]
     out.index_add_(0, rows[inputs["target_slots"]], -weights * picked)
-    location = inputs["location_weights"][scores.rows, scores.slots].double()
+    location = inputs["location_weights"].double()
     out.index_add_(0, scores.rows, -location * log_location.double())
     out -= inputs["stop_weights"].double() * log_stop.double()
     assert float(loss) == pytest.approx(float(out.mean()), abs=1e-5)

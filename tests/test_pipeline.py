@@ -117,7 +117,7 @@ SAMPLINGS = st.one_of(
 @given(
     template=templates(),
     sampling=SAMPLINGS,
-    strategy=st.sampled_from(Strategy),
+    strategy=st.sampled_from([Strategy.SERIAL, Strategy.PARALLEL]),
     least=st.integers(0, 2),
     penalty=st.sampled_from([0.0, 3.0]),
     seed=st.integers(0, 2**32),
@@ -500,7 +500,7 @@ def test_a_file_that_was_cut_off_is_an_error_that_names_the_model(
 
 
 def test_what_there_is_no_method_or_pooling_for_is_an_error(random_kermit: Kermit) -> None:
-    with pytest.raises(DecodingError, match="method must be exact, importance, bound or paper_bound, not 'best'"):
+    with pytest.raises(DecodingError, match="method must be exact, .* or left_to_right, not 'best'"):
         random_kermit.score(["A"], method="best")  # type: ignore[arg-type]
     with pytest.raises(DecodingError, match="pooling must be mean or first, not 'cls'"):
         random_kermit.embed(["A"], pooling="cls")  # type: ignore[arg-type]

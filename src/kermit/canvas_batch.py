@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from kermit.canvas import Canvas, SpecialTokens
+from kermit.context import given_part
 from kermit.errors import CanvasError
 
 NOTHING = -1
@@ -30,6 +31,9 @@ class CanvasBatch:
         valid: (batch, length) bool, False at padding.
         open_slots: (batch, length) bool; entry k is slot k, left of token k.
         specials: the ids that frame the canvases.
+        given: (batch, length) bool, what was there at the start of the generation (`kermit.context`).
+        marked: (batch, length) bool, the given tokens right of a blank. Both are None where nobody asks for them: a
+            model without cached context has no use for them.
     """
 
     token_ids: Tensor
@@ -37,10 +41,24 @@ class CanvasBatch:
     valid: Tensor
     open_slots: Tensor
     specials: SpecialTokens
+    given: Tensor | None = None
+    marked: Tensor | None = None
 
     @classmethod
-    def from_canvases(cls, canvases: Sequence[Canvas], device: torch.device | str = "cpu") -> CanvasBatch:
+    def from_canvases(
+        cls,
+        canvases: Sequence[Canvas],
+        device: torch.device | str = "cpu",
+        *,
+        inserted: Sequence[Sequence[Sequence[bool]]] | None = None,
+    ) -> CanvasBatch:
         """Pad canvases to one length.
+
+        Args:
+            canvases: the canvases.
+            device: where the tensors are to live.
+            inserted: for each segment of each canvas, whether each of its tokens was inserted; all are given by
+                default.
 
         Raises:
             CanvasError: no canvas, or canvases that differ in their special tokens.
@@ -60,7 +78,12 @@ class CanvasBatch:
             segment_ids[row, : len(canvas)] = torch.tensor(canvas.segment_ids)
             valid[row, : len(canvas)] = True
             open_slots[row, sorted(canvas.open_slots)] = True
-        return cls(token_ids, segment_ids, valid, open_slots, specials).to(device)
+        content = valid & (token_ids != specials.cls_id) & (token_ids != specials.sep_id)
+        for row, flags in enumerate(inserted or ()):
+            new = [flag for segment in flags for flag in (*segment, False)]
+            content[row, 1 : 1 + len(new)] &= ~torch.tensor(new, dtype=torch.bool)
+        given = valid & given_part(token_ids, segment_ids, content, open_slots, specials)
+        return cls(token_ids, segment_ids, valid, open_slots, specials, given, given & open_slots).to(device)
 
     @classmethod
     def from_segments(cls, specials: SpecialTokens, rows: Sequence[Sequence[Sequence[int]]]) -> CanvasBatch:
@@ -104,6 +127,8 @@ class CanvasBatch:
             self.valid.to(device),
             self.open_slots.to(device),
             self.specials,
+            None if self.given is None else self.given.to(device),
+            None if self.marked is None else self.marked.to(device),
         )
 
     def select(self, rows: Tensor) -> CanvasBatch:
@@ -116,6 +141,8 @@ class CanvasBatch:
             valid[:, :length],
             self.open_slots[rows, :length],
             self.specials,
+            None if self.given is None else self.given[rows, :length],
+            None if self.marked is None else self.marked[rows, :length],
         )
 
     def canvas(self, row: int) -> Canvas:
@@ -159,6 +186,7 @@ class CanvasBatch:
             out.scatter_(1, target, torch.where(inserted, new, out.new_full((), fill)))
             return out[:, :length]
 
+        no = torch.zeros_like(inserted)
         carried = [spread(plane, plane if new == NOTHING else torch.full_like(plane, new), 0) for plane, new in planes]
         batch = CanvasBatch(
             spread(self.token_ids, tokens, self.specials.pad_id),
@@ -166,5 +194,6 @@ class CanvasBatch:
             spread(self.valid, inserted, False),
             spread(self.open_slots, inserted, False),
             self.specials,
+            *(None if plane is None else spread(plane, no, False) for plane in (self.given, self.marked)),
         )
         return batch, carried

@@ -10,7 +10,11 @@ from torch import Tensor
 
 
 def sample_dropped(
-    shape: tuple[int, int], probability: float, generator: torch.Generator, *, span_length: float = 1.0
+    shape: tuple[int, int],
+    probability: float | Tensor,
+    generator: torch.Generator,
+    *,
+    span_length: float | Tensor = 1.0,
 ) -> Tensor:
     """Drop every token with the same probability, in runs of a geometric length.
 
@@ -21,14 +25,14 @@ def sample_dropped(
 
     Args:
         shape: (rows, tokens).
-        probability: of each token.
+        probability: of each token; one number, or (rows, 1).
         generator: the source of randomness, on the CPU.
-        span_length: the mean length of a run, 1 or more.
+        span_length: the mean length of a run, 1 or more; one number, or (rows, 1).
 
     Returns:
         (rows, tokens) bool, on the CPU.
     """
-    if span_length < 1:
+    if bool(torch.as_tensor(span_length < 1).any()):
         raise ValueError(f"the mean length of a span must be 1 or more, not {span_length}")
     follow = 1 - 1 / span_length  # the chance of a token that begins no run to do as the one before it
     begin = probability * (1 - follow) / (1 - probability * follow)  # solves p = begin + (1 - begin) * follow * p

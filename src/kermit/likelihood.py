@@ -24,7 +24,7 @@ from kermit.canvas import Factorization, Segment
 from kermit.canvas_batch import CanvasBatch
 from kermit.errors import ModelError, member_of
 from kermit.orders import OrderPrior, UniformPrior, checked_weights
-from kermit.slots import InsertionModel, row_logsumexp
+from kermit.slots import InsertionModel, LeftToRightModel, learned, row_logsumexp
 from kermit.texts import Texts, canvases_of
 
 MAX_EXACT_TOKENS = 12
@@ -122,6 +122,47 @@ def bounds(
         raise ModelError(f"orders must be at least 1, not {orders}")
     score = _Scorer(model, batch_size, on_batch)
     return [_bounds(score, _one(model, text, factorization), prior or UniformPrior(), orders, seed) for text in texts]
+
+
+def left_to_right_log_likelihood(
+    model: LeftToRightModel,
+    texts: Sequence[Sequence[Sequence[int]]],
+    factorization: Factorization = Factorization.JOINT,
+    *,
+    batch_size: int = 64,
+    on_batch: Callable[[], object] | None = None,
+) -> list[float]:
+    """The exact log-likelihood under the left-to-right order, in one forward pass per batch.
+
+    This is the likelihood of another distribution than the one that the other functions speak of: what the model
+    generates with ``strategy="left_to_right"``.
+
+    Args:
+        model: a model with cached context that was trained left to right; put it in evaluation mode first.
+        texts: the content tokens of each text's one or two segments.
+        factorization: what is generated.
+        batch_size: how many texts to score together.
+        on_batch: called after every batch; what it raises ends the work.
+
+    Raises:
+        ModelError: the model was not trained left to right, or has no cached context.
+    """
+    if not learned(model, left_to_right=True) or not hasattr(model, "left_to_right_log_probs"):
+        raise ModelError(
+            "left_to_right needs a model with cached_context that was trained with left_to_right among its orders, and"
+            " this one was not; use another method"
+        )
+    found: dict[int, float] = {}
+    by_length = sorted(range(len(texts)), key=lambda number: sum(map(len, texts[number])))
+    for start in range(0, len(by_length), batch_size):
+        part = by_length[start : start + batch_size]
+        batch = CanvasBatch.from_segments(model.specials, [texts[number] for number in part])
+        with torch.inference_mode():
+            sums = model.left_to_right_log_probs(Texts.of(batch.to(model.device), [factorization] * len(part)))
+        found |= dict(zip(part, sums.tolist(), strict=True))
+        if on_batch is not None:
+            on_batch()
+    return [found[number] for number in range(len(texts))]
 
 
 def _one(model: InsertionModel, text: Sequence[Sequence[int]], factorization: Factorization) -> Texts:

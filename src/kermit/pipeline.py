@@ -27,6 +27,7 @@ from kermit.decoding import (
     OnRound,
     Ranking,
     Sampling,
+    Strategy,
     Trace,
     check_lengths,
     decode,
@@ -35,7 +36,7 @@ from kermit.decoding.settings import is_whole
 from kermit.embedding import embed
 from kermit.errors import DataError, DecodingError, ModelError, member_of
 from kermit.folders import check_hub_name, load_whole, named_or_bundled, read_config, reading
-from kermit.likelihood import bounds, exact_log_likelihood
+from kermit.likelihood import bounds, exact_log_likelihood, left_to_right_log_likelihood
 from kermit.modeling import KermitConfig, KermitForInsertion
 from kermit.orders import OrderPrior
 from kermit.rendering import ReadableTrace
@@ -147,7 +148,7 @@ class Kermit:
             ModelError: the model does not know that language, or was not trained to translate into it.
         """
         settings = settings or DecodingSettings()
-        if settings.termination_penalty is None:
+        if settings.termination_penalty is None and settings.strategy is not Strategy.LEFT_TO_RIGHT:
             settings = replace(settings, termination_penalty=self.model.config.termination_penalty)
         if settings.candidates > 1 and settings.length_reward is None:
             settings = replace(settings, length_reward=LENGTH_REWARD)
@@ -294,7 +295,8 @@ class Kermit:
             x: texts, or the first sides of pairs.
             y: the second sides.
             factorization: what is scored given what; all that is given by default.
-            method: ``exact`` for short texts, ``importance``, ``bound`` or ``paper_bound``.
+            method: ``exact`` for short texts, ``importance``, ``bound`` or ``paper_bound``; or ``left_to_right``, exact
+                under that order.
             prior: where orders are drawn from; uniform by default.
             orders: how many orders to draw.
             seed: of the drawing, which begins with it anew for every text.
@@ -316,6 +318,9 @@ class Kermit:
         texts = self._encoded_pairs(x, y)
         if method == "exact":
             return [Score(value, method) for value in exact_log_likelihood(self.model, texts, way, on_batch=on_batch)]
+        if method == "left_to_right":
+            exact = left_to_right_log_likelihood(self.model, texts, way, batch_size=self.batch_size, on_batch=on_batch)
+            return [Score(value, method) for value in exact]
         found = bounds(self.model, texts, way, prior=prior, orders=orders, seed=seed, on_batch=on_batch)
         match method:
             case "importance":

@@ -47,5 +47,5 @@ class Score:
     standard_error: float | None = None
 
 
-ScoreMethod = Literal["exact", "importance", "bound", "paper_bound"]
+ScoreMethod = Literal["exact", "importance", "bound", "paper_bound", "left_to_right"]
 Pooling = Literal["mean", "first"]

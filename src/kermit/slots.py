@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
 from kermit.canvas import SpecialTokens
 from kermit.canvas_batch import CanvasBatch
+
+if TYPE_CHECKING:
+    from kermit.texts import Texts
 
 
 class Termination(StrEnum):
@@ -84,8 +87,36 @@ class InsertionModel(Protocol):
         """The most tokens that a whole canvas can hold, or None if there is no limit."""
         ...
 
-    def score_slots(self, canvases: CanvasBatch) -> SlotScores:
-        """Score every open slot."""
+    @property
+    def orders(self) -> frozenset[str] | None:
+        """The names of the insertion orders that it was trained with; None where that is not known."""
+        ...
+
+    def score_slots(
+        self, canvases: CanvasBatch, *, asked: Tensor | None = None, left_to_right: bool = False
+    ) -> SlotScores:
+        """Score the open slots, or those of them that are asked, (batch, length) bool.
+
+        From left to right, those of later spans do not know yet what earlier ones hold, and are not to be asked.
+        """
+        ...
+
+
+LEFT_TO_RIGHT = "left_to_right"
+"""The name of the order in which spans are filled one after the other, each from left to right."""
+
+
+def learned(model: InsertionModel, *, left_to_right: bool) -> bool:
+    """Whether a model was trained to insert from left to right, or else in rounds; unknown counts as rounds."""
+    orders = model.orders or frozenset({""})
+    return LEFT_TO_RIGHT in orders if left_to_right else bool(orders - {LEFT_TO_RIGHT})
+
+
+class LeftToRightModel(InsertionModel, Protocol):
+    """A network that gives the exact log-probability of texts from left to right, in one pass."""
+
+    def left_to_right_log_probs(self, texts: Texts) -> Tensor:
+        """(batch,) the sum over the generated tokens and the end of each span, in nats."""
         ...
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from kermit.canvas import Factorization, Segment
 from kermit.canvas_batch import CanvasBatch
+from kermit.context import given_part
 from kermit.errors import member_of
 
 
@@ -48,17 +49,21 @@ class TrainingCanvases:
 
     def model_inputs(self) -> dict[str, Tensor]:
         """The keyword arguments of `KermitForInsertion.forward`."""
+        is_open = self.canvases.open_slots.flatten()
+        right = is_open.nonzero().flatten()
         return {
             "input_ids": self.canvases.token_ids,
             "attention_mask": self.canvases.valid,
             "segment_ids": self.canvases.segment_ids,
-            "open_slots": self.canvases.open_slots,
-            "slots": self.slots,
+            "left": right - 1,
+            "right": right,
+            "canvases": right // self.canvases.token_ids.shape[1],
+            "asked": (is_open.cumsum(0) - 1)[self.slots],
             "slot_weights": self.slot_weights,
             "target_slots": self.target_slots,
             "target_tokens": self.target_tokens,
             "target_weights": self.target_weights,
-            "location_weights": self.location_weights,
+            "location_weights": self.location_weights.flatten()[right],
             "stop_weights": self.stop_weights,
         }
 
@@ -72,12 +77,17 @@ class Texts:
         present: (batch, tokens) bool: valid, and not of a segment that the factorization leaves empty.
         generated: (batch, tokens) bool: the content tokens that may be removed.
         open_segments: (batch, 2) bool: the segments whose slots are open.
+        marked: (batch, tokens) bool: the given tokens with a marked blank left of them; no other slot between two given
+            tokens is open. None where every slot of the open segments is, and none is marked.
+        unmarked: (batch,) bool: the texts of which that holds too, among others with marks.
     """
 
     batch: CanvasBatch
     present: Tensor
     generated: Tensor
     open_segments: Tensor
+    marked: Tensor | None = None
+    unmarked: Tensor | None = None
 
     @classmethod
     def of(cls, batch: CanvasBatch, factorizations: Sequence[Factorization]) -> Texts:
@@ -91,6 +101,35 @@ class Texts:
         return cls(batch, present, content & present & generated.gather(1, batch.segment_ids), generated)
 
     @property
+    def given(self) -> Tensor:
+        """(batch, tokens) bool, what is there at the start, with the frame that belongs to it."""
+        batch, specials = self.batch, self.batch.specials
+        content = (batch.token_ids != specials.cls_id) & (batch.token_ids != specials.sep_id)
+        given = self.present & content & ~self.generated
+        return self.present & given_part(batch.token_ids, batch.segment_ids, given, self._in_open_segment, specials)
+
+    @property
+    def open_slots(self) -> Tensor:
+        """(batch, tokens) bool, whether the slot left of each token is open, once the token is there."""
+        open_slots = self._in_open_segment
+        if self.marked is None:
+            return open_slots
+        restricted = self.marked | ~self.given
+        return open_slots & (restricted if self.unmarked is None else restricted | self.unmarked[:, None])
+
+    @property
+    def marks(self) -> Tensor:
+        """(batch, tokens) bool, the given tokens that a marker stands left of."""
+        if self.marked is None:
+            return torch.zeros_like(self.present)
+        return self.marked if self.unmarked is None else self.marked & ~self.unmarked[:, None]
+
+    @property
+    def _in_open_segment(self) -> Tensor:
+        within = self.present & self.open_segments.gather(1, self.batch.segment_ids)
+        return within & (self.batch.token_ids != self.batch.specials.cls_id)
+
+    @property
     def lengths(self) -> Tensor:
         """(batch,) how many tokens are to be generated."""
         return self.generated.sum(1)
@@ -101,7 +140,8 @@ class Texts:
         chosen = CanvasBatch(
             batch.token_ids[rows], batch.segment_ids[rows], batch.valid[rows], batch.open_slots[rows], batch.specials
         )
-        return Texts(chosen, self.present[rows], self.generated[rows], self.open_segments[rows])
+        marks = [None if plane is None else plane[rows] for plane in (self.marked, self.unmarked)]
+        return Texts(chosen, self.present[rows], self.generated[rows], self.open_segments[rows], *marks)
 
 
 @dataclass(frozen=True)
@@ -131,15 +171,15 @@ class Layout:
         slot = kept.cumsum(1)  # of a missing token: how many are kept before it
         length = int(slot[:, -1].max())
         place = torch.where(kept, slot - 1, length)
-        token_ids = batch.token_ids.new_full((len(batch), length + 1), batch.specials.pad_id)
-        token_ids.scatter_(1, place, batch.token_ids)
-        segment_ids = batch.segment_ids.new_zeros(len(batch), length + 1)
-        segment_ids.scatter_(1, place, batch.segment_ids)
+
+        def moved(plane: Tensor, fill: int | bool) -> Tensor:
+            return plane.new_full((len(batch), length + 1), fill).scatter_(1, place, plane)[:, :length]
+
+        token_ids, segment_ids = moved(batch.token_ids, batch.specials.pad_id), moved(batch.segment_ids, 0)
         valid = torch.arange(length, device=batch.device) < slot[:, -1:]
-        token_ids, segment_ids = token_ids[:, :length], segment_ids[:, :length]
-        open_slots = valid & texts.open_segments.gather(1, segment_ids)
-        open_slots[:, 0] = False
-        canvases = CanvasBatch(token_ids, segment_ids, valid, open_slots, batch.specials)
+        given = moved(texts.given, False)
+        open_slots, marked = moved(texts.open_slots, False), moved(texts.marks, False)
+        canvases = CanvasBatch(token_ids, segment_ids, valid, open_slots, batch.specials, given, marked)
         slot = torch.where(missing, slot, 0)
         count = torch.zeros_like(token_ids).scatter_add_(1, slot, missing.long())
         return cls(texts, canvases, missing, slot, count)

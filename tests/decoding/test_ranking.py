@@ -16,6 +16,7 @@ from kermit.errors import DecodingError
 from kermit.modeling import KermitForInsertion
 
 X, Y = Segment.X, Segment.Y
+SLOT_RANKINGS = (Ranking.LIKELIHOOD, Ranking.AGAIN, Ranking.BOTH_WAYS)
 PAIRS = [((4, 5, 6, 7, 8), (9, 10)), ((11,), (12, 13, 14)), ((4, 4, 4, 5), ())]
 
 
@@ -74,7 +75,7 @@ def test_every_token_is_asked_for_once_with_its_neighbours_there(batch_size: int
     back = asked_again(model, texts, inserted=False, batch_size=batch_size)
     assert back == pytest.approx([token_by_token(model, pair, X) for pair in PAIRS], abs=1e-4)
     end = [ends(model, text.canvas) for text in texts]
-    found = {ranking: [rank for _, rank in ranks(model, texts, ranking, batch_size)] for ranking in Ranking}
+    found = {ranking: [rank for _, rank in ranks(model, texts, ranking, batch_size)] for ranking in SLOT_RANKINGS}
     assert found[Ranking.AGAIN] == pytest.approx([sum(parts) for parts in zip(again, end, strict=True)], abs=1e-4)
     expected = [sum(parts) for parts in zip(again, end, back, strict=True)]
     assert found[Ranking.BOTH_WAYS] == pytest.approx(expected, abs=1e-4)
@@ -95,7 +96,7 @@ def test_a_model_that_stops_is_asked_whether_to_stop() -> None:
 def test_of_fragments_only_what_was_inserted_is_asked_for_again() -> None:
     # A _ B _ with what was given in place: each inserted token is the only one missing, the other is the second asked
     model = random_model(vocab_size=40, seed=4)
-    canvas = Canvas.from_ids(SPECIALS, (A, 9, B, 10))
+    canvas = Canvas(SPECIALS, ((A, 9, B, 10),), frozenset({2, 3, 4, 5}))
     text = Decoded(canvas, 2, 2, Finish.FINISHED, -1.0, ((False, True, False, True),))
     expected = []
     for fragments, token in (([(A,), (B, 10)], 9), ([(A, 9, B), ()], 10)):
@@ -110,7 +111,7 @@ def test_a_candidate_that_is_not_finished_or_inserts_nothing_comes_last() -> Non
     model = random_model(vocab_size=40, seed=3)
     finished, empty = translated(PAIRS[0]), translated(PAIRS[2])
     cut = replace(finished, finish=Finish.MAX_TOKENS)
-    for ranking in Ranking:
+    for ranking in SLOT_RANKINGS:
         one, other, nothing = ranks(model, [finished, cut, empty], ranking)
         assert one > other
         assert ranking is Ranking.LIKELIHOOD or nothing[1] == -math.inf
@@ -131,9 +132,7 @@ def test_both_ways_asks_for_the_given_side_and_not_for_given_fragments_of_the_ot
     assert found == pytest.approx([token_by_token(model, pair, X)] * 2, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    "settings", [{"slot_attention_heads": 2}, {"copy_width": 4}, {"slot_vector": "right"}], ids=str
-)
+@pytest.mark.parametrize("settings", [{"copy_width": 4}, {"slot_vector": "right"}], ids=str)
 def test_which_other_slots_are_asked_changes_no_answer(settings: dict[str, Any]) -> None:
     model = random_model(vocab_size=40, seed=5, **settings)
     assert asked_again(model, [translated(PAIRS[0])]) == pytest.approx([token_by_token(model, PAIRS[0], Y)], abs=1e-4)
@@ -193,7 +192,7 @@ def test_a_text_that_leaves_out_what_was_given_gives_way_to_one_that_does_not() 
 def test_a_longer_text_is_rewarded_by_the_logarithm_of_what_was_inserted() -> None:
     model = random_model(vocab_size=40, seed=3)
     texts = [translated(pair) for pair in PAIRS[:2]]
-    for ranking in Ranking:
+    for ranking in SLOT_RANKINGS:
         plain = ranks(model, texts, ranking)
         rewarded = ranks(model, texts, ranking, length_reward=0.7)
         expected = [rank + 0.7 * math.log(len(pair[Y])) for (_, rank), pair in zip(plain, PAIRS, strict=False)]

@@ -120,7 +120,7 @@ def test_the_loss_is_that_of_the_scores(objective: Objective) -> None:
         expected = 0.0
         targets = (inputs[name].tolist() for name in ("target_slots", "target_tokens", "target_weights"))
         for slot, token, weight in zip(*targets, strict=True):
-            at = place[int(inputs["slots"][slot])]
+            at = place[int(inputs["right"][inputs["asked"][slot]])]
             expected -= float(inputs["slot_weights"][slot]) * weight * float(log_probs[at, token])
         assert found == pytest.approx(expected / len(batch), rel=1e-4)
 

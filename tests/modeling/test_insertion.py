@@ -495,7 +495,8 @@ def test_a_slot_is_read_from_the_token_on_its_right_or_from_both_neighbours(
 ) -> None:
     model = random_model(slot_vector=slot_vector)
     states = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    model.head.vectors(states, torch.tensor([5 + 3]), None).square().sum().backward()  # slot 3 of the second canvas
+    right = torch.tensor([5 + 3])  # slot 3 of the second canvas
+    model.head.vectors(states, right - 1, right).square().sum().backward()
     assert states.grad is not None
     read = states.grad.abs().sum(2).nonzero().tolist()
     assert {tuple(place) for place in read} == {(1, place) for place in neighbours}

@@ -47,7 +47,7 @@ def test_a_gap_that_touches_a_bracket_may_begin_without_a_space():
     assert canvas.joined_slots == canvas.open_slots
 
 
-@pytest.mark.parametrize("strategy", list(Strategy))
+@pytest.mark.parametrize("strategy", [Strategy.SERIAL, Strategy.PARALLEL])
 @pytest.mark.parametrize("oracle_length", [False, True])
 def test_a_batch_gives_the_answers_that_come_one_by_one(strategy, oracle_length):
     settings = DecodingSettings(strategy, Sampling(0.9), max_tokens=8)
@@ -62,7 +62,7 @@ def test_a_batch_gives_the_answers_that_come_one_by_one(strategy, oracle_length)
     assert len({answer.text for answer in alone}) > 1
 
 
-@pytest.mark.parametrize("strategy", list(Strategy))
+@pytest.mark.parametrize("strategy", [Strategy.SERIAL, Strategy.PARALLEL])
 def test_the_oracle_length_is_met_exactly(strategy):
     system = InsertionSystem(kermit(WORDS), WORDS, DecodingSettings(strategy, max_tokens=2), oracle_length=True)
     layouts = [system.lay_out(instance) for instance in INSTANCES]
@@ -81,7 +81,12 @@ def test_at_least_so_many_tokens_are_inserted_as_asked():
 def test_calls_of_the_model_are_counted_with_those_of_ranking(ranking, monkeypatch):
     model, calls = kermit(WORDS), []
     score_slots = model.score_slots
-    monkeypatch.setattr(model, "score_slots", lambda canvases: calls.append(len(canvases)) or score_slots(canvases))
+
+    def count(canvases, **asked):
+        calls.append(len(canvases))
+        return score_slots(canvases, **asked)
+
+    monkeypatch.setattr(model, "score_slots", count)
     constraints = Constraints(min_tokens_per_blank=2, max_tokens_per_blank=2)  # so that all candidates take as long
     settings = DecodingSettings(Strategy.SERIAL, max_tokens=2, constraints=constraints, candidates=3, ranking=ranking)
     [answer] = answers(InsertionSystem(model, WORDS, settings), INSTANCES[:1])

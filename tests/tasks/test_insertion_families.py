@@ -12,7 +12,7 @@ from kermit.baselines.insertion_transformer import InsertionTransformer
 from kermit.data.batching import share_of_rank
 from kermit.data.encoding import Row
 from kermit.data.tokenizer import train_tokenizer
-from kermit.errors import DecodingError, KermitError, RecipeError
+from kermit.errors import DecodingError, RecipeError
 from kermit.modeling import KermitForInsertion
 from kermit.tasks.translation import Direction
 from kermit.tasks.translator import Translator
@@ -52,18 +52,6 @@ def rows_of(tokenizer, pairs):
         return tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
 
     return [Row(x=encode(x), y=encode(y), source=0) for x, y in pairs]
-
-
-def test_a_recipe_chooses_what_slots_look_at(tiny_recipe, tokenizer):
-    def built(heads):
-        model = KERMIT_MODEL | {"slot_attention_heads": heads}
-        recipe = check_recipe(insertion_recipe(tiny_recipe, model), data=None).recipe
-        return get_family("kermit").build(recipe, tokenizer)
-
-    assert built(0).head.attention is None
-    assert built(2).head.attention.heads == 2
-    with pytest.raises(KermitError, match="slot_attention_heads: a width of 16 cannot be divided among 3"):
-        built(3)
 
 
 def test_a_recipe_chooses_whether_slots_copy(tiny_recipe, tokenizer):

@@ -132,7 +132,7 @@ def test_the_temperature_is_the_tree_priors_alone_and_a_prior_is_made_once() -> 
 
 @pytest.mark.parametrize("change", [{"kept": "bernoulli"}, {"location_weight": 0.0}, {"share": "text"}])
 def test_what_the_lower_bound_would_ignore_is_an_error(change: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"{next(iter(change))} is for the slot loss"):
+    with pytest.raises(ValueError, match=f"{next(iter(change))} has no effect on the objective lower_bound"):
         ObjectiveSettings(name="lower_bound", **change)
     again = ObjectiveSettings(**ObjectiveSettings(name="lower_bound").model_dump())  # as a training writes it down
     assert again == ObjectiveSettings(name="lower_bound")

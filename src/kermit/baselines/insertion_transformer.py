@@ -148,6 +148,7 @@ class InsertionTransformerFamily(KermitFamily):
     tasks: tuple[str, ...] = ("translation",)
     model_type: str | None = "insertion_transformer"
     model_settings: type[FamilySettings] = InsertionTransformerSettings
+    mixes_orders = False
 
     def check(self, recipe: Recipe) -> None:
         """One direction, from pairs."""

@@ -110,6 +110,13 @@ def end_of_slot_id(tokenizer: PreTrainedTokenizerFast) -> int:
     return int(tokenizer.convert_tokens_to_ids(END_OF_SLOT))
 
 
+def blank_id(tokenizer: PreTrainedTokenizerFast) -> int:
+    """The id of the token that marks a blank: the mask token, or one of our own where a tokenizer has no such token."""
+    if tokenizer.mask_token_id is None:
+        tokenizer.add_special_tokens({"mask_token": MASK})
+    return int(tokenizer.mask_token_id)
+
+
 def encode_texts(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[list[int]]:
     """Ids of each text without special tokens; what looks like a special token in the text is spelled out as text.
 

@@ -87,9 +87,26 @@ class Chooser:
         slot_seeds = None if seeds is None else seeds[scores.rows.cpu()]
         noise = None if slot_seeds is None else uniform(slot_seeds, number, scores.slots)
         pick = _Pick(scores, content, end_log_prob, room, segments, blanks, noise)
-        if self.settings.strategy is Strategy.PARALLEL:
-            return self._parallel(pick)
-        return self._serial(pick, None if seeds is None else uniform(seeds, number))
+        match self.settings.strategy:
+            case Strategy.PARALLEL:
+                return self._parallel(pick)
+            case Strategy.SERIAL:
+                return self._serial(pick, None if seeds is None else uniform(seeds, number))
+            case Strategy.LEFT_TO_RIGHT:
+                return self._left_to_right(pick)
+
+    def _left_to_right(self, pick: _Pick) -> Choice:
+        """Choose for one slot of each text: a token, or that its span is finished."""
+        rows, batch = pick.scores.rows, len(pick.room.text)
+        fits = pick.room.left(rows, pick.segments, pick.blanks)
+        pick.content[pick.room.needs(rows, pick.blanks) & fits, self.end] = -torch.inf
+        tokens = self._tokens(pick.content, pick.noise)
+        log_probs = pick.content.gather(1, tokens[:, None]).squeeze(1)
+        wanting = (tokens != self.end) & (log_probs > -torch.inf)  # where everything is barred, nothing can be drawn
+        end_log_prob = log_probs.new_zeros(batch).index_add_(0, rows, pick.end_log_prob)
+        return Choice(
+            tokens.where(wanting & fits, NOTHING), log_probs, _any_by_row(wanting & ~fits, rows, batch), end_log_prob
+        )
 
     def _parallel(self, pick: _Pick) -> Choice:
         rows, room = pick.scores.rows, pick.room

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
@@ -20,7 +19,7 @@ from kermit.canvas import Canvas, Segment
 from kermit.canvas_batch import CanvasBatch
 from kermit.decoding.settings import Finish, Ranking
 from kermit.errors import DecodingError
-from kermit.slots import InsertionModel
+from kermit.slots import InsertionModel, LeftToRightModel
 from kermit.texts import Texts, canvases_of
 
 if TYPE_CHECKING:
@@ -64,6 +63,8 @@ def ranks(
         case Ranking.BOTH_WAYS:
             back = asked_again(model, candidates, inserted=False, batch_size=batch_size)
             means = [sum(parts) for parts in zip(again(model, candidates, batch_size), back, strict=True)]
+        case Ranking.LEFT_TO_RIGHT:
+            means = from_left_to_right(cast("LeftToRightModel", model), candidates, batch_size)
     return [
         (candidate.finish is Finish.FINISHED, mean + length_reward * math.log(max(1, candidate.tokens)))
         for candidate, mean in zip(candidates, means, strict=True)
@@ -91,6 +92,23 @@ def again(model: InsertionModel, texts: Sequence[Decoded], batch_size: int = 64)
     ]
 
 
+@torch.inference_mode()
+def from_left_to_right(model: LeftToRightModel, texts: Sequence[Decoded], batch_size: int = 64) -> list[float]:
+    """The mean log-probability of the inserted tokens and of the end of each span, from left to right.
+
+    Args:
+        model: a model that was trained in that order.
+        texts: what was decoded.
+        batch_size: how many go through the model together.
+    """
+
+    def means(part: Sequence[Decoded]) -> Tensor:
+        complete = _complete(model, part, inserted=True)
+        return model.left_to_right_log_probs(complete) / (complete.lengths + 1)
+
+    return _by_length(texts, means, batch_size)
+
+
 def _holds_something(text: Decoded) -> bool:
     """Whether every side that was open holds a token."""
     sides = [Segment(side) for side in range(len(text.canvas.segments))]
@@ -113,7 +131,8 @@ def nothing_missing(model: InsertionModel, texts: Sequence[Decoded], batch_size:
     """
 
     def means(part: Sequence[Decoded]) -> Tensor:
-        canvases = CanvasBatch.from_canvases([text.canvas for text in part], model.device)
+        flags = [text.inserted for text in part]
+        canvases = CanvasBatch.from_canvases([text.canvas for text in part], model.device, inserted=flags)
         scores = model.score_slots(canvases)
         if scores.stop is not None:
             stopping = scores.log_location()[1]
@@ -162,16 +181,18 @@ def _by_length(texts: Sequence[Decoded], means: Callable[[Sequence[Decoded]], Te
 
 def _complete(model: InsertionModel, texts: Sequence[Decoded], inserted: bool) -> Texts:
     """Complete texts, of which the inserted tokens, or those of sides that were given whole, are to be generated."""
-    batch = CanvasBatch.from_segments(model.specials, [text.canvas.segments for text in texts])
+    flags = [text.inserted for text in texts]
+    batch = CanvasBatch.from_canvases([text.canvas for text in texts], model.device, inserted=flags)
     generated = torch.zeros_like(batch.valid)
+    open_segments = torch.zeros(len(batch), len(Segment), dtype=torch.bool, device=model.device)
     for row, text in enumerate(texts):
-        for segment, flags in enumerate(text.inserted):
+        for segment, new in enumerate(text.inserted):
             slots = text.canvas.slots(Segment(segment))
-            given = torch.full((len(flags),), text.canvas.open_slots.isdisjoint(slots))
-            generated[row, slots[:-1]] = torch.tensor(flags, dtype=torch.bool) if inserted else given
-    batch, generated = batch.to(model.device), generated.to(model.device)
-    every_segment = torch.ones(len(batch), len(Segment), dtype=torch.bool, device=model.device)
-    return Texts(batch, batch.valid, generated, every_segment)
+            whole = text.canvas.open_slots.isdisjoint(slots)
+            of_this = torch.tensor(new, dtype=torch.bool) if inserted else torch.full((len(new),), whole)
+            generated[row, slots[:-1]] = of_this.to(model.device)
+            open_segments[row, segment] = whole != inserted
+    return Texts(batch, batch.valid, generated, open_segments, batch.marked if inserted else None)
 
 
 def _log_prob_of_part(model: InsertionModel, texts: Texts, part: int) -> Tensor:
@@ -184,7 +205,7 @@ def _log_prob_of_part(model: InsertionModel, texts: Texts, part: int) -> Tensor:
     asked = torch.zeros_like(canvases.open_slots).index_put(
         (rows, slot[rows, tokens]), torch.ones_like(rows, dtype=torch.bool)
     )
-    scores = model.score_slots(replace(canvases, open_slots=asked))
+    scores = model.score_slots(canvases, asked=asked)
     numbers = torch.arange(len(scores.rows), device=missing.device)
     number = torch.zeros_like(canvases.token_ids).index_put((scores.rows, scores.slots), numbers)
     content = scores.content[number[rows, slot[rows, tokens]]]

@@ -2,7 +2,8 @@
 
 A round is one forward pass and the insertions it leads to. Serial decoding makes the best (or a drawn) insertion;
 parallel decoding inserts at every open slot that does not say end-of-slot (the paper's section 3.2). All slots are
-asked anew each round, for the canvas around them has changed. Finished texts leave the batch.
+asked anew each round, for the canvas around them has changed. From left to right, only the slot at the end of the first
+unfinished span is asked. Finished texts leave the batch.
 
 Drawn serially at temperature 1, a text comes with the probability that `kermit.likelihood` gives it.
 """
@@ -20,10 +21,10 @@ from kermit.canvas_batch import NOTHING, CanvasBatch
 from kermit.decoding.candidates import decode_candidates
 from kermit.decoding.choosing import Choice, Chooser
 from kermit.decoding.limits import Room
-from kermit.decoding.settings import DecodingSettings, Finish, Strategy, is_whole
+from kermit.decoding.settings import DecodingSettings, Finish, Ranking, Strategy, is_whole
 from kermit.decoding.trace import Trace, TracedInsertion
 from kermit.errors import DecodingError
-from kermit.slots import InsertionModel, Termination
+from kermit.slots import InsertionModel, Termination, learned
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,7 @@ def decode(
         if not is_whole(seed):
             raise DecodingError(f"a seed must be a whole number, not {seed!r}")
     seeds = [int(seed) for seed in seeds]
-    if settings.strategy is Strategy.PARALLEL and model.termination == Termination.SEQUENCE:
-        raise DecodingError(
-            "parallel decoding needs slot termination, for each slot must say when it is finished; "
-            "decode this model serially, or train one with termination: slot"
-        )
+    check_strategy(model, settings)
     check_lengths(model, canvases)
     if settings.candidates > 1 and on_round is not None:
         raise DecodingError("rounds cannot be told as they come where the best of several candidates is kept")
@@ -124,6 +121,32 @@ def decode(
                     on_progress(left - len(run.batch))
         results.update({part[index]: result for index, result in run.results.items()})
     return [results[index] for index in range(len(canvases))]
+
+
+def check_strategy(model: InsertionModel, settings: DecodingSettings) -> None:
+    """Check that the model can decode as the settings say.
+
+    Raises:
+        DecodingError: it was not trained for that strategy, or for that ranking.
+    """
+    ordered = settings.strategy is Strategy.LEFT_TO_RIGHT
+    if settings.strategy is not Strategy.SERIAL and model.termination == Termination.SEQUENCE:
+        raise DecodingError(
+            f"{settings.strategy} decoding needs slot termination, for each slot must say when it is finished; "
+            "decode this model serially, or train one with termination: slot"
+        )
+    if not learned(model, left_to_right=ordered):
+        needed = "left_to_right among its orders" if ordered else "an order such as balanced_tree among its orders"
+        other = "parallel or serial" if ordered else "left_to_right"
+        raise DecodingError(
+            f"{settings.strategy} decoding needs a model trained with {needed}, and this one was not; "
+            f"use the strategy {other}"
+        )
+    if settings.ranked_by is Ranking.LEFT_TO_RIGHT and not learned(model, left_to_right=True):
+        raise DecodingError(
+            "ranking left_to_right needs a model trained with left_to_right among its orders, and this one was not;"
+            " rank by `again`"
+        )
 
 
 def check_lengths(model: InsertionModel, canvases: Sequence[Canvas]) -> None:
@@ -176,6 +199,9 @@ class _Run:
         self.seeds = torch.tensor([seed % 2**63 for seed in seeds])
         self.log_prob = torch.zeros(len(canvases), device=model.device)
         self.blank = self.batch.open_slots.cumsum(1) * self.batch.open_slots
+        self.spans = self.blank.amax(1)
+        self.span = torch.ones_like(self.spans)  # left to right: the one that is being filled
+        self.cut = torch.zeros_like(self.spans, dtype=torch.bool)  # whether a span ended for lack of room
         self.room = Room.of(model, settings, self.batch, int(self.blank.max()) + 1)
         joined = torch.zeros(self.batch.valid.shape, dtype=torch.bool)
         for row, canvas in enumerate(canvases):
@@ -187,12 +213,14 @@ class _Run:
         self.chooser = Chooser(settings, specials, model.device)
 
     def round(self) -> None:
-        """One forward pass, its insertions, and farewell to what is finished."""
+        """Run one forward pass, apply its insertions, retire finished rows."""
         idle = ~self.batch.open_slots.any(1)
         if bool(idle.any()):
             self._retire(idle, [Finish.FINISHED] * int(idle.sum()))
             return
-        scores = self.model.score_slots(self.batch)
+        ordered = self.settings.strategy is Strategy.LEFT_TO_RIGHT
+        asked = self._span_ends() if ordered else None
+        scores = self.model.score_slots(self.batch, asked=asked, left_to_right=ordered)
         rows, slots = scores.rows, scores.slots
         segments, blanks = self.batch.segment_ids[rows, slots], self.blank[rows, slots]
         glued = self.given[rows, slots - 1] & ~self.joined[rows, slots]
@@ -207,11 +235,21 @@ class _Run:
         planes = [(self.blank, NOTHING), (self.joined, NOTHING), (self.given, False)]
         self.batch, (self.blank, self.joined, self.given) = self.batch.insert(grid, planes)
         self.number += 1
-        self._part_with_finished((grid == NOTHING).all(1), choice, abandoned)
+        ended = (grid == NOTHING).all(1)
+        self.cut |= choice.blocked & ended
+        self.log_prob += torch.where(ended & ~choice.blocked, choice.end_log_prob, 0)
+        if ordered:
+            self.span += ended
+            ended = ended & (self.span > self.spans)
+        self._part_with_finished(ended, abandoned)
 
-    def _part_with_finished(self, done: Tensor, choice: Choice, abandoned: Collection[int]) -> None:
-        blocked = choice.blocked & done
-        self.log_prob += torch.where(done & ~blocked, choice.end_log_prob, 0)
+    def _span_ends(self) -> Tensor:
+        """(batch, length) bool, the last slot of the span that is being filled."""
+        inside = self.batch.open_slots & (self.blank == self.span[:, None])
+        return inside & (inside.flip(1).cumsum(1).flip(1) == 1)
+
+    def _part_with_finished(self, done: Tensor, abandoned: Collection[int]) -> None:
+        blocked = self.cut & done
         reasons = {(True, False): Finish.FINISHED, (True, True): Finish.MAX_TOKENS}
         last = self.settings.max_rounds is not None and self.number >= self.settings.max_rounds
         pairs = zip(done.tolist(), blocked.tolist(), strict=True)
@@ -250,6 +288,7 @@ class _Run:
         length = self.batch.token_ids.shape[1]
         self.blank, self.joined, self.given = (plane[left, :length] for plane in (self.blank, self.joined, self.given))
         self.room, self.log_prob = self.room.select(left), self.log_prob[left]
+        self.spans, self.span, self.cut = self.spans[left], self.span[left], self.cut[left]
         self.index, self.seeds = self.index[left.cpu()], self.seeds[left.cpu()]
 
     def _trace(self, rows: Tensor, slots: Tensor, choice: Choice, taken: Tensor) -> Collection[int]:

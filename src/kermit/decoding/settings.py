@@ -28,27 +28,29 @@ def is_whole(value: object) -> bool:
 
 
 class Strategy(StrEnum):
-    """One insertion a round, or one at every unfinished slot."""
+    """One insertion per round, one at every unfinished slot, or one after the other from left to right."""
 
     SERIAL = "serial"
     PARALLEL = "parallel"
+    LEFT_TO_RIGHT = "left_to_right"
 
 
 class Ranking(StrEnum):
     """What the kept one of several candidates is best at: `kermit.decoding.ranking`.
 
     How likely it was as it came about; how likely its tokens and its ends are, asked for again now that it is complete;
-    or that, and how likely the given side is given it.
+    that, and how likely the given side is given it; or how likely it is from left to right.
     """
 
     LIKELIHOOD = "likelihood"
     AGAIN = "again"
     BOTH_WAYS = "both_ways"
+    LEFT_TO_RIGHT = "left_to_right"
 
     @property
     def passes(self) -> int:
-        """How many forward passes it takes: two for the tokens of a side, and one for the ends."""
-        return {Ranking.LIKELIHOOD: 0, Ranking.AGAIN: 3, Ranking.BOTH_WAYS: 5}[self]
+        """How many forward passes it takes: two for the tokens of a side, one for the ends; from left to right one."""
+        return {Ranking.LIKELIHOOD: 0, Ranking.AGAIN: 3, Ranking.BOTH_WAYS: 5, Ranking.LEFT_TO_RIGHT: 1}[self]
 
 
 class Finish(StrEnum):
@@ -121,7 +123,7 @@ class DecodingSettings:
     """How to decode.
 
     Args:
-        strategy: serial or parallel.
+        strategy: serial, parallel or left to right, which the model must have been trained for.
         sampling: how to draw tokens; None takes the best.
         termination_penalty: taken off the log-probability of end-of-slot, or of stopping; None for the model's own
             where a whole side is translated, and for none elsewhere.

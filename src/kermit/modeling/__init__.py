@@ -4,10 +4,13 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 from kermit.modeling.classification import KermitForSequenceClassification
 from kermit.modeling.config import KermitConfig
+from kermit.modeling.encoder import Encoder, EncoderConfig
 from kermit.modeling.insertion import InsertionOutput, KermitForInsertion, special_token_settings, specials_of
 from kermit.modeling.last_token import LastTokenConfig, LastTokenForSequenceClassification
 from kermit.modeling.trunk import KermitModel
 
+AutoConfig.register("kermit_encoder", EncoderConfig)
+AutoModel.register(EncoderConfig, Encoder)
 AutoConfig.register("kermit", KermitConfig)
 AutoModel.register(KermitConfig, KermitModel)
 AutoModelForSequenceClassification.register(KermitConfig, KermitForSequenceClassification)
@@ -15,6 +18,8 @@ AutoConfig.register("kermit_last_token", LastTokenConfig)
 AutoModelForSequenceClassification.register(LastTokenConfig, LastTokenForSequenceClassification)
 
 __all__ = [
+    "Encoder",
+    "EncoderConfig",
     "InsertionOutput",
     "KermitConfig",
     "KermitForInsertion",

@@ -18,8 +18,10 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
         trunk_config: the configuration of a bidirectional encoder of transformers.
         slot_vector: what a slot is read from: ``right``, the token on its right (the paper), or ``both`` neighbours
             (the Insertion Transformer).
-        slot_attention_heads: with how many heads a slot looks at its whole canvas once more before it is read out; 0
-            where it does not (the paper).
+        cached_context: whether given tokens attend to given tokens only, so that they are read once per generation
+            (`kermit.context`); false is the paper's model, in which every token attends to every token.
+        blank_token_id: the token that marks a blank inside given text; only with cached_context.
+        blank_width: how many positions each blank has room for; only with cached_context.
         copy_width: how wide are the vectors by which a slot finds tokens of its canvas to say again; 0 where every
             token comes out of the vocabulary (the paper).
         termination: ``slot`` or ``sequence``.
@@ -32,6 +34,8 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
         label_smoothing: the share of each slot's target that is spread over the vocabulary in training.
         languages: what X and Y are called by users, such as ``{"x": "en", "y": "de"}``.
         factorizations: what the model was trained to generate, by name; None where that is not known.
+        orders: the insertion orders that it was trained with, by the names of their priors; None where that is not
+            known.
         termination_penalty: the penalty on ending that translating takes where none is asked for, as it was chosen on
             validation text.
         keep_insertion_head: whether a classifier carries the insertion head along, so that its checkpoint generates.
@@ -43,7 +47,9 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
 
     trunk_config: Any = None
     slot_vector: str = "right"
-    slot_attention_heads: int = 0
+    cached_context: bool = False
+    blank_token_id: int | None = None
+    blank_width: int = 16
     copy_width: int = 0
     termination: str = "slot"
     positions: str = "restart"
@@ -55,6 +61,7 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
     label_smoothing: float = 0.0
     languages: Any = None
     factorizations: Any = None
+    orders: Any = None
     termination_penalty: float = 0.0
     keep_insertion_head: bool = True
     classifier_dropout: float = 0.1
@@ -72,9 +79,11 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
             if getattr(self, name) not in values:
                 raise ValueError(f"{name} must be one of {', '.join(values)}, not {getattr(self, name)!r}")
         self.termination = str(Termination(self.termination))
-        for name in ("slot_attention_heads", "copy_width"):
+        for name in ("copy_width", "blank_width"):
             if type(getattr(self, name)) is not int or getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)!r}")
+        if self.cached_context:
+            self._check_cached_context()
         if not _all_are(int, self.never_generated):
             raise ValueError(f"never_generated must be a list of ids, not {self.never_generated!r}")
         self.never_generated = sorted(self.never_generated)
@@ -87,6 +96,17 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
             raise ValueError(f"languages: x and y are both called {name}; name them {name} and {name}2, say")
         if self.factorizations is not None and not _all_are(str, self.factorizations):
             raise ValueError(f"factorizations must be a list of names, or null, not {self.factorizations!r}")
+        if self.orders is not None and not _all_are(str, self.orders):
+            raise ValueError(f"orders must be a list of names, or null, not {self.orders!r}")
+
+    def _check_cached_context(self) -> None:
+        """Refuse what does not go with cached context."""
+        needed = {"slot_vector": "both", "positions": "restart", "termination": Termination.SLOT, "copy_width": 0}
+        for name, value in needed.items():
+            if getattr(self, name) != value:
+                raise ValueError(f"cached_context needs {name}: {value}, not {getattr(self, name)}")
+        if self.blank_token_id is None:
+            raise ValueError("cached_context needs blank_token_id, the token that marks a blank")
 
     @property
     def vocab_size(self) -> int:

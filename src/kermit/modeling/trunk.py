@@ -17,9 +17,11 @@ from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel, initialization
 from transformers.modeling_outputs import BaseModelOutput
 
+from kermit.context import GIVEN, ContextRows
 from kermit.errors import ModelError, in_a_line
 from kermit.modeling.config import KermitConfig
 from kermit.modeling.copying import Copying
+from kermit.modeling.encoder import Encoder
 
 
 class KermitPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
@@ -83,6 +85,9 @@ class KermitModel(KermitPreTrainedModel):
             )
         else:
             self.segment_embeddings = None
+        self.order_embeddings: nn.Embedding | None = None
+        if config.cached_context:
+            self.order_embeddings = nn.Embedding(2, self.encoder.get_input_embeddings().embedding_dim)
         self.position_offset: int = first_position(self.encoder)
         self._restarts: bool = config.positions == "restart"
         self.post_init()
@@ -128,6 +133,51 @@ class KermitModel(KermitPreTrainedModel):
             inputs = {"inputs_embeds": embedded + self.segment_embeddings(segment_ids)}
         seen = None if attention_mask is None else mask.long()
         return self.encoder(**inputs, attention_mask=seen, position_ids=positions, **kwargs)
+
+    def read(self, rows: ContextRows, **kwargs: Any) -> Tensor:
+        """Hidden states of rows of cached context; (batch, length, hidden).
+
+        Args:
+            rows: the rows.
+            kwargs: passed on to the trunk.
+
+        Raises:
+            ModelError: a position beyond those that the trunk has.
+        """
+        assert self.order_embeddings is not None
+        embedded = self.get_input_embeddings()(rows.token_ids)
+        order = self.order_embeddings(rows.left_to_right.long())[:, None]
+        embedded = embedded + torch.where((rows.blocks > GIVEN)[..., None], order, 0)
+        positions, table = rows.positions, position_table(self.encoder)
+        inputs: dict[str, Tensor] = {}
+        if self.segment_embeddings is None:
+            inputs["token_type_ids"] = rows.segment_ids
+        else:
+            embedded = embedded + self.segment_embeddings(rows.segment_ids)
+        if table is not None:
+            positions, between = self._between_rows_of(table, positions)
+            embedded = embedded + between
+        valid, mask = rows.valid, rows.mask()
+        if isinstance(self.encoder, Encoder):
+            inputs |= {"attention_mask": mask, "valid": valid}
+        else:
+            unseen = torch.finfo(embedded.dtype).min
+            inputs["attention_mask"] = embedded.new_zeros(mask.shape).masked_fill(~mask, unseen)
+        hidden: Tensor = self.encoder(inputs_embeds=embedded, position_ids=positions, **inputs, **kwargs)[0]
+        return hidden
+
+    def _between_rows_of(self, table: nn.Embedding, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Whole positions for a table, and what to add to the embedding of its tokens for the fractions."""
+        limit = self.max_positions or table.num_embeddings - self.position_offset
+        if bool((positions > limit - 1).any()):
+            raise ModelError(
+                f"a canvas needs {int(positions.max()) + 1} positions, and the trunk has {limit}; shorten the text, or"
+                " leave fewer blanks"
+            )
+        whole = positions.floor()
+        first = whole.long() + self.position_offset
+        after = (first + 1).clamp(max=self.position_offset + limit - 1)
+        return first, (positions - whole)[..., None] * (table(after) - table(first))
 
 
 def refuse_unfit(encoder: PreTrainedModel) -> None:
@@ -206,6 +256,12 @@ def _unfit(encoder: PreTrainedModel, accepted: Container[str]) -> str | None:
     except (AttributeError, NotImplementedError):
         table = None
     return None if isinstance(table, nn.Embedding) else "its word embedding is no plain table"
+
+
+def position_table(encoder: PreTrainedModel) -> nn.Embedding | None:
+    """The table of learned positions that a trunk adds to its embeddings; None where it has none."""
+    table = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
+    return table if isinstance(table, nn.Embedding) else None
 
 
 def first_position(encoder: PreTrainedModel) -> int:

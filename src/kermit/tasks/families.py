@@ -7,9 +7,9 @@ batch can be shared by several processes. The canvases and their targets follow 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import torch
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, model_validator
@@ -21,6 +21,7 @@ from kermit.canvas_batch import CanvasBatch
 from kermit.decoding import DRAWING_TEMPERATURE, DecodingSettings, Ranking, Sampling, Strategy
 from kermit.errors import DecodingError, RecipeError
 from kermit.folders import load_whole
+from kermit.generations import GenerationObjective
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings, specials_of
 from kermit.modeling.next_sentence import (
     add_next_sentence_head,
@@ -32,20 +33,23 @@ from kermit.modeling.taps import inner_model, output_of
 from kermit.modeling.trunk import refuse_unfit_at_work
 from kermit.objective import Objective, SlotObjective
 from kermit.pipeline import Kermit
-from kermit.slots import Termination
+from kermit.slots import LEFT_TO_RIGHT, Termination
 from kermit.tasks.held_out import HeldOutBatch, Recovered, labels_of
 from kermit.tasks.pretraining import ArticleData
 from kermit.tasks.translation import Direction, Translation
 from kermit.texts import Texts, canvases_of
 from kermit.training.families import ITEMS, Collator
+from kermit.training.objectives import ObjectiveName
 from kermit.training.objectives import ObjectiveSettings as ObjectiveSettings
 from kermit.training.objectives import PriorName as PriorName
-from kermit.training.recipe import Recipe
+from kermit.training.recipe import Recipe, refuse_orders
 from kermit.training.settings import FamilySettings, Settings, SourceSettings
 from kermit.training.trunks import TrunkSettings, made, new_trunk_config
 
 if TYPE_CHECKING:
     from kermit.data.encoding import Row
+
+Choice = TypeVar("Choice")
 
 _WAYS = tuple(Factorization)
 
@@ -54,10 +58,17 @@ class KermitSettings(TrunkSettings):
     """The trunk and the head's choices."""
 
     slot_vector: Literal["right", "both"] = "right"
-    slot_attention_heads: NonNegativeInt = 0
     copy_width: NonNegativeInt = 0
+    cached_context: bool = False
+    blank_width: NonNegativeInt = 16
     termination: Termination = Termination.SLOT
     positions: Literal["restart", "continue"] = "restart"
+
+    @model_validator(mode="after")
+    def _blanks_need_cached_context(self) -> KermitSettings:
+        if not self.cached_context and self.changed("blank_width"):
+            raise ValueError("blank_width applies only with cached_context; leave it out, or set cached_context: true")
+        return self
 
 
 class InsertionDecoding(Settings):
@@ -140,8 +151,52 @@ class InsertionCollator:
         return tensors | {"follows": labels_of(rows)} if self.next_sentence else tensors
 
 
-def _pick(mix: Mapping[Factorization, float], noise: float) -> Factorization:
-    """The factorization at a point of the mix's unit interval."""
+@dataclass(frozen=True)
+class GenerationCollator:
+    """Rows to complete texts with their factorizations, orders and rounds, for models with cached context.
+
+    Args:
+        specials: the ids that frame a canvas.
+        objective: what draws the given part and the rounds.
+        mixes: for each data source, what is generated from its texts, with weights.
+        orders: for each data source, in which orders, with weights.
+        lone_texts: whether a row without y is a text of one segment, and not a pair whose other half is absent.
+        next_sentence: whether rows say if y continues x.
+    """
+
+    specials: SpecialTokens
+    objective: GenerationObjective
+    mixes: Sequence[Mapping[Factorization, float]]
+    orders: Sequence[Mapping[str, float]]
+    lone_texts: bool = False
+    next_sentence: bool = False
+
+    def __call__(self, rows: Sequence[Row], generator: torch.Generator) -> dict[str, Tensor]:
+        """Draw a batch."""
+        noise = torch.rand(len(rows), 2, generator=generator).tolist()
+        ways = [_pick(self.mixes[row["source"]], value) for row, (value, _) in zip(rows, noise, strict=True)]
+        orders = [_pick(self.orders[row["source"]], value) for row, (_, value) in zip(rows, noise, strict=True)]
+        left_to_right = torch.tensor([order == LEFT_TO_RIGHT for order in orders])
+        segments = [(row["x"],) if self.lone_texts and not row["y"] else (row["x"], row["y"]) for row in rows]
+        batch = CanvasBatch.from_segments(self.specials, segments)
+        texts, rounds = self.objective.draw(Texts.of(batch, ways), left_to_right, generator)
+        tensors = {
+            "token_ids": batch.token_ids,
+            "segment_ids": batch.segment_ids,
+            "valid": batch.valid,
+            "ways": torch.tensor([_WAYS.index(way) for way in ways]),
+            "generated": texts.generated,
+            "rounds": rounds,
+            "left_to_right": left_to_right,
+            ITEMS: texts.lengths + 1.0,
+        }
+        if texts.marked is not None and texts.unmarked is not None:
+            tensors |= {"marked": texts.marked, "unmarked": texts.unmarked}
+        return tensors | {"follows": labels_of(rows)} if self.next_sentence else tensors
+
+
+def _pick(mix: Mapping[Choice, float], noise: float) -> Choice:
+    """The choice at a point of the mix's unit interval."""
     total, reached = sum(mix.values()), 0.0
     for way, weight in mix.items():
         reached += weight / total
@@ -159,6 +214,7 @@ class KermitFamily:
     model_settings: type[FamilySettings] = KermitSettings
     objective_settings: type[Settings] = ObjectiveSettings
     decoding_settings: type[Settings] = InsertionDecoding
+    mixes_orders = True
 
     def check(self, recipe: Recipe) -> None:
         """Every source must be able to serve the factorizations asked of it, and the objective be one."""
@@ -167,11 +223,11 @@ class KermitFamily:
             _mix(recipe.data.validation, recipe, "data.validation")
         model = recipe.model
         assert isinstance(model, KermitSettings)
-        made("objective", lambda: _objective(recipe).build(model.termination))
+        _check_objective(recipe, model)
         check_decoding(recipe)
-        parallel = isinstance(recipe.decoding, InsertionDecoding) and recipe.decoding.strategy is Strategy.PARALLEL
-        if model.termination is Termination.SEQUENCE and parallel:
-            raise RecipeError("decoding.strategy: a model with model.termination: sequence decodes serially alone")
+        serial = not isinstance(recipe.decoding, InsertionDecoding) or recipe.decoding.strategy is Strategy.SERIAL
+        if model.termination is Termination.SEQUENCE and not serial:
+            raise RecipeError("decoding.strategy: a model with model.termination: sequence decodes only serially")
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """A new model, or one warm-started from an encoder."""
@@ -179,8 +235,10 @@ class KermitFamily:
         assert isinstance(settings, KermitSettings)
         choices = {
             "slot_vector": settings.slot_vector,
-            "slot_attention_heads": settings.slot_attention_heads,
             "copy_width": settings.copy_width,
+            "cached_context": settings.cached_context,
+            "blank_width": settings.blank_width,
+            "orders": _all_orders(recipe) if settings.cached_context else None,
             "termination": str(settings.termination),
             "positions": settings.positions,
             "label_smoothing": _objective(recipe).label_smoothing,
@@ -189,7 +247,7 @@ class KermitFamily:
             encoder = settings.load(AutoModel)
             model = made("model", lambda: KermitForInsertion.from_encoder(encoder, tokenizer, **choices))
         else:
-            choices |= special_token_settings(tokenizer)
+            choices |= special_token_settings(tokenizer, cached_context=settings.cached_context)
             choices["trunk_config"] = new_trunk_config(settings, tokenizer)
             model = made("model.trunk", lambda: KermitForInsertion(KermitConfig(**choices)))
             made("model.trunk", lambda: refuse_unfit_at_work(model.kermit))
@@ -203,6 +261,15 @@ class KermitFamily:
         """Draws factorizations and kept sets."""
         specials = specials_of(tokenizer)
         termination = getattr(recipe.model, "termination", Termination.SLOT)
+        if getattr(recipe.model, "cached_context", False):
+            return GenerationCollator(
+                specials,
+                _objective(recipe).generation,
+                mixes_of(recipe),
+                orders_of(recipe),
+                lone_texts=recipe.task == "pretraining",
+                next_sentence=_asks_next_sentence(recipe),
+            )
         return InsertionCollator(
             specials,
             _objective(recipe).build(termination),
@@ -222,10 +289,18 @@ class KermitFamily:
             torch.zeros_like(batch["valid"]),
             inner.specials,
         )
-        objective = _objective(recipe).build(inner.termination)
-        if isinstance(objective, SlotObjective) and not model.training:
-            objective = objective.of_every_slot()
-        inputs = objective.build(Texts.of(canvases, ways), batch["kept"]).model_inputs()
+        texts = Texts.of(canvases, ways)
+        if inner.config.cached_context:
+            texts = replace(
+                texts, generated=batch["generated"], marked=batch.get("marked"), unmarked=batch.get("unmarked")
+            )
+            targets = _objective(recipe).generation.build(texts, batch["rounds"], batch["left_to_right"], inner.lay_out)
+            inputs = targets.model_inputs()
+        else:
+            objective = _objective(recipe).build(inner.termination)
+            if isinstance(objective, SlotObjective) and not model.training:
+                objective = objective.of_every_slot()
+            inputs = objective.build(texts, batch["kept"]).model_inputs()
         with output_of(inner.base_model) as hidden:
             loss: Tensor = model(**inputs, num_items_in_batch=1).loss
         if (follows := batch.get("follows")) is not None:
@@ -235,6 +310,8 @@ class KermitFamily:
     def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
         """Ask every slot of the canvases without the dropped tokens."""
         texts, dropped = held_out.texts, held_out.dropped
+        if model.config.cached_context:
+            texts = replace(texts, generated=dropped)  # all else is given
         canvases, slot = canvases_of(texts, texts.present & ~dropped)
         with output_of(model.base_model) as hidden:
             scores = model.score_slots(canvases)
@@ -291,6 +368,50 @@ def mixes_of(recipe: Recipe) -> list[Mapping[Factorization, float]]:
         RecipeError: a source is asked for what it cannot serve.
     """
     return [_mix(source, recipe, f"data.train.{number}") for number, source in enumerate(recipe.data.train)]
+
+
+def orders_of(recipe: Recipe) -> list[Mapping[str, float]]:
+    """In which orders the texts of each source are inserted.
+
+    Raises:
+        RecipeError: an order that the objective does not have.
+    """
+    own = _objective(recipe).prior
+    found: list[Mapping[str, float]] = []
+    for number, source in enumerate(recipe.data.train):
+        mix = source.orders or recipe.orders or {own: 1.0}
+        for name in mix:
+            if name not in (own, LEFT_TO_RIGHT):
+                place = "orders" if source.orders is None else f"data.train.{number}.orders"
+                raise RecipeError(f"{place}: {name!r} is neither left_to_right nor objective.prior, {own}")
+        found.append(mix)
+    return found
+
+
+def _check_objective(recipe: Recipe, model: KermitSettings) -> None:
+    """Raise for an objective that does not go with the model, or orders that would do nothing."""
+    objective = _objective(recipe)
+    whole = objective.name == ObjectiveName.GENERATION
+    if whole != model.cached_context:
+        other = "generation" if model.cached_context else "slot or lower_bound"
+        raise RecipeError(
+            f"objective.name: with model.cached_context: {str(model.cached_context).lower()} it must be {other}, not"
+            f" {objective.name}"
+        )
+    if not model.cached_context:
+        made("objective", lambda: objective.build(model.termination))
+        refuse_orders(recipe, "model.cached_context: true")
+    elif isinstance(recipe.decoding, InsertionDecoding):
+        ordered = recipe.decoding.strategy is Strategy.LEFT_TO_RIGHT
+        if not any((order == LEFT_TO_RIGHT) == ordered for order in _all_orders(recipe)):
+            raise RecipeError(
+                f"decoding.strategy: {recipe.decoding.strategy} does not go with the orders that are trained,"
+                f" {', '.join(_all_orders(recipe))}; change one of them"
+            )
+
+
+def _all_orders(recipe: Recipe) -> list[str]:
+    return sorted({order for mix in orders_of(recipe) for order in mix})
 
 
 def check_decoding(recipe: Recipe) -> None:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, field_validator, model_validator
 
 from kermit.errors import nearest
+from kermit.generations import GenerationObjective
 from kermit.objective import KeptSampling, Objective, SlotShare
 from kermit.orders import OrderPrior
 from kermit.slots import Termination
@@ -30,10 +31,11 @@ class PriorName(StrEnum):
 
 
 class ObjectiveName(StrEnum):
-    """The slot loss, or the lower bound of section 3.1."""
+    """The slot loss, the lower bound of section 3.1, or with cached context all rounds of a generation."""
 
     SLOT = "slot"
     LOWER_BOUND = "lower_bound"
+    GENERATION = "generation"
 
 
 _PRIORS: Registry[Callable[..., OrderPrior]] = Registry(
@@ -90,6 +92,7 @@ _OF_SLOT_LOSS = (
     "empty_slot_rate",
     "empty_slot_weight",
 )
+_OF_GENERATIONS = ("infilling", "unmarked")
 
 
 class ObjectiveSettings(Settings):
@@ -111,6 +114,8 @@ class ObjectiveSettings(Settings):
     location_weight: NotNegative = 1.0
     empty_slot_rate: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     empty_slot_weight: NotNegative = 1.0
+    infilling: Fraction = 0.0
+    unmarked: Fraction = 0.0
     label_smoothing: Share = 0.0
 
     @field_validator("prior")
@@ -121,7 +126,7 @@ class ObjectiveSettings(Settings):
     @field_validator("name")
     @classmethod
     def _known_objective(cls, name: str) -> str:
-        return _known(name, _OBJECTIVES)
+        return name if name == ObjectiveName.GENERATION else _known(name, _OBJECTIVES)
 
     @model_validator(mode="after")
     def _nothing_in_vain(self) -> ObjectiveSettings:
@@ -131,10 +136,22 @@ class ObjectiveSettings(Settings):
             raise ValueError(
                 "temperature is for the prior balanced_tree; leave it at 1, for others have prior_settings"
             )
-        if self.name == ObjectiveName.LOWER_BOUND:
-            for name in self.changed(*_OF_SLOT_LOSS):
-                raise ValueError(f"{name} is for the slot loss, and the lower bound has none; leave it out")
+        for name in self._unused():
+            raise ValueError(f"{name} has no effect on the objective {self.name}; leave it out")
         return self
+
+    def _unused(self) -> list[str]:
+        """The keys that were given and that the objective of that name does not read."""
+        match self.name:
+            case ObjectiveName.LOWER_BOUND:
+                return self.changed(*_OF_SLOT_LOSS, *_OF_GENERATIONS)
+            case ObjectiveName.GENERATION:
+                shared = ("location_weight", "empty_slot_weight")
+                return self.changed(*(name for name in (*_OF_SLOT_LOSS, "common_ids") if name not in shared))
+            case ObjectiveName.SLOT:
+                return self.changed(*_OF_GENERATIONS)
+            case _:
+                return []
 
     def order_prior(self) -> OrderPrior:
         """The prior of that name, made once."""
@@ -146,10 +163,21 @@ class ObjectiveSettings(Settings):
         return _PRIORS.get(self.prior)(**own, **self.prior_settings)
 
     def build(self, termination: Termination) -> Objective:
-        """The objective of that name, made once."""
+        """The objective of that name for single canvases, made once."""
         if termination not in self._objectives:
             self._objectives[termination] = self._make(termination)
         return self._objectives[termination]
+
+    @cached_property
+    def generation(self) -> GenerationObjective:
+        """The objective for whole generations, made once."""
+        return GenerationObjective(
+            self.order_prior(),
+            location_weight=self.location_weight,
+            empty_slot_weight=self.empty_slot_weight,
+            infilling=self.infilling,
+            unmarked=self.unmarked,
+        )
 
     @cached_property
     def _objectives(self) -> dict[Termination, Objective]:

@@ -31,6 +31,7 @@ from kermit.training.settings import (
     FactorizationMix,
     FamilySettings,
     OptimizerSettings,
+    OrderMix,
     RuntimeSettings,
     ScheduleSettings,
     Seed,
@@ -46,6 +47,7 @@ DEFAULT_TASK = "translation"
 class Recipe(Settings):
     """A whole training, for a task. `factorizations` says what is generated from what, with weights.
 
+    `orders` says in which insertion orders, for models with cached context: names of priors, with weights.
     `imports` are modules that make priors, objectives, families and tasks known which the recipe then names.
     """
 
@@ -59,6 +61,7 @@ class Recipe(Settings):
     objective: SerializeAsAny[Settings]
     decoding: SerializeAsAny[Settings]
     factorizations: FactorizationMix = Field(min_length=1)
+    orders: OrderMix | None = None
     init_from: str | None = None
     batch: BatchSettings = BatchSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
@@ -202,9 +205,25 @@ def check_recipe(raw: dict[str, Any], *, data: Path, where: str = "recipe") -> L
     except ValidationError as error:
         lines = [f"{where}: {_explain(problem, schema)}" for problem in _causes(error)]
         raise RecipeError("\n".join(lines)) from error
+    if not getattr(family, "mixes_orders", False):
+        refuse_orders(recipe, "a family that mixes orders, such as kermit")
     family.check(recipe)
     task.check(recipe)
     return LoadedRecipe(recipe=recipe, task=task, family=family, data=data)
+
+
+def refuse_orders(recipe: Recipe, needed: str) -> None:
+    """Raise where a recipe mixes orders and its model cannot.
+
+    Args:
+        recipe: the recipe.
+        needed: what it would take.
+    """
+    for number, source in enumerate(recipe.data.train):
+        if source.orders is not None:
+            raise RecipeError(f"data.train.{number}.orders: needs {needed}; leave it out")
+    if recipe.orders is not None:
+        raise RecipeError(f"orders: needs {needed}; leave it out")
 
 
 def _import(modules: Any, place: str) -> None:

@@ -21,6 +21,7 @@ Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 NotNegative = Annotated[float, Field(ge=0.0)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 FactorizationMix = dict[Factorization, PositiveFloat]
+OrderMix = Annotated[dict[str, PositiveFloat], Field(min_length=1)]
 
 
 class Settings(BaseModel):
@@ -34,10 +35,14 @@ class Settings(BaseModel):
 
 
 class SourceSettings(Settings):
-    """Base of a task's source of text; `weight` is how often an epoch holds each of its texts."""
+    """Base of a task's source of text; `weight` is how often an epoch holds each of its texts.
+
+    `orders` overrides the recipe's mix of insertion orders for these texts.
+    """
 
     name: str = ""
     weight: PositiveFloat = 1.0
+    orders: OrderMix | None = None
 
     def mix(self, default: FactorizationMix) -> FactorizationMix:
         """What is generated from these texts, given what the recipe says of all."""

@@ -1,0 +1,232 @@
+"""The trunk of our own: a small bidirectional encoder that can read given text once.
+
+Pre-norm layers without biases, rotary positions that may be fractions, a gated MLP, and torch's attention. Three things
+set it apart from the encoders of transformers: padding costs nothing outside of attention, as all other layers see a
+flat list of real tokens; keys and values of a text can be kept (`EncoderOutput.cache`) and attended to by tokens that
+are read later; and it exports to ONNX as it stands. It knows no canvas: `kermit.modeling.trunk` gives it tokens,
+positions and a mask.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedConfig, PreTrainedModel, initialization
+from transformers.modeling_outputs import ModelOutput
+
+Cache = tuple[tuple[Tensor, Tensor], ...]
+"""Keys and values of every layer, each (batch, heads, length, width of a head)."""
+
+
+class EncoderConfig(PreTrainedConfig):  # type: ignore[misc]
+    """The configuration of `Encoder`.
+
+    Args:
+        vocab_size: rows of the embedding.
+        hidden_size: width of the hidden states.
+        num_hidden_layers: number of layers.
+        num_attention_heads: heads per layer; each must have an even width.
+        intermediate_size: width of the gated MLP.
+        rotary_base: the slowest rotary frequency is about 1 / rotary_base radians per position.
+        dropout: on the embedding and on what each half layer adds.
+        norm_eps: epsilon of the layer norms.
+        initializer_range: standard deviation of new weights; None for hidden_size ** -0.5.
+    """
+
+    model_type = "kermit_encoder"
+
+    vocab_size: int = 8000
+    hidden_size: int = 256
+    num_hidden_layers: int = 6
+    num_attention_heads: int = 4
+    intermediate_size: int = 768
+    rotary_base: float = 10000.0
+    dropout: float = 0.0
+    norm_eps: float = 1e-5
+    initializer_range: float | None = None
+    pad_token_id: int | None = 0
+    cls_token_id: int | None = 1
+    sep_token_id: int | None = 2
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        super().__post_init__(**kwargs)
+        if self.hidden_size % (2 * self.num_attention_heads):
+            raise ValueError(
+                f"hidden_size must be a multiple of twice num_attention_heads ({2 * self.num_attention_heads}),"
+                f" not {self.hidden_size}"
+            )
+
+
+@dataclass
+class EncoderOutput(ModelOutput):  # type: ignore[misc]
+    """Hidden states, and where asked for what later tokens need to attend to these.
+
+    Args:
+        last_hidden_state: (batch, length, hidden), zero at padding.
+        cache: keys and values of every layer.
+    """
+
+    last_hidden_state: Tensor | None = None
+    cache: Cache | None = None
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where the flat list of real tokens stands in the padded rows; `index` is None where nothing is padded."""
+
+    batch: int
+    length: int
+    index: Tensor | None
+
+    def flat(self, padded: Tensor) -> Tensor:
+        """(batch, length, ...) to (tokens, ...)."""
+        flat = padded.flatten(0, 1)
+        return flat if self.index is None else flat[self.index]
+
+    def padded(self, flat: Tensor) -> Tensor:
+        """(tokens, ...) to (batch, length, ...), zero at padding."""
+        if self.index is not None:
+            flat = flat.new_zeros(self.batch * self.length, *flat.shape[1:]).index_copy(0, self.index, flat)
+        return flat.view(self.batch, self.length, *flat.shape[1:])
+
+
+class _Attention(nn.Module):
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.heads = config.num_attention_heads
+        self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size, bias=False)
+        self.out = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+
+    def forward(
+        self,
+        hidden: Tensor,
+        rotation: tuple[Tensor, Tensor],
+        mask: Tensor | None,
+        places: _Places,
+        past: tuple[Tensor, Tensor] | None,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """(tokens, hidden) to what is added to it, and this layer's keys and values."""
+        query, key, value = self.qkv(hidden).unflatten(1, (3, self.heads, -1)).unbind(1)
+        query, key = _rotated(query, rotation), _rotated(key, rotation)
+        query, key, value = (places.padded(part).transpose(1, 2) for part in (query, key, value.to(key.dtype)))
+        if past is not None:
+            key, value = torch.cat([past[0], key], 2), torch.cat([past[1], value], 2)
+        found = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        return self.out(places.flat(found.transpose(1, 2).flatten(2))), (key, value)
+
+
+class _Layer(nn.Module):
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        width, inner = config.hidden_size, config.intermediate_size
+        self.attention_norm = nn.LayerNorm(width, eps=config.norm_eps, bias=False)
+        self.attention = _Attention(config)
+        self.mlp_norm = nn.LayerNorm(width, eps=config.norm_eps, bias=False)
+        self.up = nn.Linear(width, 2 * inner, bias=False)
+        self.down = nn.Linear(inner, width, bias=False)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, hidden: Tensor, *arguments: Any) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """(tokens, hidden) to the next layer's, and this layer's keys and values."""
+        attended, kept = self.attention(self.attention_norm(hidden), *arguments)
+        hidden = hidden + self.dropout(attended)
+        gate, value = self.up(self.mlp_norm(hidden)).chunk(2, -1)
+        return hidden + self.dropout(self.down(functional.gelu(gate, approximate="tanh") * value)), kept
+
+
+class Encoder(PreTrainedModel):  # type: ignore[misc]
+    """Tokens with positions and a mask to hidden states."""
+
+    config_class = EncoderConfig
+    base_model_prefix = "encoder"
+    _supports_sdpa = True
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embedding_norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=False)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList(_Layer(config) for _ in range(config.num_hidden_layers))
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=False)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """The word embedding."""
+        return self.embeddings
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replace the word embedding."""
+        self.embeddings = value
+
+    def _init_weights(self, module: nn.Module) -> None:
+        std = self.config.initializer_range or self.config.hidden_size**-0.5
+        if isinstance(module, nn.Linear | nn.Embedding):
+            initialization.normal_(module.weight, std=std)
+        elif isinstance(module, nn.LayerNorm):
+            initialization.ones_(module.weight)
+        elif isinstance(module, _Layer):  # what is added to the residual stream grows with the depth
+            scale = std / math.sqrt(2 * self.config.num_hidden_layers)
+            initialization.normal_(module.attention.out.weight, std=scale)
+            initialization.normal_(module.down.weight, std=scale)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        *,
+        valid: Tensor | None = None,
+        past: Cache | None = None,
+        use_cache: bool = False,
+        **kwargs: Any,
+    ) -> EncoderOutput:
+        """Hidden states of padded rows.
+
+        Args:
+            input_ids: (batch, length).
+            attention_mask: (batch, length), 0 at padding; or (batch, 1, length, keys) bool, what each token sees, where
+                keys counts those of `past` first.
+            position_ids: (batch, length), fractions allowed; 0, 1, 2, ... by default.
+            inputs_embeds: (batch, length, hidden), instead of input_ids.
+            valid: (batch, length) bool, the real tokens, beside a mask of four dimensions.
+            past: the cache of the tokens that were read before.
+            use_cache: whether to return the keys and values, those of `past` included.
+            kwargs: ignored, as other trunks take more.
+        """
+        embedded = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
+        batch, length = embedded.shape[:2]
+        mask = attention_mask
+        if mask is not None and mask.dim() == 2:
+            valid = mask.bool() if valid is None else valid
+            mask = mask.bool()[:, None, None, :]
+        index = None if valid is None else valid.flatten().nonzero().flatten()
+        places = _Places(batch, length, None if index is None or len(index) == batch * length else index)
+        if position_ids is None:
+            position_ids = torch.arange(length, device=embedded.device).expand(batch, length)
+        rotation = self._rotation(places.flat(position_ids))
+        hidden = self.dropout(self.embedding_norm(places.flat(embedded)))
+        cache = []
+        for number, layer in enumerate(self.layers):
+            hidden, kept = layer(hidden, rotation, mask, places, None if past is None else past[number])
+            cache.append(kept)
+        return EncoderOutput(places.padded(self.norm(hidden)), tuple(cache) if use_cache else None)
+
+    def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines, each (tokens, 1, half the width of a head), in float32."""
+        half = self.config.hidden_size // self.config.num_attention_heads // 2
+        exponents = torch.arange(half, device=positions.device, dtype=torch.float32) / half
+        angles = positions.float()[:, None, None] * self.config.rotary_base**-exponents
+        return angles.cos(), angles.sin()
+
+
+def _rotated(states: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    """Rotate pairs of (tokens, heads, width of a head), the first half with the second; in float32 or better."""
+    cos, sin = rotation
+    first, second = states.to(torch.promote_types(states.dtype, cos.dtype)).chunk(2, -1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
