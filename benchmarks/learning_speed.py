@@ -68,10 +68,10 @@ def train(options):
     evaluate = loaded.task.evaluator(loaded, tokenizer)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(f"{Path(options.recipe).stem}: {parameters:,} parameters, {len(text):,} texts", flush=True)
-    start, step, targets, texts, losses, points = time.process_time(), 0, 0, 0, [], []
-    for batch in batches(text, family.collator(recipe, tokenizer), recipe):
+    start, targets, texts, losses, points = time.process_time(), 0, 0, [], []
+    for step, batch in enumerate(batches(text, family.collator(recipe, tokenizer), recipe), 1):
         spent = (time.process_time() - start) / (60 * options.minutes)
-        rate = min((step + 1) / WARMUP_STEPS, FINAL_RATE + (1 - FINAL_RATE) * 0.5 * (1 + math.cos(math.pi * spent)))
+        rate = min(step / WARMUP_STEPS, FINAL_RATE + (1 - FINAL_RATE) * 0.5 * (1 + math.cos(math.pi * spent)))
         for group, peak in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = peak * rate
         targets, texts = targets + targets_of(batch), texts + len(batch[ITEMS])
@@ -82,7 +82,6 @@ def train(options):
         torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.optimizer.clip_norm)
         optimizer.step()
         optimizer.zero_grad()
-        step += 1
         average.update(step)
         losses.append(loss.item())
         elapsed = time.process_time() - start

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import AutoConfig
+from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from kermit.canvas import Canvas, Factorization, SpecialTokens
 from kermit.canvas_batch import CanvasBatch
-from kermit.modeling import KermitConfig, KermitForInsertion
+from kermit.modeling import EncoderConfig, KermitConfig, KermitForInsertion, special_token_settings
 from kermit.slots import SlotScores, Termination
 
 PAD, CLS, SEP, END = 0, 1, 2, 3
@@ -170,3 +170,42 @@ class TableModel:
 
 def _log(probability: float) -> float:
     return math.log(probability) if probability > 0 else -math.inf
+
+
+BLANK = 7
+CACHED_SPECIALS = SpecialTokens(CLS, SEP, PAD, END, frozenset({BLANK}))
+
+
+def cached_model(
+    *,
+    seed: int = 0,
+    orders: tuple[str, ...] = ("balanced_tree", "left_to_right"),
+    vocab_size: int = BLANK + 1,
+    **settings: Any,
+) -> Any:
+    """A small model with cached context and random weights, whose vocabulary is A, B and C unless told otherwise."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        trunk = EncoderConfig(
+            vocab_size=vocab_size,
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            initializer_range=0.2,
+        )
+        choices = {"slot_vector": "both", "blank_token_id": BLANK, "never_generated": [BLANK], "blank_width": 2}
+        config = KermitConfig(trunk_config=trunk, cached_context=True, orders=list(orders), **choices | settings)
+        model = KermitForInsertion(config)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += 0.1 * torch.randn_like(parameter)
+    return model.eval()
+
+
+def cached_model_of(tokenizer: PreTrainedTokenizerFast, **settings: Any) -> KermitForInsertion:
+    """A `cached_model` of a tokenizer's tokens that translates English to German and back, in rounds or in order."""
+    specials = special_token_settings(tokenizer, cached_context=True)
+    names = {"languages": {"x": "en", "y": "de"}, "factorizations": ["y_given_x", "x_given_y", "joint"]}
+    model: KermitForInsertion = cached_model(vocab_size=len(tokenizer), **specials | names | settings)
+    return model

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 from cloze_models import gpt2, kermit, masked_lm, tokenizer
+from insertion_models import cached_model_of
+
+from kermit import Strategy
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "figure5.py"
 
@@ -31,6 +34,18 @@ def test_every_model_that_is_named_answers_and_the_right_answer_is_shown(tmp_pat
     ):
         assert line in shown
     assert "What notable location" in shown
+    assert "left_to_right" not in shown  # the model was not trained for it
+
+
+def test_a_model_of_two_orders_answers_in_every_strategy(tmp_path, monkeypatch, capsys):
+    words = tokenizer()
+    for part in (cached_model_of(words), words):
+        part.save_pretrained(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["figure5.py", "--kermit", str(tmp_path)])
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+    shown = capsys.readouterr().out
+    for strategy in Strategy:
+        assert f"KERMIT, {strategy}" in shown
 
 
 def test_without_a_model_it_says_what_to_give(monkeypatch, capsys):

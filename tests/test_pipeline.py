@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from insertion_models import trunk_config
+from insertion_models import cached_model_of, trunk_config
 from transformers import AutoModel
 
 import kermit
@@ -26,10 +26,11 @@ from kermit.decoding import (
     Sampling,
     Strategy,
     Trace,
+    strategies_of,
 )
 from kermit.errors import DataError, DecodingError, ModelError
 from kermit.folders import find_model
-from kermit.likelihood import exact_log_likelihood
+from kermit.likelihood import exact_log_likelihood, left_to_right_log_likelihood
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
 from kermit.pipeline import Kermit
 from kermit.tasks.families import InsertionDecoding
@@ -66,6 +67,13 @@ def pipeline(*, seed: int = 0, termination: str = "slot", **more: int) -> Kermit
 @pytest.fixture(scope="module")
 def random_kermit() -> Kermit:
     return pipeline()
+
+
+@pytest.fixture(scope="module")
+def ordered_kermit() -> Kermit:
+    """A pipeline that inserts in rounds or from left to right."""
+    tokenizer = train_tokenizer(SENTENCES, 320)
+    return Kermit(cached_model_of(tokenizer), tokenizer)
 
 
 # ---------------------------------------------------------------------------------------------------------- infilling
@@ -117,13 +125,14 @@ SAMPLINGS = st.one_of(
 @given(
     template=templates(),
     sampling=SAMPLINGS,
-    strategy=st.sampled_from([Strategy.SERIAL, Strategy.PARALLEL]),
+    strategy=st.sampled_from(list(Strategy)),
     least=st.integers(0, 2),
     penalty=st.sampled_from([0.0, 3.0]),
     seed=st.integers(0, 2**32),
 )
 def test_given_text_survives_every_infill_word_for_word(
     random_kermit: Kermit,
+    ordered_kermit: Kermit,
     template: str,
     sampling: Sampling | None,
     strategy: Strategy,
@@ -138,7 +147,8 @@ def test_given_text_survives_every_infill_word_for_word(
         max_tokens=10,
         constraints=Constraints(min_tokens_per_blank=least, max_tokens_per_blank=4),
     )
-    (result,) = random_kermit.infill([template], settings=how, seeds=[seed])
+    kermit_model = ordered_kermit if strategy is Strategy.LEFT_TO_RIGHT else random_kermit
+    (result,) = kermit_model.infill([template], settings=how, seeds=[seed])
     assert pattern(template).match(result.x), (template, result.x)
     if "____" not in template:
         assert result.x == template
@@ -428,6 +438,70 @@ def test_scores_are_the_likelihoods_of_the_tokens(termination: str) -> None:
         assert difference == pytest.approx(math.lgamma(len(tokens) + 1), abs=1e-3)
 
 
+def test_a_score_from_left_to_right_is_the_log_prob_of_the_decode(ordered_kermit: Kermit) -> None:
+    how = DecodingSettings(Strategy.LEFT_TO_RIGHT, Sampling(1.0), termination_penalty=-4.0, max_tokens=40)
+    texts = ["A man in a red hat", "dogs", "It's 3.5 miles"]
+    results = ordered_kermit.translate(texts, "de", settings=how, trace=True)
+    pairs = []
+    for source, result in zip(ordered_kermit._encode(texts), results, strict=True):
+        assert result.finish is Finish.FINISHED
+        assert result.trace is not None
+        pairs.append((source, [insertion.token_id for round_ in result.trace.rounds for insertion in round_]))
+    assert len({len(target) for _, target in pairs}) > 1
+    found = left_to_right_log_likelihood(ordered_kermit.model, pairs, Factorization.Y_GIVEN_X)
+    assert found == pytest.approx([result.log_prob for result in results], abs=1e-3)
+
+
+@pytest.mark.parametrize("way", list(Factorization))
+def test_scores_from_left_to_right_are_the_likelihoods_of_the_tokens(
+    ordered_kermit: Kermit, way: Factorization
+) -> None:
+    x, y = ["A man", "dogs"], ["Hunde", "ein Mädchen"]
+    ids = list(zip(ordered_kermit._encode(x), ordered_kermit._encode(y), strict=True))
+    found = ordered_kermit.score(x, y, factorization=way, method="left_to_right")
+    expected = [left_to_right_log_likelihood(ordered_kermit.model, [pair], way)[0] for pair in ids]
+    assert [score.log_prob for score in found] == pytest.approx(expected, abs=1e-4)
+    assert {(score.method, score.standard_error) for score in found} == {("left_to_right", None)}
+
+
+def test_a_model_that_was_not_trained_left_to_right_says_so(random_kermit: Kermit) -> None:
+    with pytest.raises(ModelError, match="left_to_right needs a model with cached_context that was trained with"):
+        random_kermit.score(["A"], method="left_to_right")
+    for how in (
+        DecodingSettings(Strategy.LEFT_TO_RIGHT, max_tokens=4),
+        DecodingSettings(max_tokens=4, candidates=2, ranking="left_to_right"),
+    ):
+        for generate in (
+            lambda how=how: random_kermit.translate(["A"], "de", settings=how),
+            lambda how=how: random_kermit.infill(["A ____"], settings=how),
+            lambda how=how: random_kermit.complete(["A"], ["B"], settings=how),
+            lambda how=how: random_kermit.sample(settings=how),
+        ):
+            with pytest.raises(DecodingError, match="needs a model trained with left_to_right among its orders"):
+                generate()
+
+
+def test_the_strategies_of_a_model_are_those_that_it_decodes_with(
+    random_kermit: Kermit, ordered_kermit: Kermit
+) -> None:
+    tokenizer = ordered_kermit.tokenizer
+    ordered_alone = Kermit(cached_model_of(tokenizer, orders=("left_to_right",)), tokenizer)
+    for kermit_model, expected in (
+        (random_kermit, [Strategy.PARALLEL, Strategy.SERIAL]),
+        (pipeline(termination="sequence"), [Strategy.SERIAL]),
+        (ordered_kermit, [Strategy.PARALLEL, Strategy.SERIAL, Strategy.LEFT_TO_RIGHT]),
+        (ordered_alone, [Strategy.LEFT_TO_RIGHT]),
+    ):
+        assert strategies_of(kermit_model.model) == expected
+        for strategy in Strategy:
+            how = DecodingSettings(strategy, max_tokens=2)
+            if strategy in expected:
+                assert kermit_model.sample(settings=how)
+            else:
+                with pytest.raises(DecodingError, match=f"{strategy} decoding needs"):
+                    kermit_model.sample(settings=how)
+
+
 def test_a_conditional_score_asks_for_one_side_alone(random_kermit: Kermit) -> None:
     x, y = ["A man"], ["dogs"]
     given_x = random_kermit.score(x, y, factorization=Factorization.Y_GIVEN_X, method="exact")[0]
@@ -500,7 +574,7 @@ def test_a_file_that_was_cut_off_is_an_error_that_names_the_model(
 
 
 def test_what_there_is_no_method_or_pooling_for_is_an_error(random_kermit: Kermit) -> None:
-    with pytest.raises(DecodingError, match="method must be exact, .* or left_to_right, not 'best'"):
+    with pytest.raises(DecodingError, match=r"method must be exact, .* or left_to_right, not 'best'"):
         random_kermit.score(["A"], method="best")  # type: ignore[arg-type]
     with pytest.raises(DecodingError, match="pooling must be mean or first, not 'cls'"):
         random_kermit.embed(["A"], pooling="cls")  # type: ignore[arg-type]

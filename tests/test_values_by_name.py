@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from insertion_models import SPECIALS, A, B, C, random_model
+from insertion_models import SPECIALS, A, B, C, cached_model, random_model
 
 from kermit.canvas import Canvas, Factorization
 from kermit.canvas_batch import CanvasBatch
@@ -26,8 +26,8 @@ def texts() -> Texts:
 
 
 def test_a_strategy_by_name_decodes_as_the_strategy_does() -> None:
-    canvas = Canvas.from_ids(SPECIALS, (), (), generate=Factorization.JOINT)
-    model = random_model(seed=3)
+    model = cached_model(seed=3)
+    canvas = Canvas.from_ids(model.specials, (), (), generate=Factorization.JOINT)
     for strategy in Strategy:
         named, given = (
             decode(model, [canvas], DecodingSettings(strategy=how, max_tokens=6, max_rounds=4))
@@ -89,7 +89,11 @@ def test_a_precision_by_name_is_the_precision() -> None:
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: DecodingSettings(strategy="paralel"), DecodingError, "strategy .* serial, parallel, not 'paralel'"),
+        (
+            lambda: DecodingSettings(strategy="paralel"),
+            DecodingError,
+            "strategy .* serial, parallel, left_to_right, not 'paralel'",
+        ),
         (lambda: DecodingSettings(strategy="paralel"), DecodingError, "did you mean 'parallel'"),
         (lambda: SlotObjective(UniformPrior(), termination="slots"), KermitError, "termination .* slot, sequence"),
         (lambda: SlotObjective(UniformPrior(), share="all"), KermitError, "share .* canvas, text"),

@@ -19,10 +19,17 @@ from kermit.dropping import sample_dropped
 from kermit.orders import OrderPrior, checked_weights
 from kermit.texts import Texts
 
-LONGEST_MEAN_SPAN = 8.0
+_ONE_BY_ONE, _SPANS = 0.35, 0.35
+"""Of infilling: the shares of texts that miss single tokens, and spans; the others miss one span of any length."""
+_LEAST_MISSING, _MOST_MISSING = 0.05, 0.8
+"""Of infilling: which share of the tokens is missing one by one or in spans."""
+_LONGEST_MEAN_SPAN = 8.0
 """Of infilling: the mean length of missing spans is drawn between one token and this."""
 _MARKED_RATE, _ALL_MARKED = 0.05, 0.25
 """Of infilling: the share of the other slots that are marked as blanks, and of the texts all of whose slots are."""
+
+_WAITING = 0.5
+"""Of staggered rounds: the probability of an unfinished slot to wait."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,8 @@ class GenerationObjective:
             always weigh it 1.
         infilling: the share of texts of which a random part of what is to be generated is given as well.
         unmarked: the share of those in which blanks are not marked, and any slot may miss something.
+        staggered: the share of texts in whose rounds each unfinished slot waits with a probability of a half. Serial
+            decoding meets such canvases; rounds that serve every slot do not lead to them.
     """
 
     prior: OrderPrior
@@ -92,6 +101,7 @@ class GenerationObjective:
     empty_slot_weight: float = 1.0
     infilling: float = 0.0
     unmarked: float = 0.0
+    staggered: float = 0.0
 
     def draw(self, texts: Texts, left_to_right: Tensor, generator: torch.Generator) -> tuple[Texts, Tensor]:
         """Decide what is given, where blanks are marked, and in which round every other token is inserted.
@@ -107,27 +117,26 @@ class GenerationObjective:
         if self.infilling:
             texts = self._partly_given(texts, left_to_right, generator)
         prior = self.prior.for_texts(texts.batch.token_ids)
-        rounds = prior.sample_rounds(texts.present & ~texts.generated, texts.present, generator)
+        waiting = None
+        if self.staggered:
+            chosen = torch.rand(len(texts.batch), generator=generator) < self.staggered
+            waiting = (_WAITING * chosen).to(texts.present.device)
+        rounds = prior.sample_rounds(texts.present & ~texts.generated, texts.present, generator, waiting=waiting)
         return texts, rounds.masked_fill(left_to_right[:, None], 0)
 
     def _partly_given(self, texts: Texts, left_to_right: Tensor, generator: torch.Generator) -> Texts:
-        count, width = texts.generated.shape
-        noise = torch.rand(count, 6, generator=generator)
-        chosen = noise[:, 0] < self.infilling
-        rate = 0.05 + 0.75 * noise[:, 1]
-        one_by_one = noise[:, 2] < 0.5
-        span = torch.where(one_by_one, 1.0, 1 + (LONGEST_MEAN_SPAN - 1) * noise[:, 3])
-        dropped = sample_dropped((count, width), rate[:, None], generator, span_length=span[:, None])
-        everywhere = noise[:, 4] < _ALL_MARKED
-        spare = torch.rand(count, width, generator=generator) < torch.where(everywhere, 1.0, _MARKED_RATE)[:, None]
-        chosen, dropped, spare = (part.to(texts.generated.device) for part in (chosen, dropped, spare))
-        generated = texts.generated & (dropped | ~chosen[:, None])
-        found = replace(texts, generated=generated)
-        given = found.given
-        missing_before = torch.nn.functional.pad((generated[:, :-1]), (1, 0))
-        open_segment = found.open_slots & given
-        unmarked = (noise[:, 5].to(given.device) < self.unmarked) & ~left_to_right
-        return replace(found, marked=open_segment & (missing_before | spare), unmarked=unmarked & chosen)
+        count = len(texts.batch)
+        chosen, unmarked = torch.rand(2, count, generator=generator) < torch.tensor([[self.infilling], [self.unmarked]])
+        dropped = _sample_missing(texts.generated.cpu(), generator)
+        everywhere = torch.rand(count, 1, generator=generator) < _ALL_MARKED
+        spare = torch.rand(texts.generated.shape, generator=generator) < torch.where(everywhere, 1.0, _MARKED_RATE)
+        chosen, unmarked, dropped, spare = (
+            part.to(texts.generated.device) for part in (chosen, unmarked, dropped, spare)
+        )
+        found = replace(texts, generated=texts.generated & (dropped | ~chosen[:, None]))
+        missing_before = torch.nn.functional.pad(found.generated[:, :-1], (1, 0))
+        marked = found.open_slots & found.given & (missing_before | spare)
+        return replace(found, marked=marked, unmarked=unmarked & chosen & ~left_to_right)
 
     def build(
         self, texts: Texts, rounds: Tensor, left_to_right: Tensor, lay_out: Callable[[Generations], RowLayout]
@@ -198,3 +207,16 @@ class GenerationObjective:
             location,
             weights.new_zeros(missing.shape[0] * missing.shape[1]),
         )
+
+
+def _sample_missing(among: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw what infilling asks for among tokens, (batch, tokens) bool: tokens one by one, in spans, or one span."""
+    kind, rate, span, first, last = torch.rand(5, len(among), 1, generator=generator)
+    rate = _LEAST_MISSING + (_MOST_MISSING - _LEAST_MISSING) * rate
+    span = torch.where(kind < _ONE_BY_ONE, 1.0, 1 + (_LONGEST_MEAN_SPAN - 1) * span)
+    dropped = sample_dropped((among.shape[0], among.shape[1]), rate, generator, span_length=span)
+    count = among.sum(1, keepdim=True)
+    ends = torch.cat([first, last], 1).sort(1).values * (count + 1)
+    rank = among.cumsum(1)
+    one_span = (rank > ends[:, :1].floor()) & (rank <= ends[:, 1:].ceil())
+    return among & torch.where(kind < _ONE_BY_ONE + _SPANS, dropped, one_span)

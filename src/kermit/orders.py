@@ -124,13 +124,17 @@ class OrderPrior(ABC):
             kept = kept | (new & wanting[:, None])
         return kept
 
-    def sample_rounds(self, kept: Tensor, valid: Tensor, generator: torch.Generator) -> Tensor:
+    def sample_rounds(
+        self, kept: Tensor, valid: Tensor, generator: torch.Generator, *, waiting: Tensor | None = None
+    ) -> Tensor:
         """Insert a token into every unfinished slot at once, round by round, and say in which round each came.
 
         Args:
             kept: (batch, tokens) bool, what is there at the start.
             valid: (batch, tokens) bool.
             generator: the source of randomness, on the CPU.
+            waiting: (batch,) the probability of each unfinished slot to wait for a later round; none waits by default,
+                and never all of a text.
 
         Returns:
             (batch, tokens) the round of each missing token, from 1; 0 at what was there, and at padding.
@@ -141,6 +145,10 @@ class OrderPrior(ABC):
         while not bool((present | ~valid).all()):
             number += 1
             chosen = Spans.of(present, valid).draw(self.slot_weights(present, valid), generator)
+            if waiting is not None:
+                noise = torch.rand(chosen.shape, generator=generator).to(chosen.device).masked_fill(~chosen, -1.0)
+                served = (noise >= waiting[:, None]) | (noise == noise.amax(1, keepdim=True))
+                chosen = chosen & served
             rounds = rounds.masked_fill(chosen, number)
             present = present | chosen
         return rounds

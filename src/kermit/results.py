@@ -37,7 +37,8 @@ class Score:
 
     Args:
         log_prob: the log-likelihood, as the method gives it.
-        method: ``exact``, ``importance``, ``bound`` (with the entropy of the order) or ``paper_bound`` (without).
+        method: ``exact``, ``importance``, ``bound`` (with the entropy of the order), ``paper_bound`` (without) or
+            ``left_to_right``, exact under that order.
         standard_error: of an importance-weighted estimate; None for the others, for a single order, and where the
             prior leaves orders out, so that the estimate is a lower bound.
     """

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from insertion_models import cached_model_of
 from transformers import BertConfig
 
 from kermit import KermitConfig, KermitForInsertion, cli
@@ -54,11 +55,14 @@ def kermit(monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
+TEXTS = ["A man rides a red bike.", "Ein Mann fährt ein rotes Rad."]
+
+
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny KERMIT model of English and German, untrained, and its card."""
     path = tmp_path_factory.mktemp("models") / "tiny"
-    tokenizer = train_tokenizer(["A man rides a red bike.", "Ein Mann fährt ein rotes Rad."] * 3, 300)
+    tokenizer = train_tokenizer(TEXTS * 3, 300)
     trunk = BertConfig(
         vocab_size=len(tokenizer),
         hidden_size=16,
@@ -77,6 +81,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     KermitForInsertion(config).save_pretrained(path)
     tokenizer.save_pretrained(path)
     (path / "README.md").write_text("---\nlicense: apache-2.0\n---\n# A tiny model\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def ordered_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny model that inserts in rounds or from left to right, untrained."""
+    path = tmp_path_factory.mktemp("models") / "ordered"
+    tokenizer = train_tokenizer(TEXTS * 3, 300)
+    cached_model_of(tokenizer, termination_penalty=1.5).save_pretrained(path)
+    tokenizer.save_pretrained(path)
     return path
 
 

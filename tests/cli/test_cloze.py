@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cloze_models import gpt2, kermit, masked_lm, tokenizer, write_data
+from insertion_models import cached_model_of
 from typer.testing import CliRunner
 
 from kermit.cli import app
@@ -83,6 +84,18 @@ def test_without_json_the_scores_are_a_table(run):
     assert "instances         2" in shown
     assert "1 other dataset" in shown
     assert "strategy=serial" in shown
+
+
+def test_gaps_are_filled_from_left_to_right_by_a_model_that_was_trained_so(run, tmp_path):
+    words = tokenizer()
+    for part in (cached_model_of(words), words):
+        part.save_pretrained(tmp_path)
+    asked = (*SMALL["kermit"], "--decoding", "left_to_right", "--json")
+    scores = json.loads(run("kermit", *asked, model=tmp_path))
+    assert "strategy=left_to_right" in scores["signature"]
+    assert scores["mean_forward_passes"] == scores["mean_tokens"] + 1
+    with pytest.raises(KermitError, match="left_to_right decoding needs a model trained with left_to_right"):
+        run("kermit", *asked)
 
 
 def test_a_second_run_goes_on_and_one_with_other_settings_is_refused(run, tmp_path):

@@ -113,7 +113,7 @@ def test_a_text_is_drawn_alike_however_many_come_before_it(ask, monkeypatch):
         (["sample", "--set", "temperature=[1"], "is no YAML value"),
         (["sample", "--set", "temperature"], "write it as key=value"),
         (["sample", "--set", "seed=3"], "seed: there is no such decoding setting"),
-        (["sample", "--decoding", "diagonal"], "'serial', 'parallel'"),
+        (["sample", "--decoding", "diagonal"], "'serial', 'parallel', 'left_to_right'"),
         (["translate", "--to", "fr", "A man."], "en and de"),
         (["translate", "--to", "de", "short", "word " * 90], "argument 2: the text takes"),
         (

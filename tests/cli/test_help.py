@@ -8,13 +8,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from typer.main import get_command
 
 from kermit.cli import app
 from kermit.cli.verbs import PANELS
+from kermit.decoding import Strategy
+from kermit.results import ScoreMethod
 
 ROOT_FOLDER = Path(__file__).parents[2]
 PAGE = (ROOT_FOLDER / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -178,3 +180,6 @@ def test_completion_knows_verbs_and_the_values_of_options() -> None:
 
     assert {"translate", "trace"} <= set(completed("kermit tra"))
     assert set(completed("kermit embed --pooling ")) == {"mean", "first"}
+    assert set(completed("kermit sample --decoding ")) == set(Strategy)
+    assert set(completed("kermit evaluate cloze --decoding ")) == set(Strategy)
+    assert set(completed("kermit score --method ")) == set(get_args(ScoreMethod))

@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -112,11 +114,30 @@ def test_info_tells_what_is_installed_and_what_the_model_is(ask, pipeline, folde
         "parameters": sum(parameter.numel() for parameter in pipeline.model.parameters()),
         "languages": ["en", "de"],
         "factorizations": ["joint"],
+        "orders": None,
+        "cached_context": False,
         "licence": "apache-2.0",
     }
     shown = ask("info").out
     assert "en, de" in shown
     assert "apache-2.0" in shown
+    assert re.search(r"^orders +not known$", shown, re.MULTILINE)
+    assert re.search(r"^cached_context +no$", shown, re.MULTILINE)
+
+
+def test_info_tells_the_orders_of_a_model_and_nothing_of_a_config_that_does_not(kermit, ordered_folder, tmp_path):
+    (found,) = records(kermit("info", "--model", ordered_folder, "--json"))
+    assert found["model"]["orders"] == ["balanced_tree", "left_to_right"]
+    assert found["model"]["cached_context"] is True
+    shown = kermit("info", "--model", ordered_folder).out
+    assert re.search(r"^orders +balanced_tree, left_to_right$", shown, re.MULTILINE)
+    assert re.search(r"^cached_context +yes$", shown, re.MULTILINE)
+    config = json.loads((ordered_folder / "config.json").read_text(encoding="utf-8"))
+    older = {name: value for name, value in config.items() if name not in ("orders", "cached_context")}
+    copytree(ordered_folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "config.json").write_text(json.dumps(older), encoding="utf-8")
+    (found,) = records(kermit("info", "--model", tmp_path, "--json"))
+    assert (found["model"]["orders"], found["model"]["cached_context"]) == (None, None)
 
 
 def test_a_model_in_several_files_is_as_one_in_one(ask, kermit, folder, pipeline, tmp_path):

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from services import Live, learn, running
+from insertion_models import cached_model_of
+from services import PAIRS, Live, learn, running
 
 from kermit import Kermit
 from kermit.data.cache import made_once
+from kermit.data.tokenizer import train_tokenizer
 
 
 @pytest.fixture(scope="session")
@@ -27,4 +29,18 @@ def kermit(folder: Path) -> Kermit:
 @pytest.fixture(scope="session")
 def live(kermit: Kermit) -> Iterator[Live]:
     with running(kermit) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def ordered_kermit() -> Kermit:
+    """A pipeline that inserts in rounds or from left to right; untrained."""
+    tokenizer = train_tokenizer([text for pair in PAIRS for text in pair] * 3, 320)
+    return Kermit(cached_model_of(tokenizer), tokenizer)
+
+
+@pytest.fixture(scope="session")
+def ordered(ordered_kermit: Kermit) -> Iterator[Live]:
+    """A service around it."""
+    with running(ordered_kermit) as service:
         yield service

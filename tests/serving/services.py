@@ -137,10 +137,10 @@ def slowed(service: Service, seconds: float = 0.5) -> Iterator[list[int]]:
     model, passes = service.engine.kermit.model, list[int]()
     real = model.score_slots
 
-    def slow(canvases: CanvasBatch) -> Any:
+    def slow(canvases: CanvasBatch, **asked: Any) -> Any:
         passes.append(len(canvases))
         time.sleep(seconds)
-        return real(canvases)
+        return real(canvases, **asked)
 
     model.score_slots = slow  # type: ignore[method-assign]
     try:

@@ -316,3 +316,30 @@ def test_rounds_that_break_off_stop_and_say_so(new_page: NewPage, kermit: Kermit
         expect(page.get_by_role("alert")).to_contain_text("no answer within")
         expect(page.locator("#count")).to_contain_text("ended by an error")
         expect(page.locator("#play")).to_have_text("Play")
+
+
+def test_strategies_that_the_model_was_not_trained_for_cannot_be_selected(page: Page) -> None:
+    page.get_by_text("How to decode").click()
+    for strategy in ("", "parallel", "serial"):
+        expect(page.locator(f"#strategy option[value='{strategy}']")).to_be_enabled()
+    expect(page.locator("#strategy option[value=left_to_right]")).to_be_disabled()
+
+
+def test_a_model_trained_left_to_right_inserts_one_token_after_the_other(new_page: NewPage, ordered: Live) -> None:
+    page = new_page(url=ordered.url, reduced_motion="reduce")
+    expect(page.get_by_label("English", exact=True)).to_be_visible()
+    page.get_by_label("English", exact=True).fill("A dog sleeps.")
+    page.get_by_text("How to decode").click()
+    page.locator("#strategy").select_option("left_to_right")
+    page.locator("#termination_penalty").fill("90")
+    page.locator("#max_tokens").fill("4")
+    button(page, "Translate to German").click()
+    done(page)
+    expect(page.locator("#count")).to_contain_text("5 rounds for 4 inserted tokens")
+    assert len(tokens(page, "y", "inserted")) == 4
+    assert "strategy=left_to_right" in page.url
+
+
+def test_a_link_with_a_strategy_that_the_model_lacks_says_why(new_page: NewPage) -> None:
+    page = new_page("/#do=sample&strategy=left_to_right", reduced_motion="reduce")
+    expect(page.get_by_role("alert")).to_contain_text("trained with left_to_right among its orders")

@@ -139,6 +139,7 @@ def test_models_tells_what_a_caller_needs_to_know(live: Live) -> None:
     assert card["languages"] == {"x": "en", "y": "de"}
     assert card["factorizations"] == ["y_given_x", "x_given_y", "joint"]
     assert card["strategies"] == ["parallel", "serial"]
+    assert (card["orders"], card["cached_context"]) == (None, False)
     assert card["max_tokens"] == 64
     assert "/" not in json.dumps(card)  # no path of the machine
 
@@ -160,7 +161,7 @@ def test_health_says_ok(live: Live) -> None:
         ("translate", {"texts": ["a"], "to": "fr"}, "the model's languages are en and de; it does not know 'fr'"),
         ("translate", {"texts": ["a"], "to": "de", "temprature": 1}, "temprature: Extra inputs are not permitted"),
         ("translate", {"texts": ["a"], "to": "de", "temperature": 0}, "temperature: Input should be greater than or"),
-        ("translate", {"texts": ["a"], "to": "de", "strategy": "diagonal"}, "strategy: Input should be 'serial' or"),
+        ("translate", {"texts": ["a"], "to": "de", "strategy": "diagonal"}, "strategy: Input should be 'serial', '"),
         ("translate", {"texts": ["a"], "to": "de", "max_tokens": 65}, "max_tokens: 65, but this service inserts at"),
         ("translate", {"texts": ["a"] * 33, "to": "de"}, "33 texts, but a request takes at most 32; split it"),
         ("translate", {"texts": ["ok", "x" * 90], "to": "de"}, "texts.1: the text takes 90 tokens, but at most 64"),

@@ -6,16 +6,21 @@ from itertools import pairwise
 import pytest
 import torch
 from cloze_models import INSTANCES, kermit, tokenizer
+from insertion_models import cached_model_of
 from transformers import BertConfig
 
 from kermit import Canvas, CanvasBatch, DecodingSettings, KermitConfig, KermitForInsertion, Strategy
 from kermit.data.tokenizer import decode_ids, encode_texts
-from kermit.decoding import Constraints, Ranking, Sampling
+from kermit.decoding import Constraints, Ranking, Sampling, strategies_of
 from kermit.modeling import special_token_settings
 from kermit.tasks.cloze import InsertionSystem, PredictionLog, predict
 
 WORDS = tokenizer()
 SETTINGS = DecodingSettings(max_tokens=8)
+
+
+def model_for(strategy):
+    return cached_model_of(WORDS) if strategy is Strategy.LEFT_TO_RIGHT else kermit(WORDS)
 
 
 def answers(system, instances):
@@ -47,11 +52,11 @@ def test_a_gap_that_touches_a_bracket_may_begin_without_a_space():
     assert canvas.joined_slots == canvas.open_slots
 
 
-@pytest.mark.parametrize("strategy", [Strategy.SERIAL, Strategy.PARALLEL])
+@pytest.mark.parametrize("strategy", list(Strategy))
 @pytest.mark.parametrize("oracle_length", [False, True])
 def test_a_batch_gives_the_answers_that_come_one_by_one(strategy, oracle_length):
     settings = DecodingSettings(strategy, Sampling(0.9), max_tokens=8)
-    system = InsertionSystem(kermit(WORDS), WORDS, settings, oracle_length=oracle_length, seed=3)
+    system = InsertionSystem(model_for(strategy), WORDS, settings, oracle_length=oracle_length, seed=3)
     many = [INSTANCES[number % len(INSTANCES)] for number in range(32)]
     together = answers(system, many)
     alone = [answer for instance in INSTANCES for answer in answers(system, [instance])]
@@ -62,9 +67,10 @@ def test_a_batch_gives_the_answers_that_come_one_by_one(strategy, oracle_length)
     assert len({answer.text for answer in alone}) > 1
 
 
-@pytest.mark.parametrize("strategy", [Strategy.SERIAL, Strategy.PARALLEL])
+@pytest.mark.parametrize("strategy", list(Strategy))
 def test_the_oracle_length_is_met_exactly(strategy):
-    system = InsertionSystem(kermit(WORDS), WORDS, DecodingSettings(strategy, max_tokens=2), oracle_length=True)
+    settings = DecodingSettings(strategy, max_tokens=2)
+    system = InsertionSystem(model_for(strategy), WORDS, settings, oracle_length=True)
     layouts = [system.lay_out(instance) for instance in INSTANCES]
     assert max(layout.gap_length for layout in layouts) > 2
     assert [answer.tokens for answer in system.answer(layouts)] == [layout.gap_length for layout in layouts]
@@ -77,16 +83,22 @@ def test_at_least_so_many_tokens_are_inserted_as_asked():
     assert all(answer.tokens == 0 for answer in answers(InsertionSystem(kermit(WORDS), WORDS, settings), INSTANCES))
 
 
-@pytest.mark.parametrize("ranking", list(Ranking)[:2])
+@pytest.mark.parametrize("ranking", [ranking for ranking in Ranking if ranking is not Ranking.BOTH_WAYS])
 def test_calls_of_the_model_are_counted_with_those_of_ranking(ranking, monkeypatch):
-    model, calls = kermit(WORDS), []
-    score_slots = model.score_slots
+    ordered = ranking is Ranking.LEFT_TO_RIGHT
+    model, calls = cached_model_of(WORDS) if ordered else kermit(WORDS), []
+    score_slots, log_probs = model.score_slots, model.left_to_right_log_probs
 
     def count(canvases, **asked):
         calls.append(len(canvases))
         return score_slots(canvases, **asked)
 
+    def count_texts(texts):
+        calls.append(len(texts.batch))
+        return log_probs(texts)
+
     monkeypatch.setattr(model, "score_slots", count)
+    monkeypatch.setattr(model, "left_to_right_log_probs", count_texts)
     constraints = Constraints(min_tokens_per_blank=2, max_tokens_per_blank=2)  # so that all candidates take as long
     settings = DecodingSettings(Strategy.SERIAL, max_tokens=2, constraints=constraints, candidates=3, ranking=ranking)
     [answer] = answers(InsertionSystem(model, WORDS, settings), INSTANCES[:1])
@@ -150,7 +162,8 @@ def test_a_model_that_learned_the_texts_fills_the_gaps_right_in_either_strategy(
         optimizer.step()
         optimizer.zero_grad()
     model.eval()
-    for strategy in Strategy:
+    assert set(strategies_of(model)) == {Strategy.SERIAL, Strategy.PARALLEL}
+    for strategy in strategies_of(model):
         system = InsertionSystem(model, WORDS, DecodingSettings(strategy, max_tokens=16))
         predictions = predict(system, INSTANCES, PredictionLog(None, {}))
         assert [prediction.exact_match for prediction in predictions] == [1] * len(INSTANCES)

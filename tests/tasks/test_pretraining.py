@@ -20,6 +20,7 @@ from kermit.canvas import SpecialTokens
 from kermit.data.encoding import Row
 from kermit.data.tokenizer import load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
+from kermit.modeling import KermitConfig
 from kermit.slots import SlotScores, Termination
 from kermit.tasks.families import KERMIT, ObjectiveSettings
 from kermit.tasks.held_out import DROP_PROBABILITY, HeldOutBatch, Recovered, complete_texts, held_out_batches, judge
@@ -194,7 +195,7 @@ class Oracle(nn.Module):
         self.base_model = nn.Identity()
         self.answers = answers
         self.specials, self.termination, self.device = SPECIALS, Termination.SLOT, torch.device("cpu")
-        self.config = BertConfig()
+        self.config = KermitConfig(trunk_config=BertConfig())
 
     def score_slots(self, canvases: Any) -> SlotScores:
         self.base_model(torch.zeros(1, 1, 1))

@@ -27,6 +27,17 @@ KERMIT = {
     "decoding": {"max_tokens": 12},
 }
 
+CACHED = KERMIT | {
+    "model": {
+        "family": "kermit",
+        "slot_vector": "both",
+        "cached_context": True,
+        "trunk": {"model_type": "kermit_encoder", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2},
+    },
+    "objective": {"name": "generation", "infilling": 0.3, "staggered": 0.2, "location_weight": 0.0},
+    "orders": {"balanced_tree": 1.0, "left_to_right": 1.0},
+}
+
 
 @pytest.mark.parametrize(
     "changes",
@@ -34,8 +45,9 @@ KERMIT = {
         {"averaging": {"ema": 0.9}},
         {"averaging": {"checkpoints": 3}},
         KERMIT | {"optimizer": {"name": "muon"}},
+        CACHED,
     ],
-    ids=["ema", "checkpoints", "kermit with muon"],
+    ids=["ema", "checkpoints", "kermit with muon", "cached context"],
 )
 def test_signals_at_random_moments_do_not_change_the_weights(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, changes: dict[str, Any]
@@ -55,7 +67,9 @@ def test_signals_at_random_moments_do_not_change_the_weights(
             assert torch.equal(tensor, again[key]), f"{name}: {key} differs after {kills}"
 
 
-@pytest.mark.parametrize(("family", "accumulate"), [("transformer", 1), ("transformer", 2), ("kermit", 2)])
+@pytest.mark.parametrize(
+    ("family", "accumulate"), [("transformer", 1), ("transformer", 2), ("kermit", 2), ("cached", 1)]
+)
 def test_two_processes_have_the_gradients_of_one_with_all_the_texts(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, family: str, accumulate: int
 ) -> None:
@@ -63,6 +77,8 @@ def test_two_processes_have_the_gradients_of_one_with_all_the_texts(
     if family == "kermit":
         trunk = {**TINY_TRUNK, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
         tiny_recipe |= {**KERMIT, "model": {"family": "kermit", "trunk": trunk}}
+    elif family == "cached":
+        tiny_recipe |= CACHED
     tiny_recipe["schedule"] = {"max_steps": 2, "warmup_steps": 0, "name": "constant"}
     tiny_recipe["optimizer"] = {"learning_rate": 1e-4, "epsilon": 1e-2}
     tiny_recipe["batch"] = {"tokens": 300, "accumulate": accumulate}

@@ -37,8 +37,11 @@ Output = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="A JSON object a line.")]
 Decoding = Annotated[
-    Literal["serial", "parallel"] | None,
-    typer.Option(help="A token a round, or one at every open slot.", show_default=False),
+    Literal["serial", "parallel", "left_to_right"] | None,
+    typer.Option(
+        help="One token per round, one at every open slot, or each blank from left to right, if trained for it.",
+        show_default=False,
+    ),
 ]
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A decoding setting, such as top_p=0.9.")

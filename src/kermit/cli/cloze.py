@@ -42,7 +42,8 @@ def cloze(
         bool, typer.Option("--oracle-length", help="Tell the system how many tokens the gap held.")
     ] = False,
     decoding: Annotated[
-        str | None, typer.Option(help="serial or parallel, for kermit; parallel by default.", show_default=False)
+        Literal["serial", "parallel", "left_to_right"] | None,
+        typer.Option(help="The strategy, for kermit; parallel by default.", show_default=False),
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A decoding setting, for kermit.")

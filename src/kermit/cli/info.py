@@ -72,6 +72,8 @@ def model_facts(folder: Path) -> dict[str, Any]:
         "parameters": parameters,
         "languages": [languages[side] for side in ("x", "y") if side in languages],
         "factorizations": config.get("factorizations"),
+        "orders": config.get("orders"),
+        "cached_context": config.get("cached_context"),
         "licence": licence(folder),
     }
 
@@ -93,6 +95,8 @@ def _plain(value: Any) -> str:
             return "not known"
         case list():
             return ", ".join(map(str, value))
+        case bool():
+            return "yes" if value else "no"
         case int():
             return f"{value:,}"
         case _:

@@ -26,6 +26,8 @@ from kermit.errors import DataError, placed
 
 DRAWING = ("--orders", "--prior", "--temperature", "--seed")
 """The options that say how orders are drawn."""
+NOT_DRAWN = {"exact": "sums over all of them", "left_to_right": "scores one of them"}
+"""What the methods that draw no orders do instead."""
 
 
 def score(
@@ -40,10 +42,13 @@ def score(
         typer.Option(help="What is scored given what; all that is given by default.", show_default=False),
     ] = None,
     method: Annotated[
-        Literal["exact", "importance", "bound", "paper_bound"],
-        typer.Option(help="The sum over all orders (short texts), an estimate from some, or a lower bound."),
+        Literal["exact", "importance", "bound", "paper_bound", "left_to_right"],
+        typer.Option(
+            help="The sum over all orders (short texts), an estimate from some, a lower bound, or exactly what a model"
+            " trained left to right gives in that order."
+        ),
     ] = "importance",
-    orders: Annotated[int, typer.Option(min=1, help="How many orders to draw; not for exact.")] = 16,
+    orders: Annotated[int, typer.Option(min=1, help="How many orders to draw; not for exact and left_to_right.")] = 16,
     prior: Annotated[
         Literal["uniform", "balanced_tree", "left_to_right"],
         typer.Option(
@@ -62,8 +67,8 @@ def score(
     Example: kermit score --x "A dog sleeps." --y "Ein Hund schläft." --factorization y_given_x
     """
     logs.set_up()
-    if method == "exact":
-        refuse(context, DRAWING, "is for drawn orders, and --method exact sums over all of them; leave it out")
+    if method in NOT_DRAWN:
+        refuse(context, DRAWING, f"is for drawn orders, and --method {method} {NOT_DRAWN[method]}; leave it out")
     if prior != "balanced_tree":
         refuse(context, ["--temperature"], "is the balanced tree's; leave it out, or add --prior balanced_tree")
     given = read_pairs(texts, x, y, input_)

@@ -1,6 +1,6 @@
 """Decoding: canvases with open slots to finished texts."""
 
-from kermit.decoding.rounds import Decoded, OnRound, check_lengths, decode
+from kermit.decoding.rounds import Decoded, OnRound, check_lengths, decode, strategies_of
 from kermit.decoding.settings import (
     DRAWING_TEMPERATURE,
     LENGTH_REWARD,
@@ -29,4 +29,5 @@ __all__ = [
     "TracedToken",
     "check_lengths",
     "decode",
+    "strategies_of",
 ]

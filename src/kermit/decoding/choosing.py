@@ -99,6 +99,7 @@ class Chooser:
         """Choose for one slot of each text: a token, or that its span is finished."""
         rows, batch = pick.scores.rows, len(pick.room.text)
         fits = pick.room.left(rows, pick.segments, pick.blanks)
+        fits &= pick.room.text[rows] > pick.room.reserved(rows, pick.blanks)  # later blanks get what they need
         pick.content[pick.room.needs(rows, pick.blanks) & fits, self.end] = -torch.inf
         tokens = self._tokens(pick.content, pick.noise)
         log_probs = pick.content.gather(1, tokens[:, None]).squeeze(1)

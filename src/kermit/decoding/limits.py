@@ -36,9 +36,10 @@ class Room:
     used: Tensor
 
     @classmethod
-    def of(cls, model: InsertionModel, settings: DecodingSettings, batch: CanvasBatch, blanks: int) -> Room:
-        """The rooms at the start."""
+    def of(cls, model: InsertionModel, settings: DecodingSettings, batch: CanvasBatch, blanks: Tensor) -> Room:
+        """The rooms at the start; `blanks` is how many each text has, (batch,), numbered from 1."""
         rows, device = len(batch), batch.device
+        number = torch.arange(int(blanks.max()) + 1, device=device)
         text = torch.full((rows,), min(settings.max_tokens, _PLENTY), device=device)
         if model.max_length is not None:
             text = torch.minimum(text, model.max_length - batch.valid.sum(1))
@@ -50,8 +51,9 @@ class Room:
             segment = model.max_segment_length - used
         constraints = settings.constraints
         most = constraints.max_tokens_per_blank
-        blank = torch.full((rows, blanks), _PLENTY if most is None else min(most, _PLENTY), device=device)
-        need = torch.full((rows, blanks), min(constraints.min_tokens_per_blank or 0, _PLENTY), device=device)
+        blank = torch.full((rows, len(number)), _PLENTY if most is None else min(most, _PLENTY), device=device)
+        exists = (number > 0) & (number <= blanks[:, None])
+        need = torch.where(exists, min(constraints.min_tokens_per_blank or 0, _PLENTY), 0)
         return cls(text, segment, blank, need, torch.zeros_like(text))
 
     def select(self, rows: Tensor) -> Room:
@@ -65,6 +67,11 @@ class Room:
     def left(self, rows: Tensor, segments: Tensor, blanks: Tensor) -> Tensor:
         """(slots,) whether one token more fits into the slot."""
         return (self.text[rows] > 0) & (self.segment[rows, segments] > 0) & (self.blank[rows, blanks] > 0)
+
+    def reserved(self, rows: Tensor, blanks: Tensor) -> Tensor:
+        """(slots,) how many tokens other blanks of the slot's text must still get."""
+        need = self.need.clamp(min=0)
+        return need.sum(1)[rows] - need[rows, blanks]
 
     def admit(self, wanting: Tensor, score: Tensor, rows: Tensor, segments: Tensor, blanks: Tensor) -> Tensor:
         """Which of the wanting slots get their token, the best scores first; (slots,) bool."""

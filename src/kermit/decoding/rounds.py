@@ -149,6 +149,17 @@ def check_strategy(model: InsertionModel, settings: DecodingSettings) -> None:
         )
 
 
+def strategies_of(model: InsertionModel) -> list[Strategy]:
+    """List the strategies that the model can decode with, the default first."""
+    by_slot, in_rounds = model.termination == Termination.SLOT, learned(model, left_to_right=False)
+    can = {
+        Strategy.PARALLEL: by_slot and in_rounds,
+        Strategy.SERIAL: in_rounds,
+        Strategy.LEFT_TO_RIGHT: by_slot and learned(model, left_to_right=True),
+    }
+    return [strategy for strategy, possible in can.items() if possible]
+
+
 def check_lengths(model: InsertionModel, canvases: Sequence[Canvas]) -> None:
     """Whether the model has positions for every canvas.
 
@@ -202,7 +213,7 @@ class _Run:
         self.spans = self.blank.amax(1)
         self.span = torch.ones_like(self.spans)  # left to right: the one that is being filled
         self.cut = torch.zeros_like(self.spans, dtype=torch.bool)  # whether a span ended for lack of room
-        self.room = Room.of(model, settings, self.batch, int(self.blank.max()) + 1)
+        self.room = Room.of(model, settings, self.batch, self.spans)
         joined = torch.zeros(self.batch.valid.shape, dtype=torch.bool)
         for row, canvas in enumerate(canvases):
             joined[row, sorted(canvas.joined_slots)] = True

@@ -8,7 +8,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
 
 from kermit.canvas import SpecialTokens
-from kermit.slots import Termination
+from kermit.slots import LEFT_TO_RIGHT, Termination
 
 
 class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
@@ -98,6 +98,8 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
             raise ValueError(f"factorizations must be a list of names, or null, not {self.factorizations!r}")
         if self.orders is not None and not _all_are(str, self.orders):
             raise ValueError(f"orders must be a list of names, or null, not {self.orders!r}")
+        if LEFT_TO_RIGHT in (self.orders or ()) and not self.cached_context:
+            raise ValueError("orders: left_to_right needs cached_context: true")
 
     def _check_cached_context(self) -> None:
         """Refuse what does not go with cached context."""
@@ -124,13 +126,14 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
 
     @property
     def specials(self) -> SpecialTokens:
-        """The ids that frame a canvas or are never content."""
+        """The ids that frame a canvas or are never content; the marker of blanks is one of them."""
+        marker = set() if self.blank_token_id is None else {self.blank_token_id}
         return SpecialTokens(
             self.cls_token_id,
             self.sep_token_id,
             self.pad_token_id,
             self.end_of_slot_token_id,
-            frozenset(self.never_generated),
+            frozenset(self.never_generated) | marker,
         )
 
 

@@ -95,12 +95,16 @@ class _Places:
         return flat.view(self.batch, self.length, *flat.shape[1:])
 
 
+class _Adding(nn.Linear):
+    """A linear layer whose output is added to the states."""
+
+
 class _Attention(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.heads = config.num_attention_heads
         self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size, bias=False)
-        self.out = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+        self.out = _Adding(config.hidden_size, config.hidden_size, bias=False)
 
     def forward(
         self,
@@ -111,13 +115,14 @@ class _Attention(nn.Module):
         past: tuple[Tensor, Tensor] | None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """(tokens, hidden) to what is added to it, and this layer's keys and values."""
-        query, key, value = self.qkv(hidden).unflatten(1, (3, self.heads, -1)).unbind(1)
+        states = self.qkv(hidden)
+        query, key, value = states.unflatten(1, (3, self.heads, -1)).unbind(1)
         query, key = _rotated(query, rotation), _rotated(key, rotation)
         query, key, value = (places.padded(part).transpose(1, 2) for part in (query, key, value.to(key.dtype)))
         if past is not None:
             key, value = torch.cat([past[0], key], 2), torch.cat([past[1], value], 2)
         found = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        return self.out(places.flat(found.transpose(1, 2).flatten(2))), (key, value)
+        return self.out(places.flat(found.transpose(1, 2).flatten(2)).to(states.dtype)), (key, value)
 
 
 class _Layer(nn.Module):
@@ -128,7 +133,7 @@ class _Layer(nn.Module):
         self.attention = _Attention(config)
         self.mlp_norm = nn.LayerNorm(width, eps=config.norm_eps, bias=False)
         self.up = nn.Linear(width, 2 * inner, bias=False)
-        self.down = nn.Linear(inner, width, bias=False)
+        self.down = _Adding(inner, width, bias=False)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, hidden: Tensor, *arguments: Any) -> tuple[Tensor, tuple[Tensor, Tensor]]:
@@ -165,14 +170,12 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
 
     def _init_weights(self, module: nn.Module) -> None:
         std = self.config.initializer_range or self.config.hidden_size**-0.5
+        if isinstance(module, _Adding):  # what is added to the residual stream grows with the depth
+            std /= math.sqrt(2 * self.config.num_hidden_layers)
         if isinstance(module, nn.Linear | nn.Embedding):
             initialization.normal_(module.weight, std=std)
         elif isinstance(module, nn.LayerNorm):
             initialization.ones_(module.weight)
-        elif isinstance(module, _Layer):  # what is added to the residual stream grows with the depth
-            scale = std / math.sqrt(2 * self.config.num_hidden_layers)
-            initialization.normal_(module.attention.out.weight, std=scale)
-            initialization.normal_(module.down.weight, std=scale)
 
     def forward(
         self,

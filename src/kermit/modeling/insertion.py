@@ -221,7 +221,7 @@ class KermitForInsertion(KermitPreTrainedModel):
         learns_location = len(location_weights) > 0
         chosen = slice(None) if learns_location or len(asked) == len(left) else asked
         vectors = self.head.vectors(hidden, left[chosen], right[chosen])
-        location_loss = stop_weights.new_zeros(())
+        location_loss = 0 * self.head.location.weight.sum()  # a gradient for every weight: several processes need it
         if learns_location:
             location_loss = self._location_loss(
                 hidden, input_ids, right, vectors, canvases, location_weights, stop_weights

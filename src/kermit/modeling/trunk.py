@@ -4,12 +4,19 @@ Every trunk gets segments and restarting positions. A trunk with two or more tok
 those; for the others a segment embedding is added to the word embeddings. Trunks that number positions from their
 padding index (RoBERTa, MPNet) get the offset they expect. Trunks that know the distance of two tokens alone (DeBERTa)
 take no notice of positions: for them Y goes on where X ends. A trunk with a causal mask is refused.
+
+With cached context a trunk reads rows (`kermit.context`): it must keep to a mask of what each token sees, and know
+tokens by the positions it is given, fractions included. A learned table of positions is interpolated, and layers with a
+sliding window see the part of the mask that is near in the text. Whether a trunk does all that is tried out; those that
+count places in the row instead (MPNet, DeBERTa) are refused.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Container
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -149,7 +156,7 @@ class KermitModel(KermitPreTrainedModel):
         order = self.order_embeddings(rows.left_to_right.long())[:, None]
         embedded = embedded + torch.where((rows.blocks > GIVEN)[..., None], order, 0)
         positions, table = rows.positions, position_table(self.encoder)
-        inputs: dict[str, Tensor] = {}
+        inputs: dict[str, Any] = {}
         if self.segment_embeddings is None:
             inputs["token_type_ids"] = rows.segment_ids
         else:
@@ -157,12 +164,15 @@ class KermitModel(KermitPreTrainedModel):
         if table is not None:
             positions, between = self._between_rows_of(table, positions)
             embedded = embedded + between
-        valid, mask = rows.valid, rows.mask()
+        mask = rows.mask()
         if isinstance(self.encoder, Encoder):
-            inputs |= {"attention_mask": mask, "valid": valid}
+            inputs |= {"attention_mask": mask, "valid": rows.valid}
         else:
-            unseen = torch.finfo(embedded.dtype).min
-            inputs["attention_mask"] = embedded.new_zeros(mask.shape).masked_fill(~mask, unseen)
+            inputs["attention_mask"] = _added(mask, embedded)
+        trunk, windows = self.config.trunk_config, "sliding_attention"
+        if windows in (getattr(trunk, "layer_types", None) or ()):  # transformers drops the window with a mask of ours
+            near = _added(_near(rows, mask, trunk.sliding_window), embedded)
+            inputs["attention_mask"] = {"full_attention": inputs["attention_mask"], windows: near}
         hidden: Tensor = self.encoder(inputs_embeds=embedded, position_ids=positions, **inputs, **kwargs)[0]
         return hidden
 
@@ -170,14 +180,33 @@ class KermitModel(KermitPreTrainedModel):
         """Whole positions for a table, and what to add to the embedding of its tokens for the fractions."""
         limit = self.max_positions or table.num_embeddings - self.position_offset
         if bool((positions > limit - 1).any()):
+            needed = math.ceil(float(positions.max())) + 1
             raise ModelError(
-                f"a canvas needs {int(positions.max()) + 1} positions, and the trunk has {limit}; shorten the text, or"
-                " leave fewer blanks"
+                f"a canvas needs {needed} positions, and the trunk has {limit}; shorten the text, or leave fewer blanks"
             )
         whole = positions.floor()
         first = whole.long() + self.position_offset
         after = (first + 1).clamp(max=self.position_offset + limit - 1)
-        return first, (positions - whole)[..., None] * (table(after) - table(first))
+        share = (positions - whole)[..., None].to(table.weight.dtype)
+        return first, share * (table(after) - table(first))
+
+
+def _added(mask: Tensor, embedded: Tensor) -> Tensor:
+    """A mask as encoders of transformers add it to attention scores."""
+    return embedded.new_zeros(mask.shape).masked_fill(~mask, torch.finfo(embedded.dtype).min)
+
+
+def _near(rows: ContextRows, mask: Tensor, window: int) -> Tensor:
+    """What each token sees at most that many places away in the text, Y after X; (batch, 1, length, length) bool.
+
+    With nothing given, places are those of the canvas, as without cached context; otherwise Y follows the given part of
+    X.
+    """
+    given = rows.blocks == GIVEN
+    of_x = (rows.segment_ids == 0) & (given | ~given.any(1, keepdim=True))
+    end_of_x = torch.where(mask & of_x[:, None, None], rows.positions[:, None, None], 0).amax(3)[:, 0]
+    places = rows.positions + rows.segment_ids * end_of_x
+    return mask & ((places[:, :, None] - places[:, None]).abs() <= window)[:, None]
 
 
 def refuse_unfit(encoder: PreTrainedModel) -> None:
@@ -189,20 +218,25 @@ def refuse_unfit(encoder: PreTrainedModel) -> None:
 def refuse_unfit_at_work(model: KermitModel) -> None:
     """Let a new model read short canvases, and a long one where that costs little, and raise a ModelError if it cannot.
 
+    With cached context it must also read short rows as their mask and positions say.
+
     The weights, the mode and the random state stay as they are. On the meta device there is nothing to read with.
     """
     if model.device.type == "meta":
         return
     modes = [(module, module.training) for module in model.modules()]
+    advice = _ADVICE
     model.eval()
     try:
         with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []), torch.no_grad():
             reason = _unfit_at_work(model)
+            if reason is None and model.config.cached_context:
+                reason, advice = _unfit_for_cached_context(model), _CACHED_ADVICE
     finally:
         for module, training in modes:
             module.training = training
     if reason is not None:
-        raise _refusal(model.encoder, reason)
+        raise _refusal(model.encoder, reason, advice)
 
 
 _SHORT, _LONG = 8, 512
@@ -226,9 +260,12 @@ def _unfit_at_work(model: KermitModel) -> str | None:
 
 def _states(model: KermitModel, canvas: Tensor) -> Tensor:
     """Hidden states of a canvas of two halves."""
-    segments = (torch.arange(canvas.shape[1], device=canvas.device) >= canvas.shape[1] // 2).long()[None]
-    hidden: Tensor = model(canvas, torch.ones_like(canvas), segments).last_hidden_state
+    hidden: Tensor = model(canvas, torch.ones_like(canvas), _halves(canvas)).last_hidden_state
     return hidden
+
+
+def _halves(canvas: Tensor) -> Tensor:
+    return (torch.arange(canvas.shape[1], device=canvas.device) >= canvas.shape[1] // 2).long()[None]
 
 
 def _sees(model: KermitModel, canvas: Tensor, place: int, other: int, token_id: int) -> bool:
@@ -238,11 +275,80 @@ def _sees(model: KermitModel, canvas: Tensor, place: int, other: int, token_id: 
     return not torch.equal(_states(model, canvas)[:, place], _states(model, changed)[:, place])
 
 
-def _refusal(encoder: PreTrainedModel, reason: str) -> ModelError:
-    return ModelError(
-        f"{type(encoder).__name__} cannot be a trunk: {reason}. "
-        "Choose an encoder such as BERT, ModernBERT, RoBERTa, DeBERTa, ELECTRA or DistilBERT"
+def _unfit_for_cached_context(model: KermitModel) -> str | None:
+    """Why a trunk does not read rows of cached context as their mask and positions say; None if it does."""
+    assert model.order_embeddings is not None
+    order = model.order_embeddings.weight.clone()
+    model.order_embeddings.weight.zero_()  # with nothing given, nothing else may differ from a plain canvas
+    try:
+        found = _faults(model)
+    except Exception as error:  # whatever it is, the trunk cannot read rows
+        reason = in_a_line(error) or type(error).__name__
+        return f"it cannot read rows of cached context with a mask of what each token sees: {reason}"
+    finally:
+        model.order_embeddings.weight.copy_(order)
+    return next((f"with cached_context, {reason}" for reason, holds in found.items() if holds), None)
+
+
+def _faults(model: KermitModel) -> dict[str, bool]:
+    """What may be wrong with how a trunk reads rows, and whether it is.
+
+    Two rows, one of either order, have three given tokens and two blocks with the same three tokens and positions.
+    """
+    cls, sep, end = model.config.cls_token_id, model.config.sep_token_id, model.config.end_of_slot_token_id
+    given, one, other = slice(0, 3), slice(3, 6), slice(6, 9)
+    rows = ContextRows(
+        torch.tensor([[cls, sep, cls, sep, cls, cls, sep, cls, cls]] * 2),
+        torch.tensor([[0, 0, 0, 1, 1, 1, 1, 1, 1]] * 2),
+        torch.tensor([[0, 1, 2, 1, 2, 3, 1, 2, 3]] * 2).float(),
+        torch.tensor([[0, 0, 0, 1, 1, 1, 2, 2, 2]] * 2),
+        torch.tensor([[0] * 9, [0, 0, 0, 0, 1, 2, 0, 1, 2]]),
+        torch.tensor([False, True]),
     )
+    rows = ContextRows(**{name: value.to(model.device) for name, value in vars(rows).items()})
+    states = model.read(rows)
+
+    def changes(name: str, place: int, value: float) -> Tensor:
+        """(2, 9), how much the states change with one entry of the rows."""
+        changed = getattr(rows, name).clone()
+        changed[:, place] = value
+        return (model.read(replace(rows, **{name: changed})) - states).abs().amax(2)
+
+    by_given, by_last = changes("token_ids", 1, end), changes("token_ids", 5, end)
+    by_whole, by_fraction = changes("positions", 4, 1.0), changes("positions", 4, 2.5)
+    little = 100 * torch.finfo(states.dtype).eps * states.abs().max()  # of rounding
+    window = getattr(model.config.trunk_config, "sliding_window", None) or 0
+    canvas = torch.full((1, _SHORT + (window if window <= _LONG else 0)), cls, device=model.device)
+    canvas[:, ::3] = sep
+    whole, segments = torch.ones_like(canvas), _halves(canvas)
+    positions = model.position_ids(segments, whole.bool()) - model.position_offset
+    alone = ContextRows(canvas, segments, positions.float(), whole, 0 * whole, whole[:, 0] == 0)
+
+    def differs(difference: Tensor) -> bool:
+        return not bool((difference <= little).all())  # nor is NaN the same as anything
+
+    return {
+        "its given tokens see what is inserted": differs(by_last[:, given]),
+        "its canvases see each other": differs(by_last[:, other]),
+        "its tokens see later ones from left to right": differs(by_last[1, 3:5]),
+        "its inserted tokens do not see the whole canvas": not bool(by_given[:, 3:].all() and by_last[0, one].all()),
+        "it tells tokens apart by their places in a row, not by the positions it is given": differs(
+            (states[:, one] - states[:, other]).abs()
+        ),
+        "it takes no notice of the positions it is given": not bool(by_whole[:, 4].all()),
+        "it knows whole positions only, and no fractions": not bool(by_fraction[:, 4].all()),
+        "it reads a canvas with nothing given differently than without it": differs(
+            (model.read(alone) - _states(model, canvas)).abs()
+        ),
+    }
+
+
+_ADVICE = "Choose an encoder such as BERT, ModernBERT, RoBERTa, DeBERTa, ELECTRA or DistilBERT"
+_CACHED_ADVICE = "Choose an encoder such as BERT, ModernBERT, RoBERTa or ELECTRA, or set cached_context: false"
+
+
+def _refusal(encoder: PreTrainedModel, reason: str, advice: str = _ADVICE) -> ModelError:
+    return ModelError(f"{type(encoder).__name__} cannot be a trunk: {reason}. {advice}")
 
 
 def _unfit(encoder: PreTrainedModel, accepted: Container[str]) -> str | None:

@@ -21,7 +21,8 @@ HIDDEN = "·"
 def terminal_lines(trace: Trace, segment: Segment, text: Callable[[int], str], *, colour: bool = True) -> list[Text]:
     """A line of styled text a round; without colour, tokens still to come are dotted out and new ones in brackets."""
     lines = []
-    for number, pieces in enumerate(rounds(trace, segment, text), start=1):
+    numbers = [number for number, insertions in enumerate(trace.rounds, start=1) if insertions]
+    for number, pieces in zip(numbers, rounds(trace, segment, text), strict=True):
         line = _numbered(number, colour)
         for piece in pieces:
             if colour:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kermit.canvas import Factorization, Segment
 from kermit.data.tokenizer import encode_texts
-from kermit.decoding import Constraints, DecodingSettings, OnRound, Strategy, Trace
+from kermit.decoding import Constraints, DecodingSettings, OnRound, Trace, strategies_of
 from kermit.pipeline import Kermit
 from kermit.results import Generation, Score
 from kermit.serving.jobs import Job, Tell
@@ -41,7 +41,6 @@ from kermit.serving.schemas import (
     Vectors,
 )
 from kermit.serving.settings import ServiceSettings
-from kermit.slots import Termination
 from kermit.tasks.families import InsertionDecoding, ObjectiveSettings
 
 
@@ -58,19 +57,21 @@ class Engine:
         kermit.batch_size, kermit.progress = settings.max_batch, False
         room = kermit.model.max_segment_length
         self.max_tokens = settings.max_tokens if room is None else min(settings.max_tokens, room)
+        self.strategies = strategies_of(kermit.model)
 
     def card(self) -> ModelCard:
         """What callers are told of the model."""
         model = self.kermit.model
         trained = model.config.factorizations
-        can = [Strategy.SERIAL] if model.termination is Termination.SEQUENCE else [Strategy.PARALLEL, Strategy.SERIAL]
         x, y = self.kermit.languages
         path = Path(model.name_or_path or "model")
         return ModelCard(
             name=path.parent.name if path.name == "best" else path.name,
             languages={"x": x, "y": y},
             factorizations=None if trained is None else [Factorization(name) for name in trained],
-            strategies=can,
+            strategies=self.strategies,
+            orders=None if model.orders is None else sorted(model.orders),
+            cached_context=model.config.cached_context,
             parameters=sum(parameter.numel() for parameter in model.parameters()),
             vocabulary=model.config.vocab_size,
             max_tokens=self.max_tokens,
@@ -173,9 +174,8 @@ class Engine:
         ]
 
     def _decoding(self, request: Generating) -> DecodingSettings:
-        parallel = self.kermit.model.termination is Termination.SLOT
         settings = InsertionDecoding(
-            strategy=request.strategy or (Strategy.PARALLEL if parallel else Strategy.SERIAL),
+            strategy=request.strategy or self.strategies[0],
             termination_penalty=request.termination_penalty,
             temperature=request.temperature,
             top_k=request.top_k,

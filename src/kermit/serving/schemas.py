@@ -81,7 +81,7 @@ class Generating(Request):
     """How to decode. With a temperature, top_k or top_p tokens are drawn; otherwise the best are taken."""
 
     strategy: Strategy | None = Field(
-        default=None, description="Parallel by default where the model can, serial where not."
+        default=None, description="The first of the model's strategies by default: parallel where it can."
     )
     termination_penalty: float | None = Field(
         default=None,
@@ -169,9 +169,10 @@ class ScoreRequest(_OnTexts):
 
     @model_validator(mode="after")
     def _drawn_orders(self) -> ScoreRequest:
-        if self.method == "exact" and (drawing := self.model_fields_set & {"prior", "temperature", "orders", "seed"}):
+        instead = {"exact": "sums over all of them", "left_to_right": "scores one of them"}.get(self.method)
+        if instead and (drawing := self.model_fields_set & {"prior", "temperature", "orders", "seed"}):
             names = ", ".join(sorted(drawing))
-            raise ValueError(f"{names}: for drawn orders, and the method exact sums over all of them; leave it out")
+            raise ValueError(f"{names}: for drawn orders, and the method {self.method} {instead}; leave it out")
         return self
 
     @model_validator(mode="after")
@@ -276,7 +277,9 @@ class ModelCard(Schema):
     name: str
     languages: dict[Literal["x", "y"], str]
     factorizations: list[Factorization] | None = Field(description="What it was trained for; null if not known.")
-    strategies: list[Strategy]
+    strategies: list[Strategy] = Field(description="What it can decode with, the default first.")
+    orders: list[str] | None = Field(description="The insertion orders it was trained with; null if not known.")
+    cached_context: bool = Field(description="Whether it reads what is given once per text.")
     parameters: int
     vocabulary: int
     max_tokens: int

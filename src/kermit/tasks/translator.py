@@ -20,7 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from kermit.canvas import Factorization
 from kermit.data.parallel import Pair
 from kermit.data.tokenizer import load_tokenizer
-from kermit.decoding import LENGTH_REWARD, Ranking
+from kermit.decoding import LENGTH_REWARD, Ranking, Strategy
 from kermit.errors import DecodingError, ModelError, nearest, placed
 from kermit.folders import named_or_bundled, read_config, reading
 from kermit.tasks.translation import Direction, Translation, TranslationScores, score_translations
@@ -104,9 +104,12 @@ class Translator:
     def decoding(self, **choices: Any) -> Settings:
         """The family's decoding settings with these choices, and what else translating takes; unknown ones are errors.
 
-        Those are the model's own termination penalty and, where candidates are ranked, a length reward.
+        Those are the model's own termination penalty, except from left to right, and, where candidates are ranked, a
+        length reward.
         """
         own = getattr(self.model.config, "termination_penalty", None)
+        if choices.get("strategy") == Strategy.LEFT_TO_RIGHT:
+            own = None
         given = {} if own is None else {"termination_penalty": own}
         if (choices.get("candidates") or 1) != 1 and "length_reward" in self.family.decoding_settings.model_fields:
             given["length_reward"] = LENGTH_REWARD

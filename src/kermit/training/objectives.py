@@ -92,7 +92,7 @@ _OF_SLOT_LOSS = (
     "empty_slot_rate",
     "empty_slot_weight",
 )
-_OF_GENERATIONS = ("infilling", "unmarked")
+_OF_GENERATIONS = ("infilling", "unmarked", "staggered")
 
 
 class ObjectiveSettings(Settings):
@@ -116,6 +116,7 @@ class ObjectiveSettings(Settings):
     empty_slot_weight: NotNegative = 1.0
     infilling: Fraction = 0.0
     unmarked: Fraction = 0.0
+    staggered: Fraction = 0.0
     label_smoothing: Share = 0.0
 
     @field_validator("prior")
@@ -177,6 +178,7 @@ class ObjectiveSettings(Settings):
             empty_slot_weight=self.empty_slot_weight,
             infilling=self.infilling,
             unmarked=self.unmarked,
+            staggered=self.staggered,
         )
 
     @cached_property

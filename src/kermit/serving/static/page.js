@@ -147,7 +147,7 @@ function press(action) {
   run(state(action));
 }
 
-/** Learn what the model is called and which languages it knows. */
+/** Learn what the model is called, which languages it knows and how it can decode. */
 async function introduce() {
   try {
     [model] = await models();
@@ -166,6 +166,9 @@ async function introduce() {
   }
   document.querySelector("[data-do=to-y]").textContent = `Translate to ${name("y")} →`;
   document.querySelector("[data-do=to-x]").textContent = `← Translate to ${name("x")}`;
+  for (const option of part("strategy").options) {
+    option.disabled = option.value !== "" && !model.strategies.includes(option.value);
+  }
   part("about").textContent = `${model.name}: ${name("x")} and ${name("y")}, by insertion.`;
   return true;
 }
