@@ -85,3 +85,29 @@ def tiny_recipe() -> dict[str, Any]:
         "checkpoints": {"every": 4, "keep": 2},
         "runtime": {"log_every": 4},
     }
+
+
+@pytest.fixture(scope="session")
+def teacher(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> Path:
+    """A Transformer that was trained for a moment."""
+    from kermit.training.recipe import check_recipe
+    from kermit.training.run import train
+
+    folder = tmp_path_factory.mktemp("teacher")
+    recipe = {
+        "data": {"languages": {"x": "en", "y": "de"}, "train": [{"x": "train.en", "y": "train.de"}]},
+        "tokenizer": {"vocab_size": 320, "texts": ["train.en", "train.de"]},
+        "model": {
+            "family": "transformer",
+            "width": 16,
+            "feedforward": 32,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "dropout": 0,
+        },
+        "batch": {"tokens": 1500},
+        "optimizer": {"learning_rate": 0.02},
+        "schedule": {"max_steps": 120, "warmup_steps": 10},
+    }
+    train(check_recipe(recipe, data=corpus), folder)
+    return folder

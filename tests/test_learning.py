@@ -1,10 +1,14 @@
 """It learns, and in logarithmic rounds: a small training that must succeed, on the toy pairs of the examples."""
 
+import random
+
 import pytest
 import torch
 from scripts import load_script
 
-from kermit import Strategy
+from kermit import BalancedTreePrior, CanvasBatch, DecodingSettings, Factorization, Kermit, Strategy, Texts
+from kermit.data.tokenizer import encode_texts
+from kermit.generations import GenerationObjective
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +76,34 @@ def test_whole_generations_teach_more_per_step_than_single_canvases(toy):
         assert quick >= 0.95
     assert exact[True] >= 0.95
     assert exact[False] < exact[True] - 0.05
+
+
+@pytest.mark.slow
+def test_blanks_of_thirty_tokens_are_learned(toy):
+    """Far more tokens than a blank has whole positions for; in one pass of rounds, and from left to right."""
+    tokenizer, chance = toy.make_tokenizer(), random.Random(0)
+    texts = [" ".join(map(str, range(first, first + count))) for first in (1, 3, 5) for count in (33, 34, 35)]
+    encoded = encode_texts(tokenizer, texts)
+    torch.manual_seed(0)
+    model, generator = toy.make_model(tokenizer, cached_context=True), torch.Generator().manual_seed(0)
+    objective = GenerationObjective(BalancedTreePrior(0.1), infilling=1.0)
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98))
+    steps = 600
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = 4e-3 * min(1, step / 50) * (1 - step / steps)
+        rows = [(chance.choice(encoded),) for _ in range(12)]
+        whole = Texts.of(CanvasBatch.from_segments(model.specials, rows), [Factorization.JOINT] * len(rows))
+        left_to_right = torch.rand(len(rows), generator=generator) < 0.4
+        drawn, rounds = objective.draw(whole, left_to_right, generator)
+        targets = objective.build(drawn, rounds, left_to_right, model.lay_out)
+        model(**targets.model_inputs(), num_items_in_batch=int(drawn.lengths.sum()) + len(rows)).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    kermit = Kermit(model, tokenizer)
+    blanked = [" ".join([*text.split()[:2], "____", *text.split()[-2:]]) for text in texts]
+    for strategy in (Strategy.PARALLEL, Strategy.LEFT_TO_RIGHT):
+        filled = kermit.infill(blanked, settings=DecodingSettings(strategy))
+        assert sum(found.x == text for found, text in zip(filled, texts, strict=True)) >= 6
+        if strategy is Strategy.PARALLEL:
+            assert sorted(found.rounds for found in filled)[4] <= 9

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 
 import pytest
 import yaml
@@ -89,6 +90,50 @@ def test_half_precision_and_a_limit_are_kept_to(kermit, folder, corpus, tmp_path
     for words, name in (((), "float32"), (("--precision", "bfloat16"), "bfloat16")):
         for result in json.loads(kermit(*scored, *words).out):
             assert f"|precision:{name}|" in result["signature"]
+
+
+def test_distill_runs_a_transformer_by_ctranslate2_and_filters(kermit, teacher, corpus, tmp_path, caplog):
+    pytest.importorskip("ctranslate2")
+    asked = ("distill", "--teacher", teacher, "--input", corpus / "train.en", "--to", "de", "--set", "max_tokens=30")
+    fast = (*asked, "--backend", "ctranslate2", "--beams", 2)
+    plain = json.loads(kermit(*fast, "--output", tmp_path / "plain", "--json").out)
+    assert set(plain) == {"source", "target", "texts", "unfinished"}
+    assert plain["texts"] + plain["unfinished"] == 240
+    note = json.loads((tmp_path / "plain/train.en-de.json").read_text())
+    assert (note["backend"], note["precision"], note["decoding"]["beams"]) == ("ctranslate2", "int8", 2)
+
+    found = json.loads(kermit(*fast, "--output", tmp_path / "filtered", "--filter", "--json").out)
+    assert list(found["filtered"]) == ["length", "copy", "repetition", "language"]
+    left_out = sum(found["filtered"].values())
+    assert left_out > 0, "it was trained for a moment"
+    assert found["texts"] == plain["texts"] - left_out == len((tmp_path / "filtered/train.de").read_text().splitlines())
+    assert json.loads((tmp_path / "filtered/train.en-de.json").read_text())["filtered"] == found["filtered"]
+    assert any(f"{left_out} pairs left out by the filter (length " in line for line in caplog.messages)
+    told = kermit(*fast, "--output", tmp_path / "filtered", "--filter").out  # nothing is done again
+    left_out += found["unfinished"]
+    assert f"{found['texts']} pairs, {left_out} left out (unfinished {found['unfinished']}, length " in told
+
+    slow = json.loads(kermit(*asked, "--beams", 2, "--output", tmp_path / "slow", "--json").out)
+    assert abs(slow["texts"] - plain["texts"]) < 24
+
+
+def test_what_a_backend_cannot_do_is_told(kermit, folder, teacher, corpus, tmp_path, monkeypatch):
+    asked = ("distill", "--input", corpus / "test.en", "--to", "de", "--output", tmp_path / "out", "--teacher")
+    fast = ("--backend", "ctranslate2")
+    for words, message in (
+        ((folder, *fast), "runs only the family transformer, and the teacher is of the family kermit"),
+        ((folder, "--beams", 3), "the family kermit has no decoding setting 'beams'"),
+        ((teacher, "--precision", "int8"), "--precision int8 is for --backend ctranslate2"),
+        ((teacher, "--beams", 3, "--set", "beams=4"), "--set beams=4: --beams says it already"),
+    ):
+        done = kermit(*asked, *words)
+        assert (done.code, done.out) == (2, "")
+        assert message in done.err
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    assert (
+        "needs the package ctranslate2; pip install 'kermit-insertion[distill]'" in kermit(*asked, teacher, *fast).err
+    )
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,6 @@ from kermit.tasks.distillation import distill
 from kermit.tasks.translation import Direction, Translation, read_split, score_translations
 from kermit.tasks.translation_report import note_of, plot_rounds, table
 from kermit.tasks.translator import Translator
-from kermit.training.recipe import check_recipe
-from kermit.training.run import train
 from kermit.training.settings import Settings
 
 EN_DE = Direction("en", "de")
@@ -30,29 +28,6 @@ EN_DE = Direction("en", "de")
 
 def translation(text: str, tokens: int, rounds: int) -> Translation:
     return Translation("source", text, rounds, tokens, -1.0, "finished")
-
-
-@pytest.fixture(scope="module")
-def teacher(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> Path:
-    """A Transformer that was trained for a moment."""
-    folder = tmp_path_factory.mktemp("teacher")
-    recipe = {
-        "data": {"languages": {"x": "en", "y": "de"}, "train": [{"x": "train.en", "y": "train.de"}]},
-        "tokenizer": {"vocab_size": 320, "texts": ["train.en", "train.de"]},
-        "model": {
-            "family": "transformer",
-            "width": 16,
-            "feedforward": 32,
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-            "dropout": 0,
-        },
-        "batch": {"tokens": 1500},
-        "optimizer": {"learning_rate": 0.02},
-        "schedule": {"max_steps": 120, "warmup_steps": 10},
-    }
-    train(check_recipe(recipe, data=corpus), folder)
-    return folder
 
 
 def test_directions_are_read_and_written() -> None:
@@ -330,3 +305,35 @@ def test_distillation_in_which_no_text_ends_replaces_nothing(teacher: Path, corp
     assert first.target.read_text() == kept
     assert distilled(teacher, corpus, tmp_path) == first
     assert sorted(path.name for path in tmp_path.iterdir()) == ["train.de", "train.en", "train.en-de.json"]
+
+
+def test_pairs_that_are_visibly_wrong_are_left_out_and_counted(teacher: Path, tmp_path: Path) -> None:
+    made = {
+        "two dogs run": "zwei Hunde laufen",
+        "three girls": "drei Mädchen Mädchen Mädchen",
+        "one two three": "One two three!",
+        "dogs": "Hunde und Mädchen laufen über Straßen",
+        "girls sleep": None,
+    }
+
+    def translate(texts: list[str], *_: Any, **__: Any) -> list[Translation]:
+        return [Translation(text, made[text] or "", 1, 1, 0.0, "finished") for text in texts]
+
+    def asked(texts: list[str], output: str, filter_pairs: bool = True) -> Any:
+        (tmp_path / "some.en").write_text("".join(f"{text}\n" for text in texts))
+        fake: Any = SimpleNamespace(translate=translate, model=SimpleNamespace(dtype=torch.float32))
+        where = (tmp_path / "some.en", EN_DE, Settings(), tmp_path / output)
+        return distill(fake, teacher, *where, filter_pairs=filter_pairs, block_size=2)
+
+    found = asked(list(made), "out")
+    assert (found.texts, found.unfinished) == (1, 1)
+    assert found.filtered == {"length": 1, "copy": 1, "repetition": 1, "language": 0}
+    assert found.target.read_text() == "zwei Hunde laufen\n"
+    assert asked(list(made), "out") == found
+    with pytest.raises(DataError, match="made with another filter"):
+        asked(list(made), "out", filter_pairs=False)
+    whole = asked(list(made), "whole", filter_pairs=False)
+    assert (whole.texts, whole.unfinished, whole.filtered) == (4, 1, {})
+    with pytest.raises(DataError, match=r"no pair is left: 1 of .* \(length 1, copy 1, repetition 1, language 0\)"):
+        asked(list(made)[1:], "nothing")
+    assert [path.name for path in (tmp_path / "nothing").iterdir()] == ["some.en-de.json"]

@@ -15,7 +15,21 @@ from typing import Annotated
 
 import typer
 
-from kermit.cli import distill, embed, evaluate, generate, glue, info, logs, score, serve, trace, train, translate
+from kermit.cli import (
+    augment,
+    distill,
+    embed,
+    evaluate,
+    generate,
+    glue,
+    info,
+    logs,
+    score,
+    serve,
+    trace,
+    train,
+    translate,
+)
 from kermit.cli.verbs import EVALUATE, SERVE, TRAIN, USE, Verbs
 from kermit.errors import KermitError
 
@@ -37,6 +51,7 @@ app.command("trace", rich_help_panel=USE)(trace.trace)
 app.command("info", rich_help_panel=USE)(info.info)
 app.command("train", rich_help_panel=TRAIN)(train.train)
 app.command("distill", rich_help_panel=TRAIN)(distill.distill)
+app.command("augment", rich_help_panel=TRAIN)(augment.augment)
 app.add_typer(glue.finetune_app, name="finetune", rich_help_panel=TRAIN)
 evaluate.app.command("glue")(glue.evaluate)
 app.add_typer(evaluate.app, name="evaluate", rich_help_panel=EVALUATE)

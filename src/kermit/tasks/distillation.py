@@ -2,7 +2,8 @@
 
 The text is taken in blocks. Each block's translations are written aside and renamed when whole, so that an interrupted
 run goes on where it was; a manifest says by which teacher, with which decoding and from which text they were made, and
-another one is refused. At the end the blocks become two line-aligned files, source and teacher's translation.
+another one is refused. At the end the blocks become two line-aligned files, source and teacher's translation, without
+texts whose translation did not end and, if asked for, pairs that are visibly wrong.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import hashlib
 import json
 import logging
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,27 +24,34 @@ from kermit.data.plain import Fault, OnBad, Report, file_checksum, read_texts
 from kermit.errors import DataError, KermitError, about_text
 from kermit.files import partial, write_whole
 from kermit.folders import model_folder, weight_files
+from kermit.tasks.ctranslate2_teacher import CTranslate2Teacher
+from kermit.tasks.distillation_filters import Languages, Reason, wrong_pair
 from kermit.tasks.translation import Direction, Translation
 from kermit.tasks.translator import Translator
 from kermit.training.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-_UNSAID = {"precision": "float32"}  # what manifests did not always say
+_UNSAID = {"precision": "float32", "backend": "transformers", "filter": False}  # what manifests did not always say
+_NOTED = ("backend_version",)  # what may change before a run goes on
 
 
 @dataclass(frozen=True)
 class Distilled:
-    """The two line-aligned files, and how many texts are in them and were left out."""
+    """The two line-aligned files, and how many texts are in them and were left out.
+
+    `filtered` counts the pairs that are visibly wrong, by reason; it is empty where no filter was asked for.
+    """
 
     source: Path
     target: Path
     texts: int
     unfinished: int
+    filtered: dict[str, int] = field(default_factory=dict)
 
 
 def distill(
-    translator: Translator,
+    translator: Translator | CTranslate2Teacher,
     teacher: Path,
     text: Path,
     direction: Direction,
@@ -50,13 +60,14 @@ def distill(
     *,
     limit: int | None = None,
     on_bad: OnBad = OnBad.ERROR,
+    filter_pairs: bool = False,
     block_size: int = 1000,
     progress: Callable[[int], None] | None = None,
 ) -> Distilled:
     """Translate a file with a teacher and write `NAME.SOURCE` and `NAME.TARGET` into a folder.
 
     Args:
-        translator: the teacher, loaded.
+        translator: the teacher, loaded; or converted, to be run by CTranslate2.
         teacher: the folder that it was loaded from.
         text: the source side, a text a line, plain or gzipped; NAME is its name up to the language.
         direction: which way to translate.
@@ -64,11 +75,12 @@ def distill(
         output: where the files go; blocks already there from the same run are not made again.
         limit: translate the first so many texts alone; None for all.
         on_bad: what to do with lines that are empty, no UTF-8 or longer than the teacher can read.
+        filter_pairs: leave out pairs that are visibly wrong (see `distillation_filters`).
         block_size: texts translated between two savings.
         progress: told how many more texts are done.
 
     Raises:
-        DataError: the file holds no text, the folder holds blocks or files made otherwise, or no translation ended.
+        DataError: the file holds no text, the folder holds blocks or files made otherwise, or no pair is left.
     """
     name = text.name.removesuffix(".gz").removesuffix(f".{direction.source}")
     files = [output / f"{name}.{language}" for language in (direction.source, direction.target)]
@@ -79,15 +91,16 @@ def distill(
         "text": file_checksum(text),
         "direction": str(direction),
         "decoding": decoding.model_dump(mode="json"),
-        "precision": str(translator.model.dtype).removeprefix("torch."),
+        **_engine(translator),
         "limit": limit,
         "block_size": block_size,
+        "filter": filter_pairs,
     }
     place = output / f"{name}.{direction}.json"
     made = _made_before(text, files, blocks, place, manifest)
     if "texts" in made and all(file.is_file() for file in files):
         logger.info("%s: translated before, nothing left to do", text)
-        return Distilled(files[0], files[1], made["texts"], made["unfinished"])
+        return Distilled(files[0], files[1], made["texts"], made["unfinished"], made.get("filtered", {}))
     blocks.mkdir(parents=True, exist_ok=True)
     if not made:
         write_whole(place, json.dumps(manifest, indent=2) + "\n")
@@ -104,23 +117,49 @@ def distill(
     if not report.read:
         raise DataError(f"{text}: the file holds no text to translate")
     scratch = [partial(file) for file in files]
-    kept, unfinished = _join(blocks, scratch)
+    kept, unfinished, filtered = _join(blocks, scratch, filter_pairs)
     if not kept:
         for path in scratch:
             path.unlink()
         shutil.rmtree(blocks)
-        raise DataError(
-            f"{text}: none of the teacher's {unfinished:,} translations ended, so nothing was written; raise"
-            " max_tokens, or choose another teacher"
-        )
+        raise DataError(f"{text}: {_nothing_left(unfinished, filtered)}")
     if unfinished:
         logger.warning("%s: %d texts left out, as the teacher's translation did not end", text, unfinished)
+    if filter_pairs:
+        logger.info("%s: %d pairs left out by the filter (%s)", text, sum(filtered.values()), told(filtered))
+        manifest["filtered"] = filtered
     manifest |= {"texts": kept, "unfinished": unfinished}
     write_whole(place, json.dumps(manifest, indent=2) + "\n")  # first: files are ours where it has their counts
     for path, file in zip(scratch, files, strict=True):
         path.rename(file)
     shutil.rmtree(blocks)
-    return Distilled(files[0], files[1], kept, unfinished)
+    return Distilled(files[0], files[1], kept, unfinished, filtered)
+
+
+def told(filtered: dict[str, int]) -> str:
+    """Counts by reason, as `length 3, copy 1`."""
+    return ", ".join(f"{reason} {count:,}" for reason, count in filtered.items())
+
+
+def _nothing_left(unfinished: int, filtered: dict[str, int]) -> str:
+    if any(filtered.values()):
+        return (
+            f"no pair is left: {unfinished:,} of the teacher's translations did not end, and the filter left out the"
+            f" others ({told(filtered)}), so nothing was written; look at them without the filter"
+        )
+    return (
+        f"none of the teacher's {unfinished:,} translations ended, so nothing was written; raise max_tokens, or choose"
+        " another teacher"
+    )
+
+
+def _engine(translator: Translator | CTranslate2Teacher) -> dict[str, str]:
+    """What runs the teacher, for the manifest."""
+    if isinstance(translator, CTranslate2Teacher):
+        found = (translator.backend, translator.version, translator.precision)
+    else:
+        found = ("transformers", version("transformers"), str(translator.model.dtype).removeprefix("torch."))
+    return dict(zip(("backend", "backend_version", "precision"), found, strict=True))
 
 
 def _made_before(text: Path, files: list[Path], blocks: Path, place: Path, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -132,7 +171,8 @@ def _made_before(text: Path, files: list[Path], blocks: Path, place: Path, manif
     if not present and not any(blocks.glob("*.jsonl")):
         return {}
     made = _read_manifest(place) if place.is_file() else {}
-    differing = [key for key, value in manifest.items() if made.get(key, _UNSAID.get(key)) != value]
+    compared = {key: value for key, value in manifest.items() if key not in _NOTED}
+    differing = [key for key, value in compared.items() if made.get(key, _UNSAID.get(key)) != value]
     if made and differing:
         raise DataError(
             f"{place.parent} holds translations made with another {', '.join(differing)} (see {place.name});"
@@ -156,7 +196,7 @@ def _read_manifest(place: Path) -> dict[str, Any]:
 
 
 def _translated(
-    translator: Translator,
+    translator: Translator | CTranslate2Teacher,
     block: list[tuple[str, str]],
     direction: Direction,
     decoding: Settings,
@@ -188,18 +228,28 @@ def _one_line(text: str) -> str:
     return " ".join(text.splitlines())
 
 
-def _join(blocks: Path, files: list[Path]) -> tuple[int, int]:
+def _join(blocks: Path, files: list[Path], filter_pairs: bool) -> tuple[int, int, dict[str, int]]:
+    """Write the pairs that are kept; return how many, how many did not end, and how many were filtered by reason."""
     kept = unfinished = 0
+    filtered: Counter[Reason] = Counter()
+    languages = Languages.count(pair for pair in _pairs(blocks) if pair is not None) if filter_pairs else None
     with files[0].open("w", encoding="utf-8") as sources, files[1].open("w", encoding="utf-8") as targets:
-        for block in sorted(blocks.glob("*.jsonl")):
-            for line in block.read_text(encoding="utf-8").split("\n"):
-                if not line:
-                    continue
-                source, target, finish = json.loads(line)
-                if finish != "finished" or not target.strip():
-                    unfinished += 1
-                    continue
-                sources.write(f"{source}\n")
-                targets.write(f"{target}\n")
+        for pair in _pairs(blocks):
+            if pair is None:
+                unfinished += 1
+            elif languages is not None and (reason := wrong_pair(*pair, languages)) is not None:
+                filtered[reason] += 1
+            else:
+                sources.write(f"{pair[0]}\n")
+                targets.write(f"{pair[1]}\n")
                 kept += 1
-    return kept, unfinished
+    return kept, unfinished, {reason.value: filtered[reason] for reason in Reason} if filter_pairs else {}
+
+
+def _pairs(blocks: Path) -> Iterator[tuple[str, str] | None]:
+    """Texts with their translations, block by block; None for one that did not end."""
+    for block in sorted(blocks.glob("*.jsonl")):
+        for line in block.read_text(encoding="utf-8").split("\n"):
+            if line:
+                source, target, finish = json.loads(line)
+                yield (source, target) if finish == "finished" and target.strip() else None
