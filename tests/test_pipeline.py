@@ -4,6 +4,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -668,3 +669,15 @@ def test_the_model_and_its_tokenizer_go_to_the_hub_together(
     random_kermit.push_to_hub("someone/some-model", private=True)
     assert [part for part, _, _ in sent] == [random_kermit.model, random_kermit.tokenizer]
     assert all((name, how) == ("someone/some-model", {"private": True}) for _, name, how in sent)
+
+
+@pytest.mark.parametrize("strategy", [Strategy.PARALLEL, Strategy.LEFT_TO_RIGHT])
+def test_a_translation_that_does_not_end_is_cut_and_says_so(ordered_kermit: Kermit, strategy: Strategy) -> None:
+    endless = DecodingSettings(strategy, termination_penalty=1e4)
+    texts = ["A man", "A man rides a bike."]
+    lengths = [len(ids) for ids in ordered_kermit._encode(texts)]
+    found = ordered_kermit.translate(texts, "de", settings=endless)
+    assert [result.tokens for result in found] == [2 * length + 10 for length in lengths]
+    assert {result.finish for result in found} == {Finish.MAX_TOKENS}
+    [longer] = ordered_kermit.translate(texts[:1], "de", settings=replace(endless, max_tokens=100))
+    assert longer.tokens == 100

@@ -21,6 +21,8 @@ from kermit.data.tokenizer import encode_texts, load_tokenizer
 from kermit.decoding import (
     DRAWING_TEMPERATURE,
     LENGTH_REWARD,
+    MAX_REPEATS,
+    MAX_TOKENS,
     Constraints,
     Decoded,
     DecodingSettings,
@@ -64,6 +66,7 @@ class Kermit:
     ) -> None:
         self.model: KermitForInsertion = model.eval() if model.training else model
         self.tokenizer, self.batch_size, self.progress = tokenizer, batch_size, progress
+        self.max_tokens: int = MAX_TOKENS  # inserted into a text unless the settings say otherwise
         self.specials = model.specials
         self.knows_pairs: bool = model.config.factorizations is not None
         names = model.config.languages
@@ -138,7 +141,9 @@ class Kermit:
         Args:
             texts: what to translate; of a blank one nothing is made.
             to: the language to translate into, by the model's name for it; ``x`` and ``y`` always work.
-            settings: how to decode; parallel and greedy, with the model's own termination penalty, by default.
+            settings: how to decode; parallel and greedy, with the model's own termination penalty, by default. Unless
+                it sets other limits, a text of n tokens gets at most 2 n + 10, and no token stands more than three
+                times in a row that does not in the text; `finish` says whether a limit ended it.
             seeds: one a text, for sampling.
             trace: whether to record the rounds.
             on_progress: called with the number of texts that were just finished.
@@ -152,6 +157,8 @@ class Kermit:
             settings = replace(settings, termination_penalty=self.model.config.termination_penalty)
         if settings.candidates > 1 and settings.length_reward is None:
             settings = replace(settings, length_reward=LENGTH_REWARD)
+        if settings.max_repeats is None:
+            settings = replace(settings, max_repeats=MAX_REPEATS)
         target = self.segment(to)
         way = Factorization.Y_GIVEN_X if target is Segment.Y else Factorization.X_GIVEN_Y
         self._check_trained(way)
@@ -163,7 +170,8 @@ class Kermit:
             Canvas.from_ids(self.specials, *side, generate=None if text.isspace() or not text else way)
             for side, text in zip(sides, texts, strict=True)
         ]
-        decoded = self._decode(canvases, settings, seeds, trace, on_progress, on_round)
+        limits = None if settings.max_tokens else [min(self.max_tokens, 2 * len(tokens) + 10) for tokens in ids]
+        decoded = self._decode(canvases, settings, seeds, trace, on_progress, on_round, limits)
         results = [self._generation(result) for result in decoded]
         given = "x" if target is Segment.Y else "y"
         return [
@@ -429,7 +437,10 @@ class Kermit:
         trace: bool,
         on_progress: Callable[[int], object] | None,
         on_round: OnRound | None,
+        limits: Sequence[int] | None = None,
     ) -> list[Decoded]:
+        if limits is None and (settings is None or settings.max_tokens is None):
+            limits = [self.max_tokens] * len(canvases)
         with tqdm(total=len(canvases), disable=None if self.progress else True, unit="text", leave=False) as bar:
 
             def advance(count: int) -> None:
@@ -442,6 +453,7 @@ class Kermit:
                 canvases,
                 settings,
                 seeds=seeds,
+                limits=limits,
                 trace=trace,
                 batch_size=self.batch_size,
                 on_progress=advance,

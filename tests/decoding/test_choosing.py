@@ -124,7 +124,7 @@ def test_groups_keep_their_best() -> None:
         (lambda: Constraints(min_tokens_per_blank=3, max_tokens_per_blank=2), "no less than min_tokens_per_blank"),
         (lambda: Constraints(max_tokens_per_blank=0), "max_tokens_per_blank must be at least 1"),
         (lambda: DecodingSettings(max_rounds=0), "max_rounds must be at least 1"),
-        (lambda: DecodingSettings(max_tokens=-1), "max_tokens must be at least 0"),
+        (lambda: DecodingSettings(max_tokens=0), "max_tokens must be at least 1"),
     ],
 )
 def test_settings_that_cannot_be_are_errors(make: object, message: str) -> None:

@@ -314,7 +314,7 @@ def test_rounds_that_break_off_stop_and_say_so(new_page: NewPage, kermit: Kermit
         page.locator("#strategy").select_option("serial")
         button(page, "Translate to German").click()
         expect(page.get_by_role("alert")).to_contain_text("no answer within")
-        expect(page.locator("#count")).to_contain_text("ended by an error")
+        expect(page.locator("#count")).to_contain_text("Ended by an error")
         expect(page.locator("#play")).to_have_text("Play")
 
 

@@ -133,7 +133,7 @@ def _kermit(
     from kermit.tasks.cloze.loading import load_insertion_model
 
     settings = settings_of(decoding, [f"max_tokens={LONGEST_ANSWER}", *(chosen or [])], 0, least)
-    if least > settings.max_tokens:
+    if settings.max_tokens is not None and least > settings.max_tokens:
         raise DecodingError(
             f"--min-tokens {least} is more than an answer may have, {settings.max_tokens}; raise --set max_tokens"
         )

@@ -28,7 +28,7 @@ from kermit.cli.choices import (
     refuse,
     settings_of,
 )
-from kermit.cli.results import Results
+from kermit.cli.results import Results, warn_if_cut
 from kermit.cli.texts import Given, asked_apart, check_blanks, chunks, drawn, read_pairs, sides
 
 if TYPE_CHECKING:
@@ -171,6 +171,7 @@ def produce(
         for chunk in chunks(given):
             found = asked_apart(chunk, lambda part: ask(part, advance))
             for one, result in zip(chunk, found, strict=True):
+                warn_if_cut(one.place, result.finish)
                 names = ("x", "y") if one.y is not None or one_side is None else (one_side,)
                 if as_json:
                     results.json(record(kermit, result, names) | ({"seed": one.seed} if seeded else {}))

@@ -96,6 +96,15 @@ class Results:
         self.write(capture.get())
 
 
+def warn_if_cut(place: str, finish: str) -> None:
+    """Say on stderr that a limit ended a text."""
+    if finish != "finished":
+        from tqdm import tqdm
+
+        with tqdm.external_write_mode(file=sys.stderr):
+            typer.echo(f"{place}: ended by {finish}; the text may be incomplete", err=True)
+
+
 def check_file(option: str, path: Path | None, *, in_new_folder: bool = False) -> None:
     """Whether a file can be put there, before the work begins.
 

@@ -22,7 +22,7 @@ from kermit.cli.choices import (
     progress_bar,
     refuse,
 )
-from kermit.cli.results import Results
+from kermit.cli.results import Results, warn_if_cut
 from kermit.cli.texts import chunks, read_texts
 from kermit.errors import DecodingError, placed
 
@@ -63,7 +63,8 @@ def translate(
             with placed([one.place for one in chunk]):
                 found = translator.translate(sources, direction, seeded(settings, done), trace=trace, progress=progress)
             done += len(chunk)
-            for result in found:
+            for one, result in zip(chunk, found, strict=True):
+                warn_if_cut(one.place, result.finish)
                 if json_:
                     results.json(result.to_json())
                     continue

@@ -4,6 +4,8 @@ from kermit.decoding.rounds import Decoded, OnRound, check_lengths, decode, stra
 from kermit.decoding.settings import (
     DRAWING_TEMPERATURE,
     LENGTH_REWARD,
+    MAX_REPEATS,
+    MAX_TOKENS,
     Constraints,
     DecodingSettings,
     Finish,
@@ -16,6 +18,8 @@ from kermit.decoding.trace import Trace, TracedInsertion, TracedToken
 __all__ = [
     "DRAWING_TEMPERATURE",
     "LENGTH_REWARD",
+    "MAX_REPEATS",
+    "MAX_TOKENS",
     "Constraints",
     "Decoded",
     "DecodingSettings",

@@ -25,8 +25,8 @@ CANDIDATE_TEMPERATURE = 0.5
 
 _SEED_STEP = 0x9E3779B97F4A7C15  # far apart, for the seeds of neighbouring texts often follow one another
 
-Decode = Callable[[Sequence["Canvas"], DecodingSettings, Sequence[int]], "list[Decoded]"]
-"""Decodes one text a canvas."""
+Decode = Callable[[Sequence["Canvas"], DecodingSettings, Sequence[int], Sequence[int]], "list[Decoded]"]
+"""Decodes one text per canvas, given the seeds and the most tokens to insert."""
 
 
 def decode_candidates(
@@ -35,6 +35,7 @@ def decode_candidates(
     canvases: Sequence[Canvas],
     settings: DecodingSettings,
     seeds: Sequence[int],
+    limits: Sequence[int],
     batch_size: int = 64,
 ) -> list[Decoded]:
     """Decode several texts a canvas and keep the best of each.
@@ -44,7 +45,8 @@ def decode_candidates(
         decode: what decodes one text a canvas.
         canvases: the canvases at the start.
         settings: how to decode, and how many candidates.
-        seeds: one a canvas.
+        seeds: one per canvas.
+        limits: the most tokens to insert into each canvas.
         batch_size: how many candidates to rank together.
 
     Returns:
@@ -59,10 +61,11 @@ def decode_candidates(
                 check_given(canvas)
     alone = replace(settings, candidates=1, ranking=None, length_reward=None)
     drawn = replace(alone, sampling=settings.sampling or Sampling(CANDIDATE_TEMPERATURE))
-    found = [[first] for first in decode(canvases, alone, seeds)]
+    found = [[first] for first in decode(canvases, alone, seeds, limits)]
     numbers = [number for number in range(len(canvases)) for _ in range(1, settings.candidates)]
     others = [seed + candidate * _SEED_STEP for seed in seeds for candidate in range(1, settings.candidates)]
-    for number, other in zip(numbers, decode([canvases[number] for number in numbers], drawn, others), strict=True):
+    starts, most = [canvases[number] for number in numbers], [limits[number] for number in numbers]
+    for number, other in zip(numbers, decode(starts, drawn, others, most), strict=True):
         found[number].append(other)
     every = [candidate for candidates in found for candidate in candidates]
     ranking = settings.ranking or Ranking.AGAIN

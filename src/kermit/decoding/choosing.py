@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from kermit.canvas import SpecialTokens
-from kermit.canvas_batch import NOTHING
+from kermit.canvas_batch import NOTHING, CanvasBatch
 from kermit.decoding.limits import Room, best_of_group
+from kermit.decoding.repeats import bar_repeats
 from kermit.decoding.settings import DecodingSettings, Sampling, Strategy
 from kermit.errors import DecodingError
 from kermit.slots import SlotScores, row_logsumexp
@@ -56,10 +57,12 @@ class Chooser:
     def choose(
         self,
         scores: SlotScores,
+        batch: CanvasBatch,
         room: Room,
         segments: Tensor,
         blanks: Tensor,
         glued: Tensor,
+        repeats: Tensor | None,
         seeds: Tensor | None,
         number: int,
     ) -> Choice:
@@ -67,10 +70,12 @@ class Chooser:
 
         Args:
             scores: what the model says of the open slots.
+            batch: the canvases.
             room: how many tokens still fit, and where some are still needed.
             segments: (slots,) the segment of each slot.
             blanks: (slots,) its blank.
             glued: (slots,) whether a continuation inserted there would lengthen a given word.
+            repeats: (batch,) how often a token may stand in a row; None for no limit.
             seeds: (batch,) the texts' seeds where tokens are drawn, None where the best are taken.
             number: the round, from 0.
         """
@@ -84,6 +89,8 @@ class Chooser:
             content[:, self.never] = -torch.inf
         if self.continues is not None:
             content.masked_fill_(glued[:, None] & self.continues, -torch.inf)
+        if repeats is not None:
+            bar_repeats(content, scores, batch, repeats)
         slot_seeds = None if seeds is None else seeds[scores.rows.cpu()]
         noise = None if slot_seeds is None else uniform(slot_seeds, number, scores.slots)
         pick = _Pick(scores, content, end_log_prob, room, segments, blanks, noise)

@@ -36,11 +36,21 @@ class Room:
     used: Tensor
 
     @classmethod
-    def of(cls, model: InsertionModel, settings: DecodingSettings, batch: CanvasBatch, blanks: Tensor) -> Room:
-        """The rooms at the start; `blanks` is how many each text has, (batch,), numbered from 1."""
+    def of(
+        cls, model: InsertionModel, settings: DecodingSettings, batch: CanvasBatch, limits: list[int], blanks: Tensor
+    ) -> Room:
+        """The rooms at the start.
+
+        Args:
+            model: what scores the slots.
+            settings: how to decode.
+            batch: the canvases.
+            limits: the most tokens to insert into each text.
+            blanks: (batch,) how many blanks each text has; they are numbered from 1.
+        """
         rows, device = len(batch), batch.device
         number = torch.arange(int(blanks.max()) + 1, device=device)
-        text = torch.full((rows,), min(settings.max_tokens, _PLENTY), device=device)
+        text = torch.tensor([min(limit, _PLENTY) for limit in limits], device=device)
         if model.max_length is not None:
             text = torch.minimum(text, model.max_length - batch.valid.sum(1))
         segment = torch.full((rows, 2), _PLENTY, device=device)

@@ -11,7 +11,7 @@ Drawn serially at temperature 1, a text comes with the probability that `kermit.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -21,7 +21,8 @@ from kermit.canvas_batch import NOTHING, CanvasBatch
 from kermit.decoding.candidates import decode_candidates
 from kermit.decoding.choosing import Choice, Chooser
 from kermit.decoding.limits import Room
-from kermit.decoding.settings import DecodingSettings, Finish, Ranking, Strategy, is_whole
+from kermit.decoding.repeats import allowed_runs, withdraw_repeats
+from kermit.decoding.settings import MAX_TOKENS, DecodingSettings, Finish, Ranking, Strategy, is_whole
 from kermit.decoding.trace import Trace, TracedInsertion
 from kermit.errors import DecodingError
 from kermit.slots import InsertionModel, Termination, learned
@@ -61,6 +62,7 @@ def decode(
     settings: DecodingSettings | None = None,
     *,
     seeds: Sequence[int] | None = None,
+    limits: Sequence[int] | None = None,
     trace: bool = False,
     batch_size: int = 64,
     on_progress: Callable[[int], object] | None = None,
@@ -73,6 +75,7 @@ def decode(
         canvases: the canvases at the start.
         settings: how to decode; parallel and greedy by default.
         seeds: one a canvas, for sampling; 0, 1, 2, ... by default.
+        limits: the most tokens to insert, one number per canvas; by default what the settings say for all.
         trace: whether to record every round's insertions.
         batch_size: how many canvases to decode together; it does not change what they decode to.
         on_progress: called with the number of canvases that were just finished.
@@ -93,26 +96,30 @@ def decode(
         if not is_whole(seed):
             raise DecodingError(f"a seed must be a whole number, not {seed!r}")
     seeds = [int(seed) for seed in seeds]
+    limits = [settings.max_tokens or MAX_TOKENS] * len(canvases) if limits is None else limits
     check_strategy(model, settings)
     check_lengths(model, canvases)
     if settings.candidates > 1 and on_round is not None:
         raise DecodingError("rounds cannot be told as they come where the best of several candidates is kept")
 
-    def one_each(starts: Sequence[Canvas], how: DecodingSettings, part_seeds: Sequence[int]) -> list[Decoded]:
-        return decode(model, starts, how, seeds=part_seeds, trace=trace, batch_size=batch_size)
+    def one_each(
+        starts: Sequence[Canvas], how: DecodingSettings, seeds: Sequence[int], limits: Sequence[int]
+    ) -> list[Decoded]:
+        return decode(model, starts, how, seeds=seeds, limits=limits, trace=trace, batch_size=batch_size)
 
     results: dict[int, Decoded] = {}
     by_length = sorted(range(len(canvases)), key=lambda index: len(canvases[index]))
     for start in range(0, len(by_length), batch_size):
         part = by_length[start : start + batch_size]
-        starts, part_seeds = [canvases[i] for i in part], [seeds[i] for i in part]
+        starts = [canvases[i] for i in part]
+        part_seeds, part_limits = [seeds[i] for i in part], [limits[i] for i in part]
         if settings.candidates > 1:
-            kept = decode_candidates(model, one_each, starts, settings, part_seeds, batch_size)
+            kept = decode_candidates(model, one_each, starts, settings, part_seeds, part_limits, batch_size)
             results.update(zip(part, kept, strict=True))
             if on_progress is not None:
                 on_progress(len(part))
             continue
-        run = _Run(model, settings, starts, part_seeds, trace, _renumbered(on_round, part))
+        run = _Run(model, settings, starts, part_seeds, part_limits, trace, _renumbered(on_round, part))
         with torch.inference_mode():
             while len(run.batch):
                 left = len(run.batch)
@@ -197,6 +204,7 @@ class _Run:
         settings: DecodingSettings,
         canvases: list[Canvas],
         seeds: list[int],
+        limits: list[int],
         trace: bool,
         on_round: OnRound | None,
     ) -> None:
@@ -213,7 +221,9 @@ class _Run:
         self.spans = self.blank.amax(1)
         self.span = torch.ones_like(self.spans)  # left to right: the one that is being filled
         self.cut = torch.zeros_like(self.spans, dtype=torch.bool)  # whether a span ended for lack of room
-        self.room = Room.of(model, settings, self.batch, self.spans)
+        self.repeating = torch.zeros_like(self.cut)  # whether a token was withdrawn that was said too often
+        self.repeats = None if settings.max_repeats is None else allowed_runs(self.batch, settings.max_repeats)
+        self.room = Room.of(model, settings, self.batch, limits, self.spans)
         joined = torch.zeros(self.batch.valid.shape, dtype=torch.bool)
         for row, canvas in enumerate(canvases):
             joined[row, sorted(canvas.joined_slots)] = True
@@ -236,7 +246,13 @@ class _Run:
         segments, blanks = self.batch.segment_ids[rows, slots], self.blank[rows, slots]
         glued = self.given[rows, slots - 1] & ~self.joined[rows, slots]
         seeds = self.seeds if self.settings.sampling is not None else None
-        choice = self.chooser.choose(scores, self.room, segments, blanks, glued, seeds, self.number)
+        choice = self.chooser.choose(
+            scores, self.batch, self.room, segments, blanks, glued, self.repeats, seeds, self.number
+        )
+        if self.repeats is not None:
+            tokens, withdrawn = withdraw_repeats(choice.tokens, scores, self.batch, self.repeats)
+            choice = replace(choice, tokens=tokens)
+            self.repeating |= withdrawn
         taken = (choice.tokens != NOTHING).nonzero().flatten()
         self.room.spend(rows[taken], segments[taken], blanks[taken])
         self.log_prob.index_add_(0, rows[taken], choice.log_probs[taken])
@@ -248,7 +264,7 @@ class _Run:
         self.number += 1
         ended = (grid == NOTHING).all(1)
         self.cut |= choice.blocked & ended
-        self.log_prob += torch.where(ended & ~choice.blocked, choice.end_log_prob, 0)
+        self.log_prob += torch.where(ended & ~choice.blocked & ~self.repeating, choice.end_log_prob, 0)
         if ordered:
             self.span += ended
             ended = ended & (self.span > self.spans)
@@ -260,11 +276,9 @@ class _Run:
         return inside & (inside.flip(1).cumsum(1).flip(1) == 1)
 
     def _part_with_finished(self, done: Tensor, abandoned: Collection[int]) -> None:
-        blocked = self.cut & done
-        reasons = {(True, False): Finish.FINISHED, (True, True): Finish.MAX_TOKENS}
         last = self.settings.max_rounds is not None and self.number >= self.settings.max_rounds
-        pairs = zip(done.tolist(), blocked.tolist(), strict=True)
-        finishes = [reasons.get(pair, Finish.MAX_ROUNDS if last else None) for pair in pairs]
+        flags = zip(done.tolist(), self.cut.tolist(), self.repeating.tolist(), strict=True)
+        finishes = [_finish(*row) or (Finish.MAX_ROUNDS if last else None) for row in flags]
         if abandoned:
             indices = self.index.tolist()
             finishes = [
@@ -299,7 +313,9 @@ class _Run:
         length = self.batch.token_ids.shape[1]
         self.blank, self.joined, self.given = (plane[left, :length] for plane in (self.blank, self.joined, self.given))
         self.room, self.log_prob = self.room.select(left), self.log_prob[left]
-        self.spans, self.span, self.cut = self.spans[left], self.span[left], self.cut[left]
+        self.spans, self.span = self.spans[left], self.span[left]
+        self.cut, self.repeating = self.cut[left], self.repeating[left]
+        self.repeats = None if self.repeats is None else self.repeats[left]
         self.index, self.seeds = self.index[left.cpu()], self.seeds[left.cpu()]
 
     def _trace(self, rows: Tensor, slots: Tensor, choice: Choice, taken: Tensor) -> Collection[int]:
@@ -314,3 +330,10 @@ class _Run:
             before = self.traces[index]
             self.traces[index] = Trace(before.start, (*before.rounds, tuple(insertions)))
         return (self.on_round({index: self.traces[index] for index in found}) or ()) if self.on_round else ()
+
+
+def _finish(done: bool, cut: bool, repeating: bool) -> Finish | None:
+    """Why a text ended that wants no more tokens, or got none that it wanted."""
+    if not done:
+        return None
+    return Finish.MAX_TOKENS if cut else Finish.REPETITION if repeating else Finish.FINISHED

