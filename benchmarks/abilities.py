@@ -13,7 +13,6 @@ Perplexities are per token, the first included. A language model for `--language
 """
 
 import argparse
-import functools
 import json
 import math
 import random
@@ -27,29 +26,31 @@ from statistics import fmean, median
 
 import torch
 from sacrebleu.metrics import BLEU, CHRF
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 
 from kermit import DecodingSettings, Kermit, Ranking, Sampling, Strategy
 from kermit.blanks import BLANK
 from kermit.canvas import Segment
 from kermit.data.plain import Report, file_checksum, read_texts
 from kermit.decoding import DRAWING_TEMPERATURE, Finish, strategies_of
-from kermit.errors import DataError, KermitError
+from kermit.errors import KermitError
 from kermit.folders import named_or_bundled
 from kermit.tasks.cloze.loading import load_causal_lm
-from kermit.tasks.translation import Direction, Translation, score_translations
+from kermit.tasks.translation import Direction, Translation, read_split, score_translations
 from kermit.tasks.translator import Translator
 
 SEED = 20260
-TESTS = {"multi30k": "multi30k/test_2016_flickr", "tatoeba": "tatoeba/test"}
+TESTS = {"multi30k": "test_2016_flickr", "tatoeba": "test"}
 TRAINING = ("tatoeba_full/train", "multi30k/train")
 DIRECTIONS = (Direction("en", "de"), Direction("de", "en"))
 TEXTS = 300
-CANDIDATES = 8
 WORD = re.compile(r"[^\W\d_]+")
-WHOLE_WORD = re.compile(r"(?<![\w'’-])[^\W\d_]+(?![\w'’-])")
+WHOLE_WORD = re.compile("(?<![\\w'\u2019-])[^\\W\\d_]+(?![\\w'\u2019-])")
 NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 FREE_NUMBER = re.compile(rf"(?<!\w){NUMBER.pattern}(?!\w)")
-NO_LANGUAGE_MODEL = "needs --language-model"
+OTHER = {"en": "de", "de": "en"}
+NO_LANGUAGE_MODEL = {"skipped": "perplexity needs --language-model"}
 
 
 @dataclass(frozen=True)
@@ -72,29 +73,27 @@ class Bench:
     log_probs: Callable | None = None
     teachers: Mapping[Direction, Translator] = field(default_factory=dict)
 
-    def count(self, most=TEXTS):
-        return most if self.limit is None else min(most, self.limit)
+    @property
+    def count(self):
+        """How many texts a measurement takes that is not of a whole test set."""
+        return min(TEXTS, self.limit or TEXTS)
 
-    def pairs(self, test):
+    def sides(self, test, most=None):
         """Both sides of a test set, by language."""
-        sides = {name: lines(self.data / f"{TESTS[test]}.{name}.gz") for name in ("en", "de")}
-        if len(sides["en"]) != len(sides["de"]):
-            raise DataError(f"{TESTS[test]}: {len(sides['en'])} texts in en, {len(sides['de'])} in de")
-        return sides
+        pairs = read_split(self.data / test, TESTS[test], ("en", "de"))[:most]
+        return {"en": [pair.x for pair in pairs], "de": [pair.y for pair in pairs]}
 
     def text(self, generation, language):
+        """The side of a generation in a language."""
         return (generation.x if self.kermit.segment(language) is Segment.X else generation.y) or ""
 
     def translate(self, texts, to, settings=None):
+        """Translations of the texts, by the chosen strategy unless settings are given."""
         found = self.kermit.translate(texts, to, settings=settings or DecodingSettings(self.strategy))
         return [
             Translation(text, self.text(one, to), one.rounds, one.tokens, one.log_prob, one.finish)
             for text, one in zip(texts, found, strict=True)
         ]
-
-
-def lines(path):
-    return [text for text, _ in read_texts(path, Report(how_to_skip=None))]
 
 
 def attempt(row, measure, *given):
@@ -114,53 +113,42 @@ def ratio(value, base):
     return round(value / base, 3) if base else None
 
 
-# -------------------------------------------------------------------------------------------------------- translation
-
-
-def ways():
-    yield "left_to_right", DecodingSettings(Strategy.LEFT_TO_RIGHT)
-    yield "parallel", DecodingSettings()
-    yield f"parallel, best of {CANDIDATES}", DecodingSettings(candidates=CANDIDATES, ranking=Ranking.LEFT_TO_RIGHT)
+WAYS = {
+    "left_to_right": DecodingSettings(Strategy.LEFT_TO_RIGHT),
+    "parallel": DecodingSettings(),
+    "parallel, best of 8": DecodingSettings(candidates=8, ranking=Ranking.LEFT_TO_RIGHT),
+}
 
 
 def translation_scores(bench, sources, references, way, settings):
     start = time.perf_counter()
     found = bench.translate(sources, way.target, settings)
     seconds = time.perf_counter() - start
-    scores = score_translations(found, references, way, seconds=seconds)
-    return {
-        "bleu": scores.bleu,
-        "chrf": scores.chrf,
-        "length_ratio": scores.length_ratio,
-        "rounds": scores.mean_rounds,
-        "tokens": scores.mean_tokens,
-        "mean_log2": scores.mean_log2,
-        "log2_of_mean": round(math.log2(scores.mean_tokens + 1), 3),
+    scores = score_translations(found, references, way, seconds=seconds).to_json()
+    del scores["direction"], scores["sentences_per_second"]
+    return scores | {
+        "log2_of_mean": round(math.log2(scores["mean_tokens"] + 1), 3),
         "unfinished": share(one.finish != Finish.FINISHED for one in found),
         "ms_per_text": round(1000 * seconds / len(found), 1),
-        "signature": scores.signature,
     }
 
 
 def translation(bench):
     """Every strategy on both test sets and in both directions."""
     for test in TESTS:
-        sides = bench.pairs(test)
+        sides = bench.sides(test, bench.limit)
         for way in DIRECTIONS:
-            sources, references = (sides[name][: bench.count(len(sides[name]))] for name in (way.source, way.target))
-            for name, settings in ways():
+            sources, references = sides[way.source], sides[way.target]
+            for name, settings in WAYS.items():
                 row = {"data": test, "direction": str(way), "strategy": name, "texts": len(sources)}
                 yield attempt(row, translation_scores, bench, sources, references, way, settings)
-
-
-# --------------------------------------------------------------------------------------------------------- robustness
 
 
 def without_final_mark(text):
     return re.sub(r"\s*[.!?]+$", "", text.rstrip())
 
 
-CHANGES = {"none": str, "lower case": str.lower, "capitals": str.upper, "no final mark": without_final_mark}
+CHANGES = {"as it is": str, "lower case": str.lower, "capitals": str.upper, "no final mark": without_final_mark}
 
 
 def uncased_bleu(bench, sources, references, target):
@@ -172,10 +160,9 @@ def uncased_bleu(bench, sources, references, target):
 def robustness(bench):
     """BLEU without regard to case for changed sources, and its ratio to that for the sources as they are."""
     for test in TESTS:
-        sides = bench.pairs(test)
+        sides = bench.sides(test, bench.count)
         for way in DIRECTIONS:
-            sources, references = (sides[name][: bench.count()] for name in (way.source, way.target))
-            base = None
+            sources, references, base = sides[way.source], sides[way.target], None
             for name, change in CHANGES.items():
                 row = {"data": test, "direction": str(way), "strategy": str(bench.strategy), "texts": len(sources)}
                 changed = [change(text) for text in sources]
@@ -184,16 +171,9 @@ def robustness(bench):
                 yield row | ({"ratio": ratio(row["bleu"], base)} if "bleu" in row else {})
 
 
-# ------------------------------------------------------------------------------------------------------------ numbers
-
-
 def numbers_in(text):
     """How often each digit string occurs, without its separators: 1,000 is 1.000, and 2:30 is 2.30."""
     return Counter(re.sub(r"\D", "", found) for found in NUMBER.findall(text))
-
-
-def keeps_numbers(source, translated):
-    return numbers_in(source) <= numbers_in(translated)
 
 
 def other_numbers(text, draw):
@@ -214,30 +194,25 @@ def texts_with_numbers(texts, count):
     """The texts that have numbers, then distinct variants of them with other numbers; and how many are variants."""
     own = list(dict.fromkeys(text for text in texts if NUMBER.search(text)))
     found = dict.fromkeys(own[:count])
-    seeds = [text for text in own if FREE_NUMBER.search(text)]
-    draw = random.Random(SEED)
-    for _ in range(50 * count if seeds else 0):
-        if len(found) == count:
-            break
-        found[other_numbers(draw.choice(seeds), draw)] = None
+    bases, draw = [text for text in own if FREE_NUMBER.search(text)], random.Random(SEED)
+    for _ in range(50 * count):  # short texts have few variants
+        if bases and len(found) < count:
+            found[other_numbers(draw.choice(bases), draw)] = None
     return list(found), len(found) - len(own[:count])
 
 
 def kept_numbers(bench, texts, made, target):
-    kept = [keeps_numbers(one.source, one.text) for one in bench.translate(texts, target)]
+    kept = [numbers_in(one.source) <= numbers_in(one.text) for one in bench.translate(texts, target)]
     return {"kept": share(kept), "kept_in_real": share(kept[: len(kept) - made])}
 
 
 def numbers(bench):
     """The share of texts whose translation has all the digit strings of the source, as often as the source."""
-    tests = [bench.pairs(test) for test in TESTS]
+    tests = [bench.sides(test) for test in TESTS]
     for way in DIRECTIONS:
-        texts, made = texts_with_numbers([text for sides in tests for text in sides[way.source]], bench.count())
+        texts, made = texts_with_numbers([text for sides in tests for text in sides[way.source]], bench.count)
         row = {"direction": str(way), "strategy": str(bench.strategy), "texts": len(texts), "made": made}
         yield attempt(row, kept_numbers, bench, texts, made, way.target)
-
-
-# ---------------------------------------------------------------------------------------------------------- infilling
 
 
 def blanked(text):
@@ -258,55 +233,45 @@ def perplexities(bench, texts):
     return [perplexity(found) for found in bench.log_probs([text for text in texts if text.strip()])]
 
 
-def against(found, base):
-    """Perplexities beside others: medians, means and their ratios."""
+def against(found, originals):
+    """Perplexities beside those of the originals: medians, means and their ratios."""
     row = {}
     for name, middle in (("median", median), ("mean", fmean)):
-        of_found, of_base = middle(found), middle(base)
-        row |= {f"perplexity_{name}": round(of_found, 1), f"original_{name}": round(of_base, 1)}
-        row[f"ratio_{name}"] = ratio(of_found, of_base)
+        row[f"perplexity_{name}"] = round(middle(found), 1)
+        row[f"original_{name}"] = round(middle(originals), 1)
+        row[f"ratio_{name}"] = ratio(middle(found), middle(originals))
     return row
 
 
-def fill(bench, language, templates, others):
-    x_side = bench.kermit.segment(language) is Segment.X
-    x, y = (templates, others) if x_side else (others, templates)
-    found = bench.kermit.infill(x, y, settings=DecodingSettings(bench.strategy))
-    return [bench.text(one, language) for one in found]
-
-
 def filled(bench, language, originals, templates, others):
-    texts = fill(bench, language, templates, others)
+    x, y = (templates, others) if bench.kermit.segment(language) is Segment.X else (others, templates)
+    found = bench.kermit.infill(x, y, settings=DecodingSettings(bench.strategy))
+    texts = [bench.text(one, language) for one in found]
     row = {"exact": share(text == original for text, original in zip(texts, originals, strict=True))}
-    if language != "en":
-        return row
-    if bench.log_probs is None:
-        return row | {"perplexity": NO_LANGUAGE_MODEL}
-    return row | against(perplexities(bench, texts), perplexities(bench, originals))
+    if language == "en" and bench.log_probs:
+        row |= against(perplexities(bench, texts), perplexities(bench, originals))
+    return row
 
 
 def infilling(bench):
     """One blanked word per sentence, without and with the other side."""
-    sides = bench.pairs("tatoeba")
+    sides = bench.sides("tatoeba")
     for way in DIRECTIONS:
-        pairs = zip(sides[way.source], sides[way.target], strict=True)
-        chosen = [(text.strip(), other) for text, other in pairs if blanked(text.strip())][: bench.count()]
-        originals, others = [text for text, _ in chosen], [other for _, other in chosen]
-        templates = [blanked(text) for text in originals]
+        pairs = [(text.strip(), other) for text, other in zip(sides[way.source], sides[way.target], strict=True)]
+        chosen = [(text, blanked(text), other) for text, other in pairs if blanked(text)][: bench.count]
+        originals, templates, others = map(list, zip(*chosen, strict=True))
         for name, given in (("nothing", [""] * len(others)), (way.target, others)):
             row = {"language": way.source, "given": name, "strategy": str(bench.strategy), "texts": len(originals)}
             yield attempt(row, filled, bench, way.source, originals, templates, given)
-
-
-# ----------------------------------------------------------------------------------------------------------- sampling
+    if not bench.log_probs:
+        yield NO_LANGUAGE_MODEL
 
 
 def words_of_one_language(texts):
     """The words, by language, that occur at least 5 times in its texts and never in the other's; names are in both."""
     counts = {name: Counter(word for text in texts[name] for word in WORD.findall(text)) for name in texts}
-    others = {"en": "de", "de": "en"}
     return {
-        name: {word for word, count in counts[name].items() if count >= 5 and word not in counts[others[name]]}
+        name: {word for word, count in counts[name].items() if count >= 5 and word not in counts[OTHER[name]]}
         for name in counts
     }
 
@@ -315,71 +280,66 @@ def has_words_of(words, text):
     return any(word in words for word in WORD.findall(text))
 
 
-@functools.cache
 def word_lists(data):
-    return words_of_one_language(
-        {name: [text for part in TRAINING for text in lines(data / f"{part}.{name}.gz")] for name in ("en", "de")}
-    )
+    texts, report = {"en": [], "de": []}, Report(how_to_skip=None)
+    for part in TRAINING:
+        for language, found in texts.items():
+            found += [text for text, _ in read_texts(data / f"{part}.{language}.gz", report)]
+    return words_of_one_language(texts)
 
 
-def described(bench, texts, language):
-    """How texts of a language read: length, repetition, words of the other language, perplexity."""
+def described(bench, texts, foreign, english):
+    """How texts read: length, repetition, words of the other language, median perplexity of English."""
     row = {
         "words": round(fmean(len(text.split()) for text in texts), 2),
         "empty": share(not text.strip() for text in texts),
         "duplicates": round(1 - len(set(texts)) / len(texts), 4),
     }
-    try:
-        foreign = word_lists(bench.data)["de" if language == "en" else "en"]
+    if foreign is not None:
         row["foreign_words"] = share(has_words_of(foreign, text) for text in texts)
-    except DataError as error:
-        row["foreign_words"] = f"skipped: {error}"
-    if language == "en":
-        found = perplexities(bench, texts) if bench.log_probs else []
-        row["perplexity"] = round(median(found), 1) if found else None if bench.log_probs else NO_LANGUAGE_MODEL
+    if english and bench.log_probs:
+        found = perplexities(bench, texts)
+        row["perplexity_median"] = round(median(found), 1) if found else None
     return row
+
+
+def drawn(bench, segment):
+    settings = DecodingSettings(bench.strategy, sampling=Sampling(DRAWING_TEMPERATURE))
+    return {"found": bench.kermit.sample(bench.count, segment=segment, seed=SEED, settings=settings)}
 
 
 def teacher_chrf(bench, texts, way):
     """How the sampled target sides agree with the teacher's translations of the sampled source sides."""
     if way not in bench.teachers:
-        return {"teacher_chrf": f"needs --teacher-{way}"}
+        return {"skipped": f"teacher_chrf needs --teacher-{way}"}
     whole = [pair for pair in zip(texts[way.source], texts[way.target], strict=True) if all(map(str.strip, pair))]
     if not whole:
-        return {"teacher_chrf": None, "pairs": 0}
+        return {"skipped": "teacher_chrf needs pairs that are not empty"}
     taught = bench.teachers[way].translate([source for source, _ in whole], way)
     score = CHRF().corpus_score([text for _, text in whole], [[one.text for one in taught]]).score
-    return {"teacher_chrf": round(score, 2), "pairs": len(whole)}
-
-
-def drawn(bench, segment):
-    settings = DecodingSettings(bench.strategy, sampling=Sampling(DRAWING_TEMPERATURE))
-    found = bench.kermit.sample(bench.count(), segment=segment, seed=SEED, settings=settings)
-    texts = {name: [bench.text(one, name) for one in found] for name in ("en", "de")}
-    return texts, {"unfinished": share(one.finish != Finish.FINISHED for one in found)}
+    return {"texts": len(whole), "direction": str(way), "teacher_chrf": round(score, 2)}
 
 
 def sampling(bench):
     """Sentences from p(x) and p(y) and pairs from p(x, y), beside the sentences of a test set."""
-    sides = bench.pairs("tatoeba")
-    for name in ("en", "de"):
-        texts = sides[name][: bench.count(len(sides[name]))]
-        row = {"drawn": "nothing: tatoeba test", "language": name, "texts": len(texts)}
-        yield row | described(bench, texts, name)
-    for segment, names in (("en", ["en"]), ("de", ["de"]), ("both", ["en", "de"])):
-        row = {"drawn": segment, "strategy": str(bench.strategy), "texts": bench.count()}
-        try:
-            texts, ends = drawn(bench, segment)
-        except KermitError as error:
-            yield row | {"skipped": str(error)}
+    words = attempt({}, word_lists, bench.data)
+    for language, texts in bench.sides("tatoeba", bench.limit).items():
+        row = {"drawn": "none: tatoeba test", "strategy": "", "texts": len(texts), "language": language}
+        yield row | described(bench, texts, words.get(OTHER[language]), language == "en")
+    for segment in ("en", "de", "both"):
+        start = {"drawn": segment, "strategy": str(bench.strategy), "texts": bench.count}
+        result = attempt({}, drawn, bench, segment)
+        if "skipped" in result:
+            yield start | result
             continue
-        for name in names:
-            found = row | {"language": name} | described(bench, texts[name], name) | ends
-            way = Direction("de" if name == "en" else "en", name)
-            yield attempt(found, teacher_chrf, bench, texts, way) if segment == "both" else found
-
-
-# ------------------------------------------------------------------------------------------------------------- report
+        texts = {language: [bench.text(one, language) for one in result["found"]] for language in OTHER}
+        for language in OTHER if segment == "both" else (segment,):
+            row = described(bench, texts[language], words.get(OTHER[language]), language == "en")
+            unfinished = share(one.finish != Finish.FINISHED for one in result["found"])
+            yield start | {"language": language} | row | {"unfinished": unfinished}
+        for way in DIRECTIONS if segment == "both" else ():
+            yield attempt(start, teacher_chrf, bench, texts, way)
+    yield from ([words] if "skipped" in words else []) + ([] if bench.log_probs else [NO_LANGUAGE_MODEL])
 
 
 PARTS = {part.__name__: part for part in (translation, robustness, numbers, infilling, sampling)}
@@ -394,13 +354,13 @@ def language_model(path, batch_size=16):
     def log_probs(texts):
         found = []
         for begin in range(0, len(texts), batch_size):
-            encoded = tokenizer(list(texts[begin : begin + batch_size]), add_special_tokens=False)["input_ids"]
+            encoded = tokenizer(texts[begin : begin + batch_size], add_special_tokens=False)["input_ids"]
             rows = [torch.tensor([start, *ids]) for ids in encoded]
-            batch = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=start).to(model.device)
+            batch = pad_sequence(rows, batch_first=True, padding_value=start).to(model.device)
             with torch.inference_mode():  # padded on the right, where nothing before it looks
                 logits = model(batch[:, :-1]).logits.float().transpose(1, 2)
-                losses = torch.nn.functional.cross_entropy(logits, batch[:, 1:], reduction="none")
-            found += [[-loss for loss in row[: len(ids)].tolist()] for row, ids in zip(losses, encoded, strict=True)]
+                losses = cross_entropy(logits, batch[:, 1:], reduction="none")
+            found += [(-row[: len(ids)]).tolist() for row, ids in zip(losses, encoded, strict=True)]
         return found
 
     return log_probs
@@ -413,17 +373,11 @@ def markdown(rows):
         own = [row for row in rows if row["part"] == part]
         told = [row for row in own if "skipped" not in row]
         heads = list(dict.fromkeys(key for row in told for key in row if key not in ("part", "signature")))
-        text += [f"### {part}", ""]
-        if told:
-            text += [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-            text += [f"| {' | '.join(str(row.get(head, '')) for head in heads)} |" for row in told] + [""]
-        text += [f"`{name}`\n" for name in dict.fromkeys(row["signature"] for row in told if "signature" in row)]
-        for row in own:
-            if "skipped" in row:
-                about = (str(row[key]) for key in ("data", "direction", "strategy", "language", "drawn") if key in row)
-                text.append(f"- skipped {', '.join(about)}: {row['skipped']}")
-        text.append("")
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(text)).strip()
+        cells = [heads, ["---"] * len(heads), *([str(row.get(head, "")) for head in heads] for row in told)]
+        text += [f"\n### {part}\n", *(f"| {' | '.join(row)} |" for row in cells if heads)]
+        text += [f"\n`{name}`" for name in dict.fromkeys(row["signature"] for row in told if "signature" in row)]
+        text += [f"\nSkipped: {name}" for name in dict.fromkeys(row["skipped"] for row in own if "skipped" in row)]
+    return "\n".join(text)
 
 
 def main():
@@ -443,21 +397,21 @@ def main():
     torch.set_num_threads(1)
     folder = named_or_bundled(options.model)
     kermit = Kermit.from_pretrained(folder)
-    folders = dict(zip(DIRECTIONS, (options.teacher_en_de, options.teacher_de_en), strict=True))
+    teachers = dict(zip(DIRECTIONS, (options.teacher_en_de, options.teacher_de_en), strict=True))
     bench = Bench(
         kermit,
         options.data,
         options.strategy or strategies_of(kermit.model)[0],
         options.limit,
-        None if options.language_model is None else language_model(options.language_model),
-        {way: Translator.load(path) for way, path in folders.items() if path is not None},
+        options.language_model and language_model(options.language_model),
+        {way: Translator.load(path) for way, path in teachers.items() if path},
     )
     rows = []
     for part in options.only:
         for row in PARTS[part](bench):
             rows.append({"part": part} | row)
             print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
-    print(f"\n{markdown(rows)}")
+    print(markdown(rows))
     if options.output is not None:
         about = {"model": str(options.model), "weights": file_checksum(folder / "model.safetensors"), "seed": SEED}
         options.output.write_text(json.dumps(about | {"rows": rows}, indent=2, ensure_ascii=False) + "\n", "utf-8")

@@ -24,7 +24,7 @@ from kermit.training.recipe import check_recipe
 from kermit.training.run import train
 from kermit.training.trainer import KermitTrainer
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGKILL, signal.SIGKILL)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGKILL)
 
 
 def forked(work: Callable[[], int | None]) -> int:

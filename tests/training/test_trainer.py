@@ -308,6 +308,15 @@ def test_how_a_training_is_watched_may_change_when_it_is_resumed(
     assert [path.name for path in list_checkpoints(tmp_path)] == [f"checkpoint-{step}" for step in range(8, 13)]
 
 
+def test_a_finished_training_can_be_extended(tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
+    schedule = {"name": "constant", "warmup_steps": 2}
+    train(loaded(tiny_recipe, corpus, schedule=schedule | {"max_steps": 18}), tmp_path / "whole")
+    assert train(loaded(tiny_recipe, corpus, schedule=schedule | {"max_steps": 12}), tmp_path / "longer").steps == 12
+    extended = loaded(tiny_recipe, corpus, schedule=schedule | {"max_steps": 18})
+    assert train(extended, tmp_path / "longer", resume=True).steps == 18
+    assert_same(*(weights(tmp_path / way / "checkpoint-18") for way in ("whole", "longer")))
+
+
 def test_the_number_of_workers_may_change_when_a_training_is_resumed_and_changes_nothing(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import logging
 import signal
 import sys
 import time
+from datetime import timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +102,14 @@ class Bar(TrainerCallback):  # type: ignore[misc]
 
 
 class Log(TrainerCallback):  # type: ignore[misc]
-    """Losses and metrics go to the log, where transformers would print them."""
+    """Losses and metrics go to the log, where transformers would print them, with the speed and the time left."""
+
+    def __init__(self) -> None:
+        self._begun = self._first = 0.0
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Start the clock."""
+        self._begun, self._first = time.monotonic(), state.global_step
 
     def on_log(
         self, args: Any, state: TrainerState, control: TrainerControl, logs: dict[str, Any] | None = None, **_: Any
@@ -112,11 +120,20 @@ class Log(TrainerCallback):  # type: ignore[misc]
         shown = ", ".join(f"{name} {value:.4g}" for name, value in logs.items() if isinstance(value, int | float))
         if state.is_world_process_zero:
             with tqdm.external_write_mode(file=sys.stderr):
-                logger.info("step %d: %s", state.global_step, shown)
+                logger.info("step %d of %d%s: %s", state.global_step, state.max_steps, self._pace(state), shown)
+
+    def _pace(self, state: TrainerState) -> str:
+        """The speed since this run began, and how long the rest will take at it."""
+        done, seconds = state.global_step - self._first, time.monotonic() - self._begun
+        if done <= 0 or seconds <= 0:
+            return ""
+        speed = done / seconds
+        left = timedelta(seconds=round((state.max_steps - state.global_step) / speed))
+        return f", {speed:.3g} steps/s, {left} left"
 
 
 class Signals(TrainerCallback):  # type: ignore[misc]
-    """On SIGINT or SIGTERM: finish the step, write a checkpoint, stop. A second signal stops at once."""
+    """On SIGINT, SIGTERM or SIGHUP: finish the step, write a checkpoint, stop. A second signal stops at once."""
 
     def __init__(self, trainer: KermitTrainer) -> None:
         self.trainer = trainer
@@ -125,7 +142,7 @@ class Signals(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Take over the signals."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self._former[number] = signal.signal(number, self._catch)
 
     def _catch(self, number: int, frame: FrameType | None) -> None:

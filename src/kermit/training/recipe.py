@@ -80,11 +80,13 @@ class Recipe(Settings):
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
-# What may change between an interrupted training and its resumption: how long, how it is watched, and how many
-# processes prepare its batches, which are the same whoever prepares them.
+# What may change when a training is resumed: how long it is, how it is watched, and how many processes prepare its
+# batches, which are the same whoever prepares them. A longer schedule applies from the checkpoint on.
 RESUMABLE_CHANGES = (
     "description",
     "schedule.max_minutes",
+    "schedule.max_steps",
+    "schedule.cooldown_steps",
     "evaluation",
     "checkpoints",
     "runtime.log_every",

@@ -328,6 +328,7 @@ def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:
         learning_rate=recipe.optimizer.learning_rate,
         max_grad_norm=recipe.optimizer.clip_norm,
         logging_steps=recipe.runtime.log_every,
+        logging_first_step=True,
         eval_strategy="no" if recipe.data.validation is None else "steps",
         eval_steps=recipe.evaluation.every,
         save_strategy="steps",
