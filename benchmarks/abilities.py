@@ -133,15 +133,20 @@ def translation_scores(bench, sources, references, way, settings):
     }
 
 
+def test_sets(bench, most):
+    """Each test set in each direction: the start of a row, the direction, sources and references."""
+    for test in TESTS:
+        sides = bench.sides(test, most)
+        for way in DIRECTIONS:
+            row = {"data": test, "direction": str(way), "texts": len(sides["en"])}
+            yield row, way, sides[way.source], sides[way.target]
+
+
 def translation(bench):
     """Every strategy on both test sets and in both directions."""
-    for test in TESTS:
-        sides = bench.sides(test, bench.limit)
-        for way in DIRECTIONS:
-            sources, references = sides[way.source], sides[way.target]
-            for name, settings in WAYS.items():
-                row = {"data": test, "direction": str(way), "strategy": name, "texts": len(sources)}
-                yield attempt(row, translation_scores, bench, sources, references, way, settings)
+    for row, way, sources, references in test_sets(bench, bench.limit):
+        for name, settings in WAYS.items():
+            yield attempt(row | {"strategy": name}, translation_scores, bench, sources, references, way, settings)
 
 
 def without_final_mark(text):
@@ -159,16 +164,13 @@ def uncased_bleu(bench, sources, references, target):
 
 def robustness(bench):
     """BLEU without regard to case for changed sources, and its ratio to that for the sources as they are."""
-    for test in TESTS:
-        sides = bench.sides(test, bench.count)
-        for way in DIRECTIONS:
-            sources, references, base = sides[way.source], sides[way.target], None
-            for name, change in CHANGES.items():
-                row = {"data": test, "direction": str(way), "strategy": str(bench.strategy), "texts": len(sources)}
-                changed = [change(text) for text in sources]
-                row = attempt(row | {"change": name}, uncased_bleu, bench, changed, references, way.target)
-                base = row.get("bleu") if base is None else base
-                yield row | ({"ratio": ratio(row["bleu"], base)} if "bleu" in row else {})
+    for start, way, sources, references in test_sets(bench, bench.count):
+        base = None
+        for name, change in CHANGES.items():
+            row = start | {"strategy": str(bench.strategy), "change": name}
+            row = attempt(row, uncased_bleu, bench, [change(text) for text in sources], references, way.target)
+            base = row.get("bleu") if base is None else base
+            yield row | ({"ratio": ratio(row["bleu"], base)} if "bleu" in row else {})
 
 
 def numbers_in(text):
@@ -176,16 +178,23 @@ def numbers_in(text):
     return Counter(re.sub(r"\D", "", found) for found in NUMBER.findall(text))
 
 
+def other_number(digits, minutes, draw):
+    """Other digits, as many: a year for a year, and what can be a day, an hour or a minute for such."""
+    if len(digits) == 4 and digits[0] in "12":
+        return str(draw.randint(1500, 2099))
+    if len(digits) == 2 and (minutes or "10" <= digits <= "31"):
+        return str(draw.randint(10, 59 if minutes else 23))
+    return "".join(str(draw.randint(0 if place else 2, 9)) for place in range(len(digits)))
+
+
 def other_numbers(text, draw):
-    """The text with other digits in numbers of the same shape; digits glued to letters, as in 1st, stay."""
+    """The text with other numbers of the same shape; digits glued to letters, as in 1st, stay."""
 
     def other(match):
-        groups = re.split(r"([.,:])", match[0])
-        for place in range(0, len(groups), 2):
-            minutes = place and groups[place - 1] == ":"
-            first = str(draw.randint(1, 5) if minutes else draw.randint(2, 9))
-            groups[place] = first + "".join(str(draw.randint(0, 9)) for _ in groups[place][1:])
-        return "".join(groups)
+        parts = re.split(r"([.,:])", match[0])  # digits and separators by turns
+        for place in range(0, len(parts), 2):
+            parts[place] = other_number(parts[place], place and parts[place - 1] == ":", draw)
+        return "".join(parts)
 
     return FREE_NUMBER.sub(other, text)
 
@@ -305,7 +314,9 @@ def described(bench, texts, foreign, english):
 
 def drawn(bench, segment):
     settings = DecodingSettings(bench.strategy, sampling=Sampling(DRAWING_TEMPERATURE))
-    return {"found": bench.kermit.sample(bench.count, segment=segment, seed=SEED, settings=settings)}
+    found = bench.kermit.sample(bench.count, segment=segment, seed=SEED, settings=settings)
+    unfinished = share(one.finish != Finish.FINISHED for one in found)
+    return {language: [bench.text(one, language) for one in found] for language in OTHER}, unfinished
 
 
 def teacher_chrf(bench, texts, way):
@@ -328,14 +339,13 @@ def sampling(bench):
         yield row | described(bench, texts, words.get(OTHER[language]), language == "en")
     for segment in ("en", "de", "both"):
         start = {"drawn": segment, "strategy": str(bench.strategy), "texts": bench.count}
-        result = attempt({}, drawn, bench, segment)
-        if "skipped" in result:
-            yield start | result
+        try:
+            texts, unfinished = drawn(bench, segment)
+        except KermitError as error:
+            yield start | {"skipped": str(error)}
             continue
-        texts = {language: [bench.text(one, language) for one in result["found"]] for language in OTHER}
         for language in OTHER if segment == "both" else (segment,):
             row = described(bench, texts[language], words.get(OTHER[language]), language == "en")
-            unfinished = share(one.finish != Finish.FINISHED for one in result["found"])
             yield start | {"language": language} | row | {"unfinished": unfinished}
         for way in DIRECTIONS if segment == "both" else ():
             yield attempt(start, teacher_chrf, bench, texts, way)
