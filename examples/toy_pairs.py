@@ -84,7 +84,7 @@ def slot_loss(model, texts, step, generator):
     return model(**objective.sample(texts, generator).model_inputs()).loss
 
 
-def generation_loss(model, texts, step, generator, infilling=0.2):
+def generation_loss(model, texts, step, generator, infilling=0.3):
     """All rounds of a generation per text, or the text from left to right; of some texts a part is given."""
     objective = GenerationObjective(BalancedTreePrior(temperature=0.1), infilling=infilling, staggered=0.2)
     left_to_right = torch.rand(len(texts.batch), generator=generator) < 0.3

@@ -21,7 +21,7 @@ def learned(toy, request):
     """A model trained on 40 pairs of 1 to 7 words, the pairs, and the reported lines."""
     lines = []
     pairs = toy.make_pairs(40, 7)
-    steps = 600 if request.param else 1500
+    steps = 900 if request.param else 1500
     kermit = toy.train(pairs, toy.make_tokenizer(), steps, lines.append, cached_context=request.param)
     return kermit, pairs, lines
 

@@ -66,7 +66,6 @@ class Kermit:
     ) -> None:
         self.model: KermitForInsertion = model.eval() if model.training else model
         self.tokenizer, self.batch_size, self.progress = tokenizer, batch_size, progress
-        self.max_tokens: int = MAX_TOKENS  # inserted into a text unless the settings say otherwise
         self.specials = model.specials
         self.knows_pairs: bool = model.config.factorizations is not None
         names = model.config.languages
@@ -170,7 +169,7 @@ class Kermit:
             Canvas.from_ids(self.specials, *side, generate=None if text.isspace() or not text else way)
             for side, text in zip(sides, texts, strict=True)
         ]
-        limits = None if settings.max_tokens else [min(self.max_tokens, 2 * len(tokens) + 10) for tokens in ids]
+        limits = None if settings.max_tokens else [min(MAX_TOKENS, 2 * len(tokens) + 10) for tokens in ids]
         decoded = self._decode(canvases, settings, seeds, trace, on_progress, on_round, limits)
         results = [self._generation(result) for result in decoded]
         given = "x" if target is Segment.Y else "y"
@@ -439,8 +438,6 @@ class Kermit:
         on_round: OnRound | None,
         limits: Sequence[int] | None = None,
     ) -> list[Decoded]:
-        if limits is None and (settings is None or settings.max_tokens is None):
-            limits = [self.max_tokens] * len(canvases)
         with tqdm(total=len(canvases), disable=None if self.progress else True, unit="text", leave=False) as bar:
 
             def advance(count: int) -> None:

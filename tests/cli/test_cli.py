@@ -61,6 +61,7 @@ def test_from_recipe_to_translation_and_score(kermit: Run, recipe_file: Path, co
     assert "a model of the type marian, not kermit" in refused.err
 
 
+ENDS = ("--set", "termination_penalty=-100")  # at once, so that no limit has to be told of
 LIMIT = ("--set", "max_tokens=4")
 
 
@@ -141,7 +142,7 @@ def test_the_rounds_go_to_the_file_too(ask: Run, tmp_path: Path) -> None:
 
 
 def test_a_second_of_work_has_a_bar_where_someone_looks(ask: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    say = ("translate", "--to", "de", *LIMIT, "A man.")
+    say = ("translate", "--to", "de", *ENDS, "A man.")
     monkeypatch.setattr("kermit.cli.choices.BAR_DELAY", 1000.0)
     assert "to de" not in ask(*say, terminal=True).err  # done before a bar is worth it
     monkeypatch.setattr("kermit.cli.choices.BAR_DELAY", 0.0)
@@ -152,7 +153,7 @@ def test_a_second_of_work_has_a_bar_where_someone_looks(ask: Run, monkeypatch: p
 
 def test_quiet_may_stand_before_the_verb(kermit: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kermit.cli.choices.BAR_DELAY", 0.0)
-    done = kermit("--quiet", "sample", *LIMIT, "--model", folder, terminal=True)
+    done = kermit("--quiet", "sample", *ENDS, "--model", folder, terminal=True)
     assert (done.code, done.err) == (0, "")
 
 
@@ -162,7 +163,7 @@ def test_a_reader_that_leaves_ends_the_command_without_a_word(
     read, write = os.pipe()
     os.close(read)
     errors = io.StringIO()
-    monkeypatch.setattr(sys, "argv", ["kermit", "sample", *LIMIT, "--model", str(folder)])
+    monkeypatch.setattr(sys, "argv", ["kermit", "sample", *ENDS, "--model", str(folder)])
     with os.fdopen(write, "w") as nobody, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", nobody)
         patch.setattr(sys, "stderr", errors)

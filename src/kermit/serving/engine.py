@@ -54,7 +54,7 @@ class Engine:
 
     def __init__(self, kermit: Kermit, settings: ServiceSettings) -> None:
         self.kermit, self.settings = kermit, settings
-        kermit.batch_size, kermit.progress, kermit.max_tokens = settings.max_batch, False, settings.max_tokens
+        kermit.batch_size, kermit.progress = settings.max_batch, False
         room = kermit.model.max_segment_length
         self.max_tokens = settings.max_tokens if room is None else min(settings.max_tokens, room)
         self.strategies = strategies_of(kermit.model)
@@ -181,7 +181,7 @@ class Engine:
             top_k=request.top_k,
             top_p=request.top_p,
             max_rounds=request.max_rounds,
-            max_tokens=request.max_tokens,
+            max_tokens=request.max_tokens or (None if isinstance(request, TranslateRequest) else self.max_tokens),
         ).build()
         if not isinstance(request, InfillRequest):
             return settings

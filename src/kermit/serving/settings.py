@@ -20,7 +20,8 @@ class ServiceSettings:
         max_batch: how many texts to decode together.
         max_wait_ms: how long the first text of a batch may wait for others, in milliseconds.
         deadline: how long a request may take, in seconds.
-        max_tokens: the most tokens of a given text, and the most that are inserted into one.
+        max_tokens: the most tokens of a given text, and the most that are inserted into one; a translation of n tokens
+            gets at most 2 n + 10.
         max_body: the most bytes of a request.
     """
 
