@@ -32,16 +32,19 @@ def rows_of(
         generated[0, place], rounds[0, place] = True, number
     marks[0, list(marked)] = True
     texts = Texts(batch, texts.present, generated, texts.open_segments, marks)
-    order = torch.tensor([left_to_right])
+    return laid_out(texts, rounds, left_to_right=left_to_right, width=width)
+
+
+def laid_out(texts: Texts, rounds: torch.Tensor, *, left_to_right: bool = False, width: int = 2) -> RowLayout:
     made = Generations(
-        batch.token_ids,
-        batch.segment_ids,
+        texts.batch.token_ids,
+        texts.batch.segment_ids,
         texts.present,
         texts.given,
         texts.marks,
         texts.open_slots,
         rounds,
-        order,
+        torch.tensor([left_to_right]),
         CACHED_SPECIALS,
     )
     return lay_out(made, BLANK, width)
@@ -85,18 +88,7 @@ def test_without_a_marker_tokens_stand_between_their_neighbours_and_the_slot_is_
     generated = torch.tensor([[False, False, True, True, False, False]])
     texts = Texts(batch, texts.present, generated, texts.open_segments)
     rounds = torch.tensor([[0, 0, 1, 2, 0, 0]])
-    made = Generations(
-        batch.token_ids,
-        batch.segment_ids,
-        texts.present,
-        texts.given,
-        texts.marks,
-        texts.open_slots,
-        rounds,
-        torch.tensor([False]),
-        CACHED_SPECIALS,
-    )
-    layout = lay_out(made, BLANK, 2)
+    layout = laid_out(texts, rounds)
     assert layout.rows.token_ids.tolist() == [[CLS, A, B, SEP, C, C, C]]
     assert layout.rows.positions.tolist()[0][:5] == [0, 1, 2, 3, 1.5]
     assert layout.rows.positions.tolist()[0][5:] == pytest.approx([4 / 3, 5 / 3])

@@ -134,9 +134,9 @@ class DecodingSettings:
         sampling: how to draw tokens; None takes the best.
         termination_penalty: taken off the log-probability of end-of-slot, or of stopping; None for the model's own
             where a whole side is translated, and for none elsewhere.
-        max_rounds: end after so many forward passes.
-        max_tokens: insert at most so many tokens per text; None for `MAX_TOKENS`, and at most 2 n + 10 where a text of
-            n tokens is translated.
+        max_rounds: end after this many forward passes.
+        max_tokens: insert at most this many tokens per text; None for `MAX_TOKENS`, and for at most 2 n + 10 where a
+            text of n tokens is translated.
         max_repeats: insert no token more often than this in a row, unless the given text does; None for `MAX_REPEATS`
             where a whole side is translated, and for no limit elsewhere.
         constraints: what may be inserted where.
