@@ -299,8 +299,9 @@ def test_what_is_no_text_is_named(random_kermit: Kermit, wrong: Any) -> None:
         lambda texts: random_kermit.complete(["A", "A"], texts),
     ]
     for ask in asks:
-        with pytest.raises(DataError, match=f"text 1 is of the type {type(wrong).__name__}; give strings"):
+        with pytest.raises(DataError, match=type(wrong).__name__) as refused:
             ask(["A ____", wrong])
+        assert refused.value.text == 1
 
 
 def test_numbers_that_cannot_be_are_errors(random_kermit: Kermit) -> None:
@@ -587,8 +588,9 @@ def test_what_there_is_no_method_or_pooling_for_is_an_error(random_kermit: Kermi
 @pytest.mark.parametrize("ability", ["score", "embed", "translate", "infill"])
 def test_a_text_too_long_for_the_model_is_an_error_that_gives_the_limit(random_kermit: Kermit, ability: str) -> None:
     more = {"to": "de"} if ability == "translate" else {}
-    with pytest.raises(DecodingError, match="text 1 takes 300 tokens, but the model has room for 94; shorten"):
+    with pytest.raises(DecodingError, match="300 tokens") as refused:
         getattr(random_kermit, ability)(["ok", "x" * 300], **more)
+    assert (refused.value.text, refused.value.limit) == (1, 94)
 
 
 def test_samples_may_be_given_their_seeds(random_kermit: Kermit) -> None:

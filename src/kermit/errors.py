@@ -1,93 +1,113 @@
-"""What can go wrong by a user's hand, each with a message that says where, what is allowed and what to do.
+"""Errors that a user can cause and fix. Each says what is wrong, where, and what to do, and carries that as data.
 
-The command line prints these without a traceback and exits with code 2; anything else is a defect of ours.
+The command line prints them without a traceback and exits with code 2; any other exception is a bug.
 """
 
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
 Member = TypeVar("Member", bound=Enum)
 
-_NUMBERED = re.compile(r"text (\d+) ")
+
+@dataclass(frozen=True)
+class Place:
+    """Where a text was read: a file or another source, and the line in it, counted from 1."""
+
+    source: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.source if self.line is None else f"{self.source}:{self.line}"
 
 
 class KermitError(Exception):
-    """Base of every error that a user can cause and mend."""
+    """Base of all errors that a user can cause and fix.
 
+    Args:
+        message: what is wrong and what to do.
+        text: the number of the text it concerns, among those of the call, counted from 0.
+        place: where that text was read.
+        limit: the number that was exceeded.
+    """
 
-def nearest(word: str, known: Sequence[str]) -> str:
-    """What a user who wrote a word that nobody knows may have meant, for the end of a message; empty where nothing."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    def __init__(
+        self, message: str = "", *, text: int | None = None, place: Place | None = None, limit: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message, self.text, self.place, self.limit = message, text, place, limit
 
-
-def about_text(error: KermitError) -> tuple[int, str] | None:
-    """Which of several texts an error speaks of, counted from 0, and what it says: its message begins with `text N`."""
-    found = _NUMBERED.match(str(error))
-    return None if found is None else (int(found[1]), str(error)[found.end() :])
-
-
-@contextmanager
-def placed(places: Sequence[str]) -> Iterator[None]:
-    """Let an error that speaks of `text N` of several name its place instead."""
-    try:
-        yield
-    except KermitError as error:
-        about = about_text(error)
-        if about is None or about[0] >= len(places):
-            raise
-        number, said = about
-        raise type(error)(f"{places[number]}: the text {said}") from error
-
-
-def in_a_line(error: BaseException) -> str:
-    """What a library says is wrong, without its line breaks."""
-    told = " ".join(str(error).split())
-    return f"{told} is not known" if isinstance(error, KeyError) else told
+    def __str__(self) -> str:
+        if self.place is not None:
+            return f"{self.place}: {self.message}"
+        return self.message if self.text is None else f"text {self.text}: {self.message}"
 
 
 class UsageError(KermitError, ValueError):
-    """A verb, an option, an argument or a value that there is not."""
+    """Unknown command, option or value."""
 
 
 class CanvasError(KermitError, ValueError):
-    """A canvas, a slot or an insertion that cannot be."""
+    """Invalid canvas, slot or insertion."""
 
 
 class DataError(KermitError, ValueError):
-    """Input text that is broken; the message names the file and the line."""
+    """Invalid input text or data file."""
 
 
 class RecipeError(KermitError, ValueError):
-    """A recipe with a wrong key or value; the message gives the key's path and the nearest known name."""
+    """Invalid key or value of a recipe."""
 
 
 class ModelError(KermitError, ValueError):
-    """A model or checkpoint that cannot do what was asked of it."""
+    """Model that cannot be loaded, or cannot do what was asked."""
 
 
 class ServingError(KermitError, ValueError):
-    """Settings that a service cannot run with, or a place where it cannot listen."""
+    """Invalid settings of a service, or an address it cannot listen on."""
 
 
 class DecodingError(KermitError, ValueError):
     """Decoding settings that contradict each other or the model."""
 
 
+@contextmanager
+def placed(places: Sequence[Place]) -> Iterator[None]:
+    """Give errors about one of several texts the place of that text."""
+    try:
+        yield
+    except KermitError as error:
+        number = error.text
+        if number is not None and number < len(places):
+            error.text, error.place = None, places[number]
+        raise
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """Suggest the known word closest to an unknown one, for the end of a message; empty if none is close."""
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def in_a_line(error: BaseException) -> str:
+    """Return a library's error message on one line."""
+    message = " ".join(str(error).split())
+    return f"unknown key {message}" if isinstance(error, KeyError) else message
+
+
 def member_of(kind: type[Member], value: Member | str, name: str, error: type[KermitError] = UsageError) -> Member:
-    """A member of an enum, given as itself or by its value.
+    """Look up a member of an enum, given as itself or by its value.
 
     Args:
         kind: the enum.
         value: the member, or its value.
         name: of the argument, for the message.
-        error: what is raised for a value that nobody knows.
+        error: the type of error to raise for an unknown value.
     """
     try:
         return kind(value)

@@ -84,8 +84,10 @@ def exact_log_likelihood(
     sides = [_generated_length(text, factorization) for text in texts]
     if too_long := [number for number, length in enumerate(sides) if length > MAX_EXACT_TOKENS]:
         raise ModelError(
-            f"text {too_long[0]} has {sides[too_long[0]]} tokens to generate; the exact sum takes at most "
-            f"{MAX_EXACT_TOKENS}. Use the importance-weighted estimate"
+            f"{sides[too_long[0]]} tokens to generate, but the exact sum takes at most {MAX_EXACT_TOKENS}; use the"
+            " importance-weighted estimate",
+            text=too_long[0],
+            limit=MAX_EXACT_TOKENS,
         )
     score = _Scorer(model, batch_size, on_batch)
     return [_exact(score, _one(model, text, factorization)) for text in texts]

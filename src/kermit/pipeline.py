@@ -486,7 +486,7 @@ def _check_texts(texts: Sequence[str]) -> None:
         raise DataError("give a list of texts, not a single text")
     for number, text in enumerate(texts):
         if not isinstance(text, str):
-            raise DataError(f"text {number} is of the type {type(text).__name__}; give strings")
+            raise DataError(f"the type is {type(text).__name__}; give strings", text=number)
 
 
 def _filling(settings: DecodingSettings) -> DecodingSettings:

@@ -60,7 +60,7 @@ def test_distill_skips_what_it_is_told_to_and_goes_on_after_an_error(kermit, fol
     asked = ("distill", "--teacher", folder, "--input", text, "--to", "de", "--output", tmp_path / "distilled")
     refused = kermit(*asked)
     assert (refused.code, refused.out) == (2, "")
-    assert f"{text}:2: empty text; mend the line, or add --skip-bad" in refused.err
+    assert f"{text}:2: empty text" in refused.err
 
     limits = ("--set", "termination_penalty=50", "--set", "max_rounds=1", "--set", "max_tokens=1")
     refused = kermit(*asked, "--skip-bad", *limits, "--json")  # as one round is too few

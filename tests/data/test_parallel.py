@@ -6,7 +6,7 @@ import pytest
 
 from kermit.data.parallel import Pair, TextSource, checksum, read_pairs
 from kermit.data.plain import Fault, OnBad, Report, read_texts
-from kermit.errors import DataError
+from kermit.errors import DataError, Place
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -25,7 +25,7 @@ def test_line_aligned_files_plain_and_gzipped_are_read_side_by_side(tmp_path: Pa
     report = Report()
     pairs = list(read_pairs(TextSource(x=x, y=y), report))
     assert texts(pairs) == [("one", "eins"), ("two\u2028more", "zwei")]
-    assert pairs[1].places == (f"{x}:2", f"{y}:2")
+    assert pairs[1].places == (Place(str(x), 2), Place(str(y), 2))
     assert report.read == 2
 
 

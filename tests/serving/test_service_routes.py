@@ -169,7 +169,7 @@ def test_health_says_ok(live: Live) -> None:
         ("infill", {"x": ["a", "b"], "y": ["c"]}, "2 texts in x and 1 in y; give as many in both"),
         ("infill", {"x": ["____"], "min_tokens_per_blank": 3, "max_tokens_per_blank": 2}, "no less than"),
         ("score", {"x": ["x" * 90]}, "x.0: the text takes 90 tokens, but at most 64"),
-        ("score", {"x": ["x" * 20], "method": "exact"}, "Use the importance-weighted estimate"),
+        ("score", {"x": ["x" * 20], "method": "exact"}, "importance-weighted estimate"),
         ("score", {"x": ["a"], "method": "exact", "orders": 4, "prior": "uniform"}, "orders, prior: for drawn orders"),
         ("score", {"x": ["a"], "temperature": 0.3}, "temperature is the balanced tree's; leave it out"),
         ("embed", {"x": ["x" * 90]}, "x.0: the text takes 90 tokens, but at most 64"),

@@ -108,7 +108,7 @@ def test_the_broken_rows_of_qqp_are_left_out_and_told(tmp_path: Path, caplog: py
     with pytest.raises(DataError, match=r"test.tsv:3: 2 tab-separated columns instead of 3"):
         GlueData(tmp_path).read(task_named("QQP"), Split.TEST)
     rewritten(tmp_path / "QQP" / "dev.tsv", 3, b"1\tonly a question")
-    with pytest.raises(DataError, match=r"dev.tsv:3: 2 tab-separated columns .*; mend or remove the line"):
+    with pytest.raises(DataError, match=r"dev.tsv:3: 2 tab-separated columns"):
         GlueData(tmp_path).read(task_named("QQP"), Split.DEV)
 
 

@@ -13,7 +13,7 @@ from kermit.data.parallel import Pair
 from kermit.data.plain import OnBad
 from kermit.decoding import LENGTH_REWARD, DecodingSettings, Trace
 from kermit.decoding.ranking import ranks
-from kermit.errors import DataError, DecodingError, ModelError
+from kermit.errors import DataError, DecodingError, ModelError, Place
 from kermit.folders import model_folder
 from kermit.pipeline import Kermit
 from kermit.rendering import ReadableTrace
@@ -224,14 +224,14 @@ def test_a_text_too_long_for_the_teacher_names_its_line_or_is_skipped(teacher: P
     translator = Translator.load(teacher)
     (tmp_path / "long.en").write_text("one two\ntwo\n" + "two " * 600 + "\none\n")
     asked: Any = (translator, teacher, tmp_path / "long.en", EN_DE, translator.decoding(max_tokens=9), tmp_path / "out")
-    with pytest.raises(DataError, match=r"long\.en:3: text longer than the limit \(has \d+ tokens, .*--skip-bad"):
+    with pytest.raises(DataError, match=r"long\.en:3: text longer than the limit \(\d+ tokens, .*--skip-bad"):
         distill(*asked, block_size=2)
     seen: list[int] = []
     made = distill(*asked, block_size=2, on_bad=OnBad.SKIP, progress=seen.append)
     assert made.texts + made.unfinished == 3
     assert sum(seen) == 4
-    pairs = [Pair("one", "eins", ("en:1", "de:1")), Pair("two " * 600, "zwei", ("en:2", "de:2"))]
-    with pytest.raises(DataError, match=r"^en:2: the text has \d+ tokens, the model can read"):
+    pairs = [Pair("one", "eins", (Place("en", 1), Place("de", 1))), Pair("two " * 600, "zwei", (Place("en", 2), Place("de", 2)))]
+    with pytest.raises(DataError, match=r"^en:2: \d+ tokens"):
         translator.evaluate(pairs, EN_DE)
 
 

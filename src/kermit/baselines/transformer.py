@@ -203,7 +203,11 @@ class TransformerFamily:
         positions = model.config.max_position_embeddings
         for number, source in enumerate(sources):
             if len(source) >= positions:
-                raise DataError(f"text {number} has {len(source)} tokens, the model can read {positions - 1}; split it")
+                raise DataError(
+                    f"{len(source)} tokens, but the model can read {positions - 1}; split it",
+                    text=number,
+                    limit=positions - 1,
+                )
         results = [Translation(text, "", rounds=0, tokens=0, log_prob=0.0, finish="finished") for text in texts]
         some = [place for place, text in enumerate(texts) if text.strip()]  # of a blank text nothing is made
         for places in _batches(sources, some, decoding.batch_tokens):

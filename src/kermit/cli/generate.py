@@ -30,6 +30,7 @@ from kermit.cli.choices import (
 )
 from kermit.cli.results import Results, warn_if_cut
 from kermit.cli.texts import Given, asked_apart, check_blanks, chunks, drawn, read_pairs, sides
+from kermit.errors import Place
 
 if TYPE_CHECKING:
     from kermit.pipeline import Kermit
@@ -136,7 +137,7 @@ def sample(
             refuse(context, ["--count"], f"{NO_DRAW} with --set temperature=0.7")
     kermit = load_kermit(model)
     one_side = None if segment == "both" else "xy"[kermit.segment(segment)]
-    given = drawn([Given("", "" if one_side is None else None, "the sample")], count, seed)
+    given = drawn([Given("", "" if one_side is None else None, Place("the sample"))], count, seed)
 
     def ask(chunk: Sequence[Given], advance: Callable[[int], None]) -> list[Generation]:
         return kermit.sample(

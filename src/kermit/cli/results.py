@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import typer
 
-from kermit.errors import DataError
+from kermit.errors import DataError, Place
 
 if TYPE_CHECKING:
     from kermit.rendering import Layout, ReadableTrace
@@ -96,7 +96,7 @@ class Results:
         self.write(capture.get())
 
 
-def warn_if_cut(place: str, finish: str) -> None:
+def warn_if_cut(place: Place, finish: str) -> None:
     """Say on stderr that a limit ended a text."""
     if finish != "finished":
         from tqdm import tqdm

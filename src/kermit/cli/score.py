@@ -85,8 +85,9 @@ def score(
                 own = Factorization.Y if on_y else Factorization.X
                 if way not in (None, own):
                     raise DataError(
-                        f"{one.place}: --factorization {factorization} is for pairs, and this is a text of side"
-                        f" {own.value}; give both sides, or leave it out"
+                        f"--factorization {factorization} is for pairs, but this is a single text of side"
+                        f" {own.value}; give both sides, or leave it out",
+                        place=one.place,
                     )
                 way = own
             with placed([one.place]):

@@ -13,7 +13,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TypeVar
 
-from kermit.errors import DataError, placed
+from kermit.errors import DataError, Place, placed
 
 Result = TypeVar("Result")
 
@@ -28,13 +28,13 @@ class Given:
     Args:
         x: the first side, or the text.
         y: the second side; None for a text that is no pair.
-        place: ``FILE:LINE`` or ``argument N``.
+        place: the file and line, or the argument.
         seed: of what is drawn from it.
     """
 
     x: str
     y: str | None
-    place: str
+    place: Place
     seed: int = 0
 
 
@@ -47,7 +47,8 @@ def read_texts(texts: Sequence[str] | None, input_: Path | None) -> list[Given]:
     if texts and input_ is not None:
         raise DataError("give texts as arguments or with --input FILE; one of the two")
     if texts:
-        return [Given(_checked(text, f"argument {n}"), None, f"argument {n}") for n, text in enumerate(texts, 1)]
+        places = [Place(f"argument {number}") for number in range(1, len(texts) + 1)]
+        return [Given(_checked(text, place), None, place) for text, place in zip(texts, places, strict=True)]
     return read_lines(input_)
 
 
@@ -99,9 +100,9 @@ def read_pairs(
         if texts or input_ is not None:
             raise DataError("give a pair with --x and --y, or texts as arguments or with --input FILE; one of them")
         if alone and (x is None or y is None):
-            place = "--x" if y is None else "--y"
+            place = Place("--x" if y is None else "--y")
             return [Given(_checked(x if y is None else y, place), None, place)]
-        return [Given(_checked(x or "", "--x"), _checked(y or "", "--y"), "the pair")]
+        return [Given(_checked(x or "", Place("--x")), _checked(y or "", Place("--y")), Place("the pair"))]
     found = read_texts(texts, input_)
     return found if texts else [_split(given, alone) for given in found]
 
@@ -115,7 +116,7 @@ def check_blanks(given: Sequence[Given]) -> None:
     from kermit.blanks import BlankedText
 
     if given and not any(BlankedText.parse(f"{one.x} {one.y or ''}").spaces for one in given):
-        raise DataError(f"{given[0].place}: no blank to fill; write a blank as four underscores, ____")
+        raise DataError("no blank to fill; write a blank as four underscores, ____", place=given[0].place)
 
 
 def drawn(given: Sequence[Given], samples: int, seed: int) -> list[Given]:
@@ -160,12 +161,12 @@ def chunks(given: Sequence[Given]) -> Iterator[Sequence[Given]]:
 def _split(given: Given, alone: bool) -> Given:
     x, tab, y = given.x.partition("\t")
     if "\t" in y:
-        raise DataError(f"{given.place}: more than one tab; write a text, or a pair with one tab between")
+        raise DataError("more than one tab; write a text, or a pair with one tab between", place=given.place)
     return replace(given, x=x, y=y if tab or not alone else None)
 
 
-def _checked(text: str | None, place: str) -> str:
+def _checked(text: str | None, place: Place) -> str:
     """The text, if it is whole: an argument that is no UTF-8 reaches Python as surrogates."""
     if text is None or any("\ud800" <= symbol <= "\udfff" for symbol in text):
-        raise DataError(f"{place}: invalid UTF-8")
+        raise DataError("invalid UTF-8", place=place)
     return text

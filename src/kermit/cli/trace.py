@@ -28,7 +28,7 @@ from kermit.cli.choices import (
 from kermit.cli.results import Results
 from kermit.cli.texts import Given, check_blanks, read_lines, read_texts, sides
 from kermit.cli.translate import seeded_settings
-from kermit.errors import DataError, placed
+from kermit.errors import DataError, Place, placed
 
 if TYPE_CHECKING:
     from kermit.decoding import DecodingSettings
@@ -141,7 +141,9 @@ def generations(
     model: Path | None,
 ) -> list[ReadableTrace]:
     """The decode of an infilling, or of a pair that is drawn from fragments."""
-    given = [Given(infill, None, "--infill") if infill is not None else Given(x or "", y or "", "the pair")]
+    given = [
+        Given(infill, None, Place("--infill")) if infill is not None else Given(x or "", y or "", Place("the pair"))
+    ]
     if infill is not None:
         check_blanks(given)
     kermit = load_kermit(model)
@@ -170,13 +172,14 @@ def read_traces(path: Path) -> list[ReadableTrace]:
         try:
             record = json.loads(line.x)
         except ValueError as error:
-            raise DataError(f"{line.place}: no JSON object: {error}") from error
+            raise DataError(f"not a JSON object: {error}", place=line.place) from error
         if not isinstance(record, dict):
-            raise DataError(f"{line.place}: no JSON object, but {type(record).__name__}")
+            raise DataError(f"not a JSON object, but a {type(record).__name__}", place=line.place)
         try:
             traces.append(ReadableTrace.from_json(record.get("trace", record)))
         except DataError as error:
-            raise DataError(f"{line.place}: {error}") from error
+            error.place = line.place
+            raise
     return traces
 
 

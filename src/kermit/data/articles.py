@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kermit.data.hub import field_of, load_hub
 from kermit.data.plain import Fault, Report, file_checksum, read_lines
-from kermit.errors import DataError
+from kermit.errors import DataError, Place
 
 # The end of a sentence, perhaps: its mark, what closes after it, and the space (which Chinese and Japanese lack).
 _END = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[”’」』）]*\s*")  # noqa: RUF001
@@ -72,7 +72,7 @@ def read_paragraphs(source: ArticleSource, report: Report) -> Iterator[Paragraph
         yield from _paragraphs(((line.text, line.place) for line in read_lines(file)), report)
 
 
-def _paragraphs(lines: Iterator[tuple[str | None, str]], report: Report) -> Iterator[Paragraph]:
+def _paragraphs(lines: Iterator[tuple[str | None, Place]], report: Report) -> Iterator[Paragraph]:
     opens = True
     for text, place in lines:
         if text is None:
@@ -85,13 +85,15 @@ def _paragraphs(lines: Iterator[tuple[str | None, str]], report: Report) -> Iter
             opens = False
 
 
-def _hub_articles(name: str, source: ArticleSource, report: Report) -> Iterator[tuple[str, list[str]]]:
+def _hub_articles(name: str, source: ArticleSource, report: Report) -> Iterator[tuple[Place, list[str]]]:
     for index, record in enumerate(load_hub(name, source.config, source.split)):
-        place = f"{name}[{source.split}]:{index}"
+        place = Place(f"{name}[{source.split}]", index)
         try:
             text = field_of(record, source.field)
         except KeyError as error:
-            raise DataError(f"{place}: the dataset has no text field {error}; set `field` to one of its own") from error
+            raise DataError(
+                f"the dataset has no text field {error}; set `field` to one of its own", place=place
+            ) from error
         except TypeError as error:
             report.bad(Fault.MALFORMED, place, str(error))
             continue

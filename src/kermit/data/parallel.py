@@ -16,7 +16,7 @@ from typing import Any
 
 from kermit.data.hub import field_of, load_hub
 from kermit.data.plain import Fault, Line, Report, file_checksum, read_lines
-from kermit.errors import DataError
+from kermit.errors import DataError, Place
 
 Sides = tuple[Line | None, Line | None]
 """The lines of x and y; None where the texts have no such side."""
@@ -28,7 +28,7 @@ class Pair:
 
     x: str
     y: str
-    places: tuple[str, str]
+    places: tuple[Place, Place]
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,9 @@ def _from_aligned(x_path: Path, y_path: Path) -> Iterator[Sides]:
             shorter, longer = (x_path, y_path) if x is None else (y_path, x_path)
             total = sum(1 for _ in read_lines(longer))
             raise DataError(
-                f"{shorter}:{count}: the file ends here, but {longer} has {total:,} lines; line-aligned files need"
-                " the same number, line n of one beside line n of the other"
+                f"the file ends here, but {longer} has {total:,} lines; line-aligned files need the same number of"
+                " lines",
+                place=Place(str(shorter), count),
             )
         yield x, y
 
@@ -139,7 +140,7 @@ def _from_jsonl(path: Path, fields: tuple[str | None, str | None], report: Repor
             report.bad(Fault.MALFORMED, line.place, f"{type(error).__name__}: {error}")
 
 
-def _fields(record: Any, fields: tuple[str | None, str | None], place: str) -> Sides:
+def _fields(record: Any, fields: tuple[str | None, str | None], place: Place) -> Sides:
     x, y = (None if field is None else Line(_utf8(field_of(record, field)), place) for field in fields)
     return x, y
 
@@ -155,12 +156,12 @@ def _utf8(text: str) -> str | None:
 
 def _from_hub(name: str, source: TextSource, report: Report) -> Iterator[Sides]:
     for index, record in enumerate(load_hub(name, source.config, source.split)):
-        place = f"{name}[{source.split}]:{index}"
+        place = Place(f"{name}[{source.split}]", index)
         try:
             yield _fields(record, source.fields, place)
         except KeyError as error:
             raise DataError(
-                f"{place}: the dataset has no text field {error}; set `fields` to two of its own"
+                f"the dataset has no text field {error}; set `fields` to two of its own", place=place
             ) from error
         except TypeError as error:
             report.bad(Fault.MALFORMED, place, str(error))

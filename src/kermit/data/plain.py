@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, cast
 
-from kermit.errors import DataError, member_of
+from kermit.errors import DataError, Place, member_of
 
 logger = logging.getLogger(__name__)
 
@@ -46,10 +46,10 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True)
 class Line:
-    """One line: its text (None where the bytes are no UTF-8) and where it stands, as `path:number`."""
+    """One line: its text, None if the bytes are not UTF-8, and its place."""
 
     text: str | None
-    place: str
+    place: Place
 
 
 @dataclass
@@ -63,17 +63,17 @@ class Report:
     how_to_skip: str | None = "set `data.on_bad: skip`"
     read: int = 0
     skipped: Counter[Fault] = field(default_factory=Counter)
-    places: dict[Fault, list[str]] = field(default_factory=dict)
+    places: dict[Fault, list[Place]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.on_bad = member_of(OnBad, self.on_bad, "on_bad", DataError)
 
-    def bad(self, fault: Fault, place: str, detail: str = "") -> None:
+    def bad(self, fault: Fault, place: Place, detail: str = "") -> None:
         """Raise for a broken text, or count it, as `on_bad` says."""
         if self.on_bad is OnBad.ERROR:
             note = f" ({detail})" if detail else ""
             otherwise = f", or {self.how_to_skip} to count and skip" if self.how_to_skip else ""
-            raise DataError(f"{place}: {fault.value}{note}; mend the line{otherwise}")
+            raise DataError(f"{fault.value}{note}; fix the line{otherwise}", place=place)
         self.skipped[fault] += 1
         places = self.places.setdefault(fault, [])
         if len(places) < 3:
@@ -84,7 +84,7 @@ class Report:
         if not self.skipped:
             return f"read {self.read:,} texts, skipped none"
         reasons = "; ".join(
-            f"{count:,} {fault.value} (first at {', '.join(self.places[fault])})"
+            f"{count:,} {fault.value} (first at {', '.join(map(str, self.places[fault]))})"
             for fault, count in self.skipped.items()
         )
         return f"read {self.read:,} texts, skipped {sum(self.skipped.values()):,}: {reasons}"
@@ -112,17 +112,17 @@ def lines_of(stream: IO[bytes], name: str) -> Iterator[Line]:
         for number, raw in enumerate(stream, start=1):
             if number == 1:
                 raw = raw.removeprefix(_BYTE_ORDER_MARK)
-            place = f"{name}:{number}"
+            place = Place(name, number)
             try:
                 yield Line(raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8"), place)
             except UnicodeDecodeError:
                 yield Line(None, place)
     except BROKEN_GZIP as error:
-        raise DataError(f"{name}:{number + 1}: the gzip stream is broken: {error}") from error
+        raise DataError(f"the gzip stream is broken: {error}", place=Place(name, number + 1)) from error
 
 
-def read_texts(path: Path, report: Report) -> Iterator[tuple[str, str]]:
-    """The texts of a plain file that are whole, each with its place; the others go to the report."""
+def read_texts(path: Path, report: Report) -> Iterator[tuple[str, Place]]:
+    """Read the valid texts of a plain file, each with its place; report the others."""
     for line in read_lines(path):
         if line.text is None:
             report.bad(Fault.INVALID_UTF8, line.place)

@@ -178,7 +178,9 @@ def check_lengths(model: InsertionModel, canvases: Sequence[Canvas]) -> None:
         for length, limit in ((len(canvas), model.max_length), (longest, model.max_segment_length)):
             if limit is not None and length > limit:
                 raise DecodingError(
-                    f"text {number} takes {length} tokens, but the model has room for {limit}; shorten or split it"
+                    f"{length} tokens, but the model has room for {limit}; shorten or split it",
+                    text=number,
+                    limit=limit,
                 )
 
 

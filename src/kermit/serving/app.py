@@ -223,12 +223,13 @@ def _sse(event: Event) -> bytes:
     return format_sse_event(event=name, data_str=event.model_dump_json())
 
 
-def _problem(error: Exception) -> Problem:
-    return Problem(detail=str(error), limit=getattr(error, "limit", None))
+def _problem(error: KermitError) -> Problem:
+    return Problem(detail=str(error), limit=error.limit)
 
 
 async def _refuse(http: HttpRequest, error: Exception) -> JSONResponse:
-    """A refusal, or what the model cannot do."""
+    """Answer with a refusal, or with what the model cannot do."""
+    assert isinstance(error, KermitError)
     status = error.status if isinstance(error, RefusalError) else 422
     headers = {}
     if isinstance(error, RefusalError) and error.retry_after is not None:

@@ -6,19 +6,10 @@ from kermit.errors import KermitError
 
 
 class RefusalError(KermitError):
-    """Base of all refusals.
-
-    Args:
-        message: what is wrong, what is allowed and what to do.
-        limit: the number that was exceeded, where there is one.
-    """
+    """Base of all refusals."""
 
     status = 500
     retry_after: int | None = None
-
-    def __init__(self, message: str, *, limit: int | None = None) -> None:
-        super().__init__(message)
-        self.limit = limit
 
 
 class TokenError(RefusalError):

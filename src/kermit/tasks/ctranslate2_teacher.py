@@ -89,7 +89,11 @@ class CTranslate2Teacher:
         sources = encode_texts(tokenizer, [text.strip() for text in texts])
         for number, source in enumerate(sources):
             if len(source) >= positions:
-                raise DataError(f"text {number} has {len(source)} tokens, the model can read {positions - 1}; split it")
+                raise DataError(
+                    f"{len(source)} tokens, but the model can read {positions - 1}; split it",
+                    text=number,
+                    limit=positions - 1,
+                )
         end = tokenizer.sep_token
         found = self.engine.translate_batch(
             [[*tokenizer.convert_ids_to_tokens(source), end] for source in sources],

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kermit.data.plain import Fault, OnBad, Report, file_checksum, read_texts
-from kermit.errors import DataError, KermitError, about_text
+from kermit.errors import DataError, KermitError, Place
 from kermit.files import partial, write_whole
 from kermit.folders import model_folder, weight_files
 from kermit.tasks.ctranslate2_teacher import CTranslate2Teacher
@@ -197,28 +197,27 @@ def _read_manifest(place: Path) -> dict[str, Any]:
 
 def _translated(
     translator: Translator | CTranslate2Teacher,
-    block: list[tuple[str, str]],
+    block: list[tuple[str, Place]],
     direction: Direction,
     decoding: Settings,
     report: Report,
     progress: Callable[[int], None] | None,
 ) -> list[Translation]:
-    """The translations of texts with their places; of those that the model has no room for, the report decides."""
+    """Translate texts, given with their places; those that are too long for the model go to the report."""
     while True:
         try:
             return translator.translate([text for text, _ in block], direction, decoding, progress=progress)
         except KermitError as error:
-            if (about := about_text(error)) is None:
+            if (number := error.text) is None:
                 raise
-            number, said = about
-            report.bad(Fault.TOO_LONG, block[number][1], said)
+            report.bad(Fault.TOO_LONG, block[number][1], error.message)
             report.read -= 1
             if progress is not None:
                 progress(1)
             block = block[:number] + block[number + 1 :]
 
 
-def _blocks(text: Path, report: Report, size: int, limit: int | None) -> Iterator[list[tuple[str, str]]]:
+def _blocks(text: Path, report: Report, size: int, limit: int | None) -> Iterator[list[tuple[str, Place]]]:
     texts = islice(read_texts(text, report), limit)
     while block := list(islice(texts, size)):
         yield block

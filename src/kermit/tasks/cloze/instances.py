@@ -17,7 +17,7 @@ from typing import Any
 
 from kermit.blanks import BlankedText
 from kermit.data.plain import BROKEN_GZIP, open_bytes, read_lines
-from kermit.errors import DataError
+from kermit.errors import DataError, Place
 from kermit.tasks.cloze.spacing import (
     find_words,
     has_letters,
@@ -189,16 +189,17 @@ def _read_qa2d(path: Path) -> Iterator[dict[str, str]]:
     names = (head.text or "").split("\t") if head is not None else []
     if missing := [name for name in _COLUMNS if name not in names]:
         raise DataError(
-            f"{path}:1: the header lacks {', '.join(missing)}; QA2D's TSV opens with a line that names its columns"
+            f"the header lacks {', '.join(missing)}; the first line of QA2D's TSV names its columns",
+            place=Place(str(path), 1),
         )
     for line in lines:
         if line.text is None:
-            raise DataError(f"{line.place}: invalid UTF-8; mend the line")
+            raise DataError("invalid UTF-8; fix the line", place=line.place)
         if not line.text.strip():
             continue
         cells = line.text.split("\t")
         if len(cells) != len(names):
-            raise DataError(f"{line.place}: {len(cells)} columns, but the header has {len(names)}; mend the line")
+            raise DataError(f"{len(cells)} columns, but the header has {len(names)}; fix the line", place=line.place)
         yield dict(zip(names, cells, strict=True))
 
 

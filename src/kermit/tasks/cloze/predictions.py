@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kermit.errors import DataError
+from kermit.errors import DataError, Place
 from kermit.files import write_whole
 
 _UNSET = "not set"
@@ -115,7 +115,9 @@ class PredictionLog:
                 record = json.loads(line)
                 prediction = Prediction(**record | {"answers": tuple(record["answers"])})
             except (ValueError, TypeError, KeyError) as error:
-                raise DataError(f"{path}:{number}: this is no prediction ({error}); choose another --output") from error
+                raise DataError(
+                    f"this is not a prediction ({error}); choose another --output", place=Place(str(path), number)
+                ) from error
             self.predictions[prediction.id] = prediction
         if len(whole) < len(text):
             with path.open("r+b") as stream:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kermit.data.plain import read_lines
-from kermit.errors import DataError
+from kermit.errors import DataError, Place
 from kermit.tasks.glue.table import HUB_DATASET, Columns, GlueFile, GlueTask, Split
 
 logger = logging.getLogger(__name__)
@@ -97,9 +97,9 @@ class GlueData:
             elif task.has_broken_rows and split is Split.TRAIN:
                 broken.append(place)
             else:
-                raise DataError(f"{place}: {example}; mend or remove the line")
+                raise DataError(f"{example}; fix or remove the line", place=place)
         if broken:
-            first = ", ".join(broken[:3])
+            first = ", ".join(map(str, broken[:3]))
             logger.warning("%s: %d broken rows left out, as published; the first: %s", path, len(broken), first)
         if not examples:
             raise DataError(f"{path}: the file holds no example")
@@ -112,7 +112,7 @@ class GlueData:
         return next((place for place in places if place.is_file()), places[0])
 
 
-def _from_file(task: GlueTask, split: Split, file: GlueFile, path: Path) -> Iterator[tuple[str, Example | str]]:
+def _from_file(task: GlueTask, split: Split, file: GlueFile, path: Path) -> Iterator[tuple[Place, Example | str]]:
     """Every row with its place: an example, or what is wrong with it."""
     header = file.header
     for line in read_lines(path):
@@ -129,13 +129,14 @@ def _from_file(task: GlueTask, split: Split, file: GlueFile, path: Path) -> Iter
             yield line.place, _example(task, split, file.columns, dict(zip(header, cells, strict=True)))
 
 
-def _check_header(header: Sequence[str], columns: Columns, split: Split, place: str) -> None:
+def _check_header(header: Sequence[str], columns: Columns, split: Split, place: Place) -> None:
     wanted = [columns.x, columns.y, columns.index if split is Split.TEST else columns.label]
     missing = [name for name in wanted if name is not None and name not in header]
     if missing:
         raise DataError(
-            f"{place}: the header has no column {', '.join(missing)}, only {', '.join(header)}; give the file as GLUE's"
-            " download has it"
+            f"the header has no column {', '.join(missing)}, only {', '.join(header)}; give the file as GLUE's"
+            " download has it",
+            place=place,
         )
 
 
@@ -183,7 +184,7 @@ def _from_hub(task: GlueTask, split: Split, file: GlueFile) -> Iterator[Example]
         example = _example(task, split, columns, {**row, "label": written})
         if isinstance(example, str):
             if not task.has_broken_rows or split is not Split.TRAIN:
-                raise DataError(f"{HUB_DATASET}/{task.hub_config}[{file.hub_split}]:{number}: {example}")
+                raise DataError(example, place=Place(f"{HUB_DATASET}/{task.hub_config}[{file.hub_split}]", number))
             broken += 1
             continue
         yield example
