@@ -35,10 +35,11 @@ from kermit.canvas import Segment
 from kermit.data.plain import Report, file_checksum, read_texts
 from kermit.decoding import DRAWING_TEMPERATURE, Finish, strategies_of
 from kermit.errors import KermitError
-from kermit.folders import named_or_bundled
-from kermit.tasks.cloze.loading import load_causal_lm
-from kermit.tasks.translation import Direction, Translation, read_split, score_translations
-from kermit.tasks.translator import Translator
+from kermit.families import load_facade
+from kermit.families.base import Facade
+from kermit.loading import find_model
+from kermit.tasks.cloze.models import load_causal_lm
+from kermit.tasks.translation import Direction, read_split, score_translations, target_text
 
 SEED = 20260
 TESTS = {"multi30k": "test_2016_flickr", "tatoeba": "test"}
@@ -71,7 +72,7 @@ class Bench:
     strategy: Strategy
     limit: int | None = None
     log_probs: Callable | None = None
-    teachers: Mapping[Direction, Translator] = field(default_factory=dict)
+    teachers: Mapping[Direction, Facade] = field(default_factory=dict)
 
     @property
     def count(self):
@@ -88,12 +89,9 @@ class Bench:
         return (generation.x if self.kermit.segment(language) is Segment.X else generation.y) or ""
 
     def translate(self, texts, to, settings=None):
-        """Translations of the texts, by the chosen strategy unless settings are given."""
+        """Translations of the texts, by the chosen strategy unless settings are given; texts and generations."""
         found = self.kermit.translate(texts, to, settings=settings or DecodingSettings(self.strategy))
-        return [
-            Translation(text, self.text(one, to), one.rounds, one.tokens, one.log_prob, one.finish)
-            for text, one in zip(texts, found, strict=True)
-        ]
+        return [self.text(one, to) for one in found], found
 
 
 def attempt(row, measure, *given):
@@ -122,9 +120,9 @@ WAYS = {
 
 def translation_scores(bench, sources, references, way, settings):
     start = time.perf_counter()
-    found = bench.translate(sources, way.target, settings)
+    texts, found = bench.translate(sources, way.target, settings)
     seconds = time.perf_counter() - start
-    scores = score_translations(found, references, way, seconds=seconds).to_json()
+    scores = score_translations(texts, found, references, way, seconds=seconds).to_json()
     del scores["direction"], scores["sentences_per_second"]
     return scores | {
         "log2_of_mean": round(math.log2(scores["mean_tokens"] + 1), 3),
@@ -158,7 +156,7 @@ CHANGES = {"as it is": str, "lower case": str.lower, "capitals": str.upper, "no 
 
 def uncased_bleu(bench, sources, references, target):
     metric = BLEU(lowercase=True)
-    texts = [one.text for one in bench.translate(sources, target)]
+    texts, _ = bench.translate(sources, target)
     return {"bleu": round(metric.corpus_score(texts, [references]).score, 2), "signature": str(metric.get_signature())}
 
 
@@ -211,7 +209,8 @@ def texts_with_numbers(texts, count):
 
 
 def kept_numbers(bench, texts, made, target):
-    kept = [numbers_in(one.source) <= numbers_in(one.text) for one in bench.translate(texts, target)]
+    found, _ = bench.translate(texts, target)
+    kept = [numbers_in(source) <= numbers_in(text) for source, text in zip(texts, found, strict=True)]
     return {"kept": share(kept), "kept_in_real": share(kept[: len(kept) - made])}
 
 
@@ -326,8 +325,9 @@ def teacher_chrf(bench, texts, way):
     whole = [pair for pair in zip(texts[way.source], texts[way.target], strict=True) if all(map(str.strip, pair))]
     if not whole:
         return {"skipped": "teacher_chrf needs pairs that are not empty"}
-    taught = bench.teachers[way].translate([source for source, _ in whole], way)
-    score = CHRF().corpus_score([text for _, text in whole], [[one.text for one in taught]]).score
+    teacher = bench.teachers[way]
+    taught = [target_text(teacher, way, one) for one in teacher.translate([source for source, _ in whole], way.target)]
+    score = CHRF().corpus_score([text for _, text in whole], [taught]).score
     return {"texts": len(whole), "direction": str(way), "teacher_chrf": round(score, 2)}
 
 
@@ -405,7 +405,7 @@ def main():
     if options.limit is not None and options.limit < 1:
         parser.error("--limit must be at least 1")
     torch.set_num_threads(1)
-    folder = named_or_bundled(options.model)
+    folder = find_model(options.model)
     kermit = Kermit.from_pretrained(folder)
     teachers = dict(zip(DIRECTIONS, (options.teacher_en_de, options.teacher_de_en), strict=True))
     bench = Bench(
@@ -414,7 +414,7 @@ def main():
         options.strategy or strategies_of(kermit.model)[0],
         options.limit,
         options.language_model and language_model(options.language_model),
-        {way: Translator.load(path) for way, path in teachers.items() if path},
+        {way: load_facade(path) for way, path in teachers.items() if path},
     )
     rows = []
     for part in options.only:

@@ -14,9 +14,9 @@ from statistics import fmean
 from half_precision import configure, copy_in_half
 from pages import put
 
-from kermit.tasks.translation import read_split
+from kermit.families import decoding_of, load_facade
+from kermit.tasks.translation import evaluate_translation, read_split, trained_directions
 from kermit.tasks.translation_report import note_of
-from kermit.tasks.translator import Translator
 
 TARGET = Path(__file__).parents[1] / "src" / "kermit" / "models" / "english_german"
 TESTS = {"Multi30k": ("multi30k", "test_2016_flickr"), "Tatoeba": ("tatoeba", "test")}
@@ -26,14 +26,16 @@ LIMIT = 25_000_000
 
 
 def scores(data, splits, penalty=None, texts=None):
-    translator = Translator.load(TARGET)
+    facade = load_facade(TARGET)
     found = []
     for name, (folder, split) in splits.items():
-        pairs = read_split(data / folder, split, translator.languages)[:texts]
-        settings = translator.decoding(termination_penalty=penalty)
-        for direction in translator.directions():
-            note = note_of(translator, settings, split, pairs)
-            found.append({"test": name, **translator.evaluate(pairs, direction, settings, note=note)[0].to_json()})
+        pairs = read_split(data / folder, split, facade.languages)[:texts]
+        settings = decoding_of(facade, {"termination_penalty": penalty})
+        for direction in trained_directions(facade):
+            note = note_of(facade, settings, split, pairs)
+            found.append(
+                {"test": name, **evaluate_translation(facade, pairs, direction, settings, note=note)[0].to_json()}
+            )
     return found
 
 

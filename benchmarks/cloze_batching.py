@@ -35,7 +35,7 @@ from kermit.tasks.cloze import (
     predict,
     read_cloze,
 )
-from kermit.tasks.cloze.loading import load_causal_lm, load_insertion_model, load_masked_lm
+from kermit.tasks.cloze.models import load_causal_lm, load_insertion_model, load_masked_lm
 
 POSITIONS = 512
 

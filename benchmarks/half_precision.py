@@ -7,12 +7,12 @@ import torch
 from pages import write_whole
 from safetensors.torch import load_file, save_file
 
-from kermit.folders import model_folder
+from kermit.loading import find_model
 
 
 def copy_in_half(run, target, most_bytes):
     """The weights, config and tokenizer of a training's model into a folder, which must not get too large."""
-    source = model_folder(run)
+    source = find_model(run)
     target.mkdir(parents=True, exist_ok=True)
     weights = {name: weight.to(torch.float16) for name, weight in load_file(source / "model.safetensors").items()}
     save_file(weights, target / "model.safetensors", metadata={"format": "pt"})

@@ -23,11 +23,11 @@ from pathlib import Path
 import torch
 
 from kermit.data.batching import TextPlanner, batch_generator
+from kermit.families.base import ITEMS
 from kermit.orders import Spans
 from kermit.training.attention import SingleAttention
 from kermit.training.averaging import MovingAverage
 from kermit.training.dropout import FastDropout
-from kermit.training.families import ITEMS
 from kermit.training.optimizers import build_optimizer
 from kermit.training.recipe import load_recipe
 from kermit.training.run import prepare_model, prepare_tokenizer

@@ -18,7 +18,7 @@ import torch
 from kermit import DecodingSettings
 from kermit.canvas_batch import CanvasBatch
 from kermit.tasks.cloze import CausalLMSystem, InsertionSystem, MaskedLMSystem, read_cloze
-from kermit.tasks.cloze.loading import load_causal_lm, load_insertion_model, load_masked_lm
+from kermit.tasks.cloze.models import load_causal_lm, load_insertion_model, load_masked_lm
 
 BATCH = 16
 

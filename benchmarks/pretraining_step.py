@@ -19,8 +19,8 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from kermit.data.tokenizer import train_tokenizer
+from kermit.families.base import ITEMS
 from kermit.training.dropout import FastDropout
-from kermit.training.families import ITEMS
 from kermit.training.optimizers import build_optimizer
 from kermit.training.recipe import check_recipe
 

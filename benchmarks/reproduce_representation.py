@@ -215,8 +215,8 @@ class Workshop:
         """The steps and minutes that a task takes."""
         from kermit.data.tokenizer import load_tokenizer
         from kermit.tasks.glue.data import GlueData
-        from kermit.tasks.glue.encoding import Frame, TextEncoder
         from kermit.tasks.glue.finetuning import subsample
+        from kermit.tasks.glue.framing import Frame, TextEncoder
         from kermit.tasks.glue.table import Split, task_named
 
         words, how, data = load_tokenizer(self.minilm), FINETUNING[task], GlueData(self.data / "glue")

@@ -140,10 +140,10 @@ def score(name, data, runs, precision="float32", rankings=RANKINGS):
     that does not say whose it is (they did not always) is taken for theirs.
     """
     from kermit.data.plain import file_checksum
-    from kermit.folders import model_folder, weight_files
+    from kermit.loading import find_model, weight_files
 
     report = runs / name / "report.json"
-    of = {"weights": [file_checksum(file) for file in weight_files(model_folder(runs / name))], "precision": precision}
+    of = {"weights": [file_checksum(file) for file in weight_files(find_model(runs / name))], "precision": precision}
     found = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
     if found is None or any(found.get(key, value) != value for key, value in of.items()):
         summary = json.loads((runs / name / "summary.json").read_text(encoding="utf-8"))
@@ -160,21 +160,21 @@ def measure(found, run, data, precision, rankings):
     """Add what a model's scores lack, direction by direction."""
     import torch
 
-    from kermit.tasks.translation import read_split
+    from kermit.families import decoding_of, load_facade
+    from kermit.tasks.translation import evaluate_translation, read_split, trained_directions
     from kermit.tasks.translation_report import note_of
-    from kermit.tasks.translator import Translator
 
-    translator = Translator.load(run, dtype=getattr(torch, precision))
-    splits = {split: read_split(data / "multi30k", split, translator.languages) for split in (TEST, VALIDATION)}
+    facade = load_facade(run, dtype=getattr(torch, precision))
+    splits = {split: read_split(data / "multi30k", split, facade.languages) for split in (TEST, VALIDATION)}
     splits[VALIDATION] = splits[VALIDATION][:VALIDATION_TEXTS]
-    inserts = "termination_penalty" in translator.family.decoding_settings.model_fields
+    inserts = facade.model.config.model_type != "marian"
 
     def scores(split, direction, penalty, **choices):
-        settings = translator.decoding(**({"termination_penalty": penalty} if inserts else {}), **choices)
-        note = note_of(translator, settings, split, splits[split])
-        return translator.evaluate(splits[split], direction, settings, note=note)[0].to_json()
+        settings = decoding_of(facade, ({"termination_penalty": penalty} if inserts else {}) | choices)
+        note = note_of(facade, settings, split, splits[split])
+        return evaluate_translation(facade, splits[split], direction, settings, note=note)[0].to_json()
 
-    for direction in translator.directions():
+    for direction in trained_directions(facade):
         own = found.setdefault(str(direction), {})
         if "penalty" not in own:
             tried = {penalty: scores(VALIDATION, direction, penalty) for penalty in (PENALTIES if inserts else (0.0,))}
@@ -187,7 +187,7 @@ def measure(found, run, data, precision, rankings):
             own["test"] = scores(TEST, direction, penalty)
         if "test_at_0" not in own:
             own["test_at_0"] = scores(TEST, direction, 0.0) if penalty else own["test"]
-        able = {"again": inserts, "both_ways": inserts and len(translator.directions()) == 2}
+        able = {"again": inserts, "both_ways": inserts and len(trained_directions(facade)) == 2}
         for ranking in rankings:
             if f"test_{ranking}" not in own:
                 ranked = {"candidates": CANDIDATES, "ranking": ranking}

@@ -34,7 +34,7 @@ from transformers import BertConfig
 
 from kermit import KermitConfig, KermitForInsertion
 from kermit.data.tokenizer import train_tokenizer
-from kermit.folders import bundled_model
+from kermit.loading import bundled_model
 from kermit.modeling import special_token_settings
 
 WHO = ("A man", "A woman", "Two girls", "A small dog", "A group of people", "A boy in a red shirt")

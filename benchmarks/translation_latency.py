@@ -13,21 +13,20 @@ from pathlib import Path
 
 import torch
 
+from kermit.families import decoding_of, load_facade
 from kermit.tasks.translation import Direction, read_split
-from kermit.tasks.translator import Translator
 
 REPEATS = 3
 
 
 def seconds(translator, texts, direction, together):
-    greedy = translator.decoding(
-        **({"beams": 1} if "beams" in translator.family.decoding_settings.model_fields else {})
-    )
+    is_transformer = translator.model.config.model_type == "marian"
+    greedy = decoding_of(translator, {"beams": 1} if is_transformer else {}).settings()
     start = time.perf_counter()
     if together:
-        found = translator.translate(texts, direction, greedy)
+        found = translator.translate(texts, direction.target, settings=greedy)
     else:
-        found = [translator.translate([text], direction, greedy)[0] for text in texts]
+        found = [translator.translate([text], direction.target, settings=greedy)[0] for text in texts]
     return time.perf_counter() - start, statistics.fmean(result.rounds for result in found)
 
 
@@ -43,7 +42,7 @@ def main():
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     direction = Direction.parse(arguments.direction)
-    translators = {"model": Translator.load(arguments.model), "peer": Translator.load(arguments.peer)}
+    translators = {"model": load_facade(arguments.model), "peer": load_facade(arguments.peer)}
     pairs = read_split(arguments.data, arguments.split, translators["model"].languages)[: arguments.texts]
     forward = direction == Direction(*translators["model"].languages)
     texts = [pair.x if forward else pair.y for pair in pairs]

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 from kermit.canvas import Canvas, Factorization, Insertion, SpecialTokens
 from kermit.decoding import Trace, TracedInsertion
-from kermit.folders import bundled_model
+from kermit.loading import bundled_model
 from kermit.rendering import Layout, ReadableTrace
 from kermit.rendering.measure import width
 from kermit.rendering.svg import SIZE, STYLE

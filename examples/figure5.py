@@ -21,8 +21,8 @@ from kermit import DecodingSettings, Strategy
 from kermit.decoding import Constraints, strategies_of
 from kermit.errors import KermitError
 from kermit.tasks.cloze import CausalLMSystem, ClozeInstance, InsertionSystem, MaskedLMSystem
-from kermit.tasks.cloze.loading import load_causal_lm, load_insertion_model, load_masked_lm
-from kermit.tasks.cloze.metrics import exact_match, f1
+from kermit.tasks.cloze.models import load_causal_lm, load_insertion_model, load_masked_lm
+from kermit.tasks.cloze.squad_metrics import exact_match, f1
 
 PASSAGE = (
     "Plymouth has a post-war shopping area in the city centre with substantial pedestrianisation. At the west "

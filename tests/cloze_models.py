@@ -8,7 +8,8 @@ from pathlib import Path
 
 import torch
 from insertion_models import random_model
-from transformers import BertConfig, BertForMaskedLM, BertLMHeadModel, GPT2Config, GPT2LMHeadModel
+from tiny import bert
+from transformers import BertForMaskedLM, BertLMHeadModel, GPT2Config, GPT2LMHeadModel
 
 from kermit.data.tokenizer import train_tokenizer
 from kermit.modeling import KermitForInsertion, special_token_settings
@@ -48,13 +49,8 @@ def _shake(model, seed: int):
     return model.eval()
 
 
-def _bert_config(words, positions, **more):
-    shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    return BertConfig(vocab_size=len(words), max_position_embeddings=positions, **shape, **more)
-
-
 def masked_lm(words, *, positions=128, seed=0):
-    config = _bert_config(words, positions, pad_token_id=words.pad_token_id)
+    config = bert(words, layers=2, positions=positions)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return _shake(BertForMaskedLM(config), seed)
@@ -69,7 +65,8 @@ def gpt2(words, *, positions=160, seed=0, **more):
 
 
 def bert_decoder(words, *, positions=160, seed=0, is_decoder=True):
-    config = _bert_config(words, positions, is_decoder=is_decoder)
+    config = bert(words, layers=2, positions=positions)
+    config.is_decoder = is_decoder
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return _shake(BertLMHeadModel(config), seed)

@@ -1,6 +1,7 @@
 """What many tests need: a small parallel corpus of the project's own making, a recipe for it, a cache of their own."""
 
 import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,28 @@ WORDS = {
     "green": "grüne",
     "streets": "Straßen",
 }
+
+
+TRAINING_FIXTURES = {"teacher", "learned"}
+"""Fixtures that train a model."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests as slow that need a trained model."""
+    for item in items:
+        if TRAINING_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(autouse=True)
+def _only_slow_tests_train(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make check` trains nothing: a test that does must be marked slow."""
+    if request.node.get_closest_marker("slow") is None and "transformers" in sys.modules:
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise AssertionError("this test trains a model; mark it slow")
+
+        monkeypatch.setattr("transformers.Trainer.train", refuse)
 
 
 @pytest.fixture(scope="session", autouse=True)

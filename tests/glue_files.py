@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
+from tiny import bert, kermit_model, save
 from transformers import (
-    BertConfig,
     BertForMaskedLM,
     BertLMHeadModel,
     BertModel,
@@ -18,7 +19,6 @@ from transformers import (
 )
 
 from kermit.data.tokenizer import train_tokenizer
-from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
 
 FILLERS = ["the", "a", "dog", "girl", "runs", "sleeps", "over", "green", "streets", '"', "quietly", "."]
 SIGNS = {
@@ -185,37 +185,23 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     return train_tokenizer([" ".join(words), *(f" {word}" for word in words)] * 3, 400)
 
 
-def _bert(tokenizer: PreTrainedTokenizerFast) -> BertConfig:
-    return BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-
-
 def save_trunk(kind: str, folder: Path) -> Path:
     """A trunk of a kind, with random weights and its tokenizer."""
     tokenizer = tiny_tokenizer()
     torch.manual_seed(1)
+    trunk = bert(tokenizer, width=32)
     match kind:
         case "kermit":
-            config = KermitConfig(trunk_config=_bert(tokenizer), **special_token_settings(tokenizer))
-            KermitForInsertion(config).save_pretrained(folder)
+            model: Any = kermit_model(tokenizer, trunk, seed=1)
         case "masked":
-            BertForMaskedLM(_bert(tokenizer)).save_pretrained(folder)
+            model = BertForMaskedLM(trunk)
         case "encoder":
-            BertModel(_bert(tokenizer)).save_pretrained(folder)
+            model = BertModel(trunk)
         case "causal-encoder":
-            config = _bert(tokenizer)
-            config.is_decoder = True
-            BertLMHeadModel(config).save_pretrained(folder)
+            trunk.is_decoder = True
+            model = BertLMHeadModel(trunk)
         case "causal":
             ends = {"bos_token_id": tokenizer.cls_token_id, "eos_token_id": tokenizer.sep_token_id}
             gpt = GPT2Config(vocab_size=len(tokenizer), n_embd=32, n_layer=1, n_head=2, n_positions=64, **ends)
-            GPT2LMHeadModel(gpt).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+            model = GPT2LMHeadModel(gpt)
+    return save(model, tokenizer, folder)

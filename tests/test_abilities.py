@@ -243,7 +243,9 @@ def test_a_blank_filled_with_the_word_itself_is_exact(data):
 
 def test_samples_are_described_and_judged_by_the_teacher(data):
     way = Direction("en", "de")
-    teacher = SimpleNamespace(translate=lambda texts, way: [SimpleNamespace(text="Das Haus")] * len(texts))
+    teacher = SimpleNamespace(
+        translate=lambda texts, to: [SimpleNamespace(x="", y="Das Haus")] * len(texts), segment=lambda to: Segment.Y
+    )
     drawn = [("The house", "Das Haus"), ("The house", "Das Haus"), ("Das house is green", "Das Haus"), ("", "Das")]
     log_probs = {"The house": 2, "Das house is green": 8} | dict.fromkeys(ENGLISH, 4)
     how = {
@@ -275,6 +277,7 @@ def test_what_needs_a_file_is_skipped_with_a_note(data, tmp_path):
 # ------------------------------------------------------------------------------------------------------ a tiny model
 
 
+@pytest.mark.slow
 def test_every_part_runs_and_is_the_same_again(model, data, monkeypatch, capsys, tmp_path):
     output = tmp_path / "results.json"
     arguments = ("--model", model, "--data", data, "--limit", 2)

@@ -8,7 +8,7 @@ from safetensors import safe_open
 
 from kermit import Factorization, Kermit, KermitForInsertion
 from kermit.decoding import Constraints, DecodingSettings, Finish
-from kermit.folders import bundled_model
+from kermit.loading import bundled_model
 
 PAIRS = [
     ("A man is playing a guitar.", "Ein Mann spielt Gitarre."),

@@ -1,6 +1,5 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kermit.canvas import Canvas, Factorization, Insertion, Segment, SpecialTokens
 from kermit.errors import CanvasError, KermitError

@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from insertion_models import BLANK, CACHED_SPECIALS, CLS, SEP, A, B, C, cached_model
 
 from kermit.canvas import Canvas, Factorization, Insertion

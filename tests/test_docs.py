@@ -12,12 +12,11 @@ from xml.etree import ElementTree
 import pytest
 import torch
 import yaml
-from transformers import BertConfig, BertModel
+from tiny import EN_DE, bert, kermit_model, save
+from transformers import BertModel
 
 import kermit
-from kermit import KermitConfig, KermitForInsertion
 from kermit.data.tokenizer import train_tokenizer
-from kermit.modeling import special_token_settings
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -35,21 +34,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("docs")
     numbers = "one two three four five six seven eight nine eins zwei drei vier fünf sechs sieben acht neun"
     tokenizer = train_tokenizer([numbers] * 3, 400)
-    torch.manual_seed(0)
-    trunk = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-    )
-    settings = special_token_settings(tokenizer)
-    model = KermitForInsertion(KermitConfig(trunk_config=trunk, languages={"x": "en", "y": "de"}, **settings))
-    model.save_pretrained(folder / "my-model")
-    tokenizer.save_pretrained(folder / "my-model")
-    BertModel(trunk).save_pretrained(folder / "my-encoder")
-    tokenizer.save_pretrained(folder / "my-encoder")
+    trunk = bert(tokenizer, width=32, layers=2)
+    save(kermit_model(tokenizer, trunk, **EN_DE), tokenizer, folder / "my-model")
+    save(BertModel(trunk), tokenizer, folder / "my-encoder")
     return folder
 
 

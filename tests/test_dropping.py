@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kermit.dropping import LONGEST_REPEAT, repeat_lengths, sample_dropped, sample_repeated
 

@@ -10,6 +10,8 @@ from kermit import BalancedTreePrior, CanvasBatch, DecodingSettings, Factorizati
 from kermit.data.tokenizer import encode_texts
 from kermit.generations import GenerationObjective
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def toy():
@@ -78,7 +80,6 @@ def test_whole_generations_teach_more_per_step_than_single_canvases(toy):
     assert exact[False] < exact[True] - 0.05
 
 
-@pytest.mark.slow
 def test_blanks_of_thirty_tokens_are_learned(toy):
     """Far more tokens than a blank has whole positions for; in one pass of rounds, and from left to right."""
     tokenizer, chance = toy.make_tokenizer(), random.Random(0)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from insertion_models import END, SPECIALS
 from torch import Tensor
 

@@ -6,8 +6,7 @@ from collections import Counter
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, Spans, UniformPrior, sample_uniform_kept

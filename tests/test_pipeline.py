@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from insertion_models import cached_model_of, trunk_config
 from transformers import AutoModel
 
@@ -29,13 +28,13 @@ from kermit.decoding import (
     Trace,
     strategies_of,
 )
+from kermit.decoding.choices import DecodingChoices
 from kermit.errors import DataError, DecodingError, ModelError
-from kermit.folders import find_model
+from kermit.families import load_facade
 from kermit.likelihood import exact_log_likelihood, left_to_right_log_likelihood
+from kermit.loading import find_model
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
 from kermit.pipeline import Kermit
-from kermit.tasks.families import InsertionDecoding
-from kermit.tasks.translator import Translator
 
 SENTENCES = [
     "A man in a red hat is walking down the street.",
@@ -350,7 +349,7 @@ def test_draws_are_at_a_temperature_at_which_small_models_make_sense(random_kerm
     how = DecodingSettings(sampling=Sampling(DRAWING_TEMPERATURE))
     assert random_kermit.sample(3) == random_kermit.sample(3, settings=how)
     assert random_kermit.complete(["A"], ["Ein"]) == random_kermit.complete(["A"], ["Ein"], settings=how)
-    assert InsertionDecoding(top_p=0.9).build().sampling == Sampling(DRAWING_TEMPERATURE, top_p=0.9)
+    assert DecodingChoices(top_p=0.9).settings().sampling == Sampling(DRAWING_TEMPERATURE, top_p=0.9)
 
 
 def test_of_a_blank_text_no_translation_is_made(random_kermit: Kermit) -> None:
@@ -562,7 +561,7 @@ def test_another_kind_of_model_is_refused_and_not_given_random_weights(tmp_path:
         Kermit.from_pretrained(tmp_path)
 
 
-@pytest.mark.parametrize("load", [Kermit.from_pretrained, Translator.load])
+@pytest.mark.parametrize("load", [Kermit.from_pretrained, load_facade])
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
 def test_a_file_that_was_cut_off_is_an_error_that_names_the_model(
     load: Callable[[Path], object], name: str, random_kermit: Kermit, tmp_path: Path
@@ -571,7 +570,7 @@ def test_a_file_that_was_cut_off_is_an_error_that_names_the_model(
     random_kermit.tokenizer.save_pretrained(tmp_path)
     content = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(content[: len(content) // 2])
-    with pytest.raises(ModelError, match=f"{tmp_path} holds no model that can be read: "):
+    with pytest.raises(ModelError, match=f"{tmp_path} holds no model that"):
         load(tmp_path)
 
 
@@ -643,7 +642,7 @@ def test_a_model_saved_in_half_precision_is_loaded_in_single(tmp_path: Path) -> 
         model.save_pretrained(tmp_path)
     loaded = Kermit.from_pretrained(tmp_path)
     assert loaded.model.dtype is torch.float32
-    assert Translator.load(tmp_path).model.dtype is torch.float32
+    assert load_facade(tmp_path).model.dtype is torch.float32
     weight = loaded.model.head.project.weight
     assert torch.equal(weight, whole.model.head.project.weight.float())
 

@@ -12,7 +12,7 @@ from transformers import BertConfig, BertModel
 
 from kermit.data.encoding import Row
 from kermit.data.tokenizer import train_tokenizer
-from kermit.folders import bundled_model
+from kermit.loading import bundled_model
 from kermit.modeling import KermitForInsertion, special_token_settings
 from kermit.training.recipe import load_recipe
 from kermit.training.run import prepare_model, prepare_tokenizer, train
@@ -105,6 +105,7 @@ def test_recipes_of_one_corpus_share_one_tokenizer():
         assert len(trained) <= 1, folder
 
 
+@pytest.mark.slow
 def test_the_largest_recipe_has_the_papers_size_and_runs_in_small(tokenizer, encoder, tmp_path):
     path = ROOT / "pretraining" / "bert_large.yaml"
     loaded = load_recipe(path)
@@ -151,6 +152,7 @@ def sample(corpus, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", UNTRAINED, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_recipe_that_was_never_trained_makes_steps_on_a_sample(path, sample, tmp_path):
     small = [

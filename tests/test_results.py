@@ -78,24 +78,18 @@ def test_every_row_has_its_recipe_and_every_trained_recipe_its_row(translation):
 def test_a_report_is_of_its_weights_and_gets_what_it_lacks(translation, monkeypatch, tmp_path):
     asked = []
 
-    class Settings:
-        model_fields = ("termination_penalty", "candidates")
+    model = SimpleNamespace(config=SimpleNamespace(model_type="kermit"))
+    facade = SimpleNamespace(languages=("en", "de"), model=model, best=None)
 
-        def __init__(self, **choices):
-            self.choices = choices
+    def evaluate(facade, split, direction, choices, note):
+        asked.append((split, choices))
+        bleu = 1.0 if choices["termination_penalty"] == facade.best else 0.5
+        return SimpleNamespace(to_json=lambda: {"bleu": bleu}), []
 
-    class Translator:
-        languages, family = ("en", "de"), SimpleNamespace(decoding_settings=Settings)
-        load = classmethod(lambda cls, path, dtype: cls())
-        directions = staticmethod(lambda: ["en-de", "de-en"])
-        decoding = staticmethod(Settings)
-
-        def evaluate(self, split, direction, settings, note):
-            asked.append((split, settings.choices))
-            bleu = 1.0 if settings.choices["termination_penalty"] == self.best else 0.5
-            return SimpleNamespace(to_json=lambda: {"bleu": bleu}), []
-
-    monkeypatch.setattr("kermit.tasks.translator.Translator", Translator)
+    monkeypatch.setattr("kermit.families.load_facade", lambda path, dtype: facade)
+    monkeypatch.setattr("kermit.families.decoding_of", lambda facade, choices: choices)
+    monkeypatch.setattr("kermit.tasks.translation.trained_directions", lambda facade: ["en-de", "de-en"])
+    monkeypatch.setattr("kermit.tasks.translation.evaluate_translation", evaluate)
     monkeypatch.setattr("kermit.tasks.translation_report.note_of", lambda *_: "")
     monkeypatch.setattr("kermit.tasks.translation.read_split", lambda folder, split, languages: split)
     run = tmp_path / "run"
@@ -105,7 +99,7 @@ def test_a_report_is_of_its_weights_and_gets_what_it_lacks(translation, monkeypa
 
     def score(best, weights, precision="float32"):
         asked.clear()
-        Translator.best = best
+        facade.best = best
         (run / "model.safetensors").write_text(weights)
         return translation.score("run", tmp_path, tmp_path, precision)["directions"]["en-de"], len(asked)
 
@@ -290,6 +284,7 @@ def test_the_precision_reaches_every_command(representation, tmp_path, monkeypat
     assert all(words[words.index("--precision") + 1] == "bfloat16" for words in asked[1:])
 
 
+@pytest.mark.slow
 def test_every_stage_is_a_command_that_would_be_taken_and_fills_its_row(representation, tables, tmp_path, monkeypatch):
     workshop = representation.Workshop(tmp_path / "data", tmp_path / "runs")
     asked = taken_down(representation, workshop, monkeypatch)

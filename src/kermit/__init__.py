@@ -1,7 +1,7 @@
 """KERMIT: generative modelling of texts and pairs of texts by insertion.
 
-The public names are imported on first use, so that ``import kermit`` costs nothing. It is all that transformers' Auto
-classes need to load KERMIT's models.
+Public names are imported on first use, so that ``import kermit`` is fast and needs no torch. Importing
+``kermit.modeling`` registers KERMIT's models with the Auto classes of transformers.
 """
 
 from __future__ import annotations
@@ -9,75 +9,84 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from kermit.registration import register_models
-
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from kermit.canvas import Canvas, Factorization, Insertion, Segment, SpecialTokens
-    from kermit.canvas_batch import CanvasBatch
-    from kermit.decoding import Constraints, DecodingSettings, Ranking, Sampling, Strategy, decode
-    from kermit.errors import KermitError
-    from kermit.modeling import KermitConfig, KermitForInsertion, KermitForSequenceClassification, KermitModel
-    from kermit.objective import LowerBoundObjective, SlotObjective
-    from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
-    from kermit.pipeline import Kermit
-    from kermit.results import Generation, Score
-    from kermit.slots import InsertionModel, Termination
-    from kermit.texts import Texts
+    from kermit.canvas import (
+        Canvas as Canvas,
+        Factorization as Factorization,
+        Insertion as Insertion,
+        Segment as Segment,
+        SpecialTokens as SpecialTokens,
+    )
+    from kermit.canvas_batch import CanvasBatch as CanvasBatch
+    from kermit.decoding import (
+        Constraints as Constraints,
+        DecodingSettings as DecodingSettings,
+        Ranking as Ranking,
+        Sampling as Sampling,
+        Strategy as Strategy,
+        decode as decode,
+    )
+    from kermit.errors import KermitError as KermitError
+    from kermit.modeling import (
+        KermitConfig as KermitConfig,
+        KermitForInsertion as KermitForInsertion,
+        KermitForSequenceClassification as KermitForSequenceClassification,
+        KermitModel as KermitModel,
+    )
+    from kermit.objective import LowerBoundObjective as LowerBoundObjective, SlotObjective as SlotObjective
+    from kermit.orders import (
+        BalancedTreePrior as BalancedTreePrior,
+        LeftToRightPrior as LeftToRightPrior,
+        OrderPrior as OrderPrior,
+        UniformPrior as UniformPrior,
+    )
+    from kermit.pipeline import Kermit as Kermit
+    from kermit.results import Generation as Generation, Score as Score
+    from kermit.slots import InsertionModel as InsertionModel, Termination as Termination
+    from kermit.texts import Texts as Texts
 
-_PLACES = {
-    "kermit.canvas": ("Canvas", "Factorization", "Insertion", "Segment", "SpecialTokens"),
-    "kermit.canvas_batch": ("CanvasBatch",),
-    "kermit.decoding": ("Constraints", "DecodingSettings", "Ranking", "Sampling", "Strategy", "decode"),
-    "kermit.errors": ("KermitError",),
-    "kermit.modeling": ("KermitConfig", "KermitForInsertion", "KermitForSequenceClassification", "KermitModel"),
-    "kermit.objective": ("LowerBoundObjective", "SlotObjective"),
-    "kermit.orders": ("BalancedTreePrior", "LeftToRightPrior", "OrderPrior", "UniformPrior"),
-    "kermit.pipeline": ("Kermit",),
-    "kermit.results": ("Generation", "Score"),
-    "kermit.slots": ("InsertionModel", "Termination"),
-    "kermit.texts": ("Texts",),
+_HOMES = {
+    "BalancedTreePrior": "orders",
+    "Canvas": "canvas",
+    "CanvasBatch": "canvas_batch",
+    "Constraints": "decoding",
+    "DecodingSettings": "decoding",
+    "Factorization": "canvas",
+    "Generation": "results",
+    "Insertion": "canvas",
+    "InsertionModel": "slots",
+    "Kermit": "pipeline",
+    "KermitConfig": "modeling",
+    "KermitError": "errors",
+    "KermitForInsertion": "modeling",
+    "KermitForSequenceClassification": "modeling",
+    "KermitModel": "modeling",
+    "LeftToRightPrior": "orders",
+    "LowerBoundObjective": "objective",
+    "OrderPrior": "orders",
+    "Ranking": "decoding",
+    "Sampling": "decoding",
+    "Score": "results",
+    "Segment": "canvas",
+    "SlotObjective": "objective",
+    "SpecialTokens": "canvas",
+    "Strategy": "decoding",
+    "Termination": "slots",
+    "Texts": "texts",
+    "UniformPrior": "orders",
+    "decode": "decoding",
 }
-_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 
-__all__ = [
-    "BalancedTreePrior",
-    "Canvas",
-    "CanvasBatch",
-    "Constraints",
-    "DecodingSettings",
-    "Factorization",
-    "Generation",
-    "Insertion",
-    "InsertionModel",
-    "Kermit",
-    "KermitConfig",
-    "KermitError",
-    "KermitForInsertion",
-    "KermitForSequenceClassification",
-    "KermitModel",
-    "LeftToRightPrior",
-    "LowerBoundObjective",
-    "OrderPrior",
-    "Ranking",
-    "Sampling",
-    "Score",
-    "Segment",
-    "SlotObjective",
-    "SpecialTokens",
-    "Strategy",
-    "Termination",
-    "Texts",
-    "UniformPrior",
-    "decode",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACE_OF:
+    if name not in _HOMES:
         raise AttributeError(f"module 'kermit' has no attribute {name!r}")
-    return getattr(importlib.import_module(_PLACE_OF[name]), name)
+    return getattr(importlib.import_module(f"kermit.{_HOMES[name]}"), name)
 
 
-register_models()
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -37,8 +37,8 @@ from kermit.decoding import (
 from kermit.decoding.settings import is_whole
 from kermit.embedding import embed
 from kermit.errors import DataError, DecodingError, ModelError, member_of
-from kermit.folders import check_hub_name, load_whole, named_or_bundled, read_config, reading
 from kermit.likelihood import bounds, exact_log_likelihood, left_to_right_log_likelihood
+from kermit.loading import find_model, load_whole, on_device, read_config
 from kermit.modeling import KermitConfig, KermitForInsertion
 from kermit.orders import OrderPrior
 from kermit.rendering import ReadableTrace
@@ -94,20 +94,12 @@ class Kermit:
         Raises:
             ModelError: there is no KERMIT model there.
         """
-        named = None if path is None else Path(path).expanduser()
-        if path is None or (named is not None and named.is_dir()):
-            path = named_or_bundled(named)
-        else:
-            check_hub_name(path)
-        with reading(path):
-            folder = Path(path)
-            config = read_config(folder) if folder.is_dir() else KermitConfig.get_config_dict(str(path))[0]
-            kind = config.get("model_type")
-            if kind != KermitConfig.model_type:
-                raise ModelError(f"{path} holds a model of the type {kind}, not {KermitConfig.model_type}")
-            model = load_whole(KermitForInsertion, path, dtype=dtype)
-        model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        return cls(model, load_tokenizer(path), batch_size=batch_size, progress=progress)
+        folder = find_model(path)
+        kind = read_config(folder).get("model_type")
+        if kind != KermitConfig.model_type:
+            raise ModelError(f"{folder} holds a model of the type {kind}, not {KermitConfig.model_type}")
+        model = on_device(load_whole(KermitForInsertion, folder, dtype=dtype), device)
+        return cls(model, load_tokenizer(folder), batch_size=batch_size, progress=progress)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the model and its tokenizer into a folder, from which `from_pretrained` loads both."""

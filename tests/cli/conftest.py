@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import torch
 from insertion_models import cached_model_of
-from transformers import BertConfig
+from tiny import EN_DE, kermit_model, save
 
-from kermit import KermitConfig, KermitForInsertion, cli
+from kermit import cli
 from kermit.data.tokenizer import train_tokenizer
-from kermit.modeling import special_token_settings
 
 
 @dataclass(frozen=True)
@@ -63,23 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny KERMIT model of English and German, untrained, and its card."""
     path = tmp_path_factory.mktemp("models") / "tiny"
     tokenizer = train_tokenizer(TEXTS * 3, 300)
-    trunk = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-    )
-    torch.manual_seed(0)
-    config = KermitConfig(
-        trunk_config=trunk,
-        languages={"x": "en", "y": "de"},
-        factorizations=["joint"],
-        **special_token_settings(tokenizer),
-    )
-    KermitForInsertion(config).save_pretrained(path)
-    tokenizer.save_pretrained(path)
+    save(kermit_model(tokenizer, factorizations=["joint"], **EN_DE), tokenizer, path)
     (path / "README.md").write_text("---\nlicense: apache-2.0\n---\n# A tiny model\n", encoding="utf-8")
     return path
 
@@ -89,9 +71,7 @@ def ordered_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny model that inserts in rounds or from left to right, untrained."""
     path = tmp_path_factory.mktemp("models") / "ordered"
     tokenizer = train_tokenizer(TEXTS * 3, 300)
-    cached_model_of(tokenizer, termination_penalty=1.5).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
+    return save(cached_model_of(tokenizer, termination_penalty=1.5), tokenizer, path)
 
 
 @pytest.fixture

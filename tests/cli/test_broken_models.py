@@ -37,10 +37,10 @@ def lose_a_weight(place):
 
 BROKEN = {
     "no JSON": (lambda place: (place / "config.json").write_text("{"), "holds no model that can be read: Expecting"),
-    "no object": (lambda place: (place / "config.json").write_text("[]"), "its config.json is no JSON object"),
+    "no object": (lambda place: (place / "config.json").write_text("[]"), "its config.json is not a JSON object"),
     "half the weights": (
         lambda place: (place / "model.safetensors").write_bytes(b"half"),
-        "holds no model that can be read: Error while deserializing header",
+        "can load: Error while deserializing header",
     ),
     "languages": (change(languages=["en", "de"]), "languages must name x and y, as {'x': 'en', 'y': 'de'}"),
     "unnamed languages": (change(languages={"x": 1, "y": 2}), "languages must name x and y"),
@@ -49,7 +49,7 @@ BROKEN = {
     "termination": (change(termination="never"), "termination must be one of slot, sequence, not 'never'"),
     "wrong type": (change_trunk(hidden_size="wide"), "'hidden_size' expected int, got str"),
     "a weight is missing": (lose_a_weight, "lacks 1 of the weights of KermitForInsertion"),
-    "other shapes": (change_trunk(intermediate_size=64), "holds no model that can be read: "),
+    "other shapes": (change_trunk(intermediate_size=64), "holds no model that KermitForInsertion can load: "),
     "no tokenizer": (
         lambda place: (place / "tokenizer.json").unlink(),
         "holds no tokenizer that transformers can load; it is saved beside the weights, as tokenizer.json",
@@ -74,10 +74,10 @@ def test_what_is_wrong_with_a_model_is_told_in_a_line(case, verb, kermit, folder
 def test_a_model_of_another_kind_is_told_with_its_place(kermit, folder, tmp_path):
     place = shutil.copytree(folder, tmp_path / "bert")
     (place / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
-    assert f"error: {place}: models of type 'bert' cannot be translated with" in (
+    assert f"error: {place}: models of type 'bert' cannot translate" in (
         kermit("translate", "--to", "de", "A", "--model", place).err
     )
-    assert "languages       not known" in kermit("info", "--model", place).out
+    assert "languages       unknown" in kermit("info", "--model", place).out
 
 
 def test_reading_a_small_model_shows_no_bar(folder, capfd):

@@ -165,11 +165,11 @@ def test_a_file_that_is_not_there_is_told_by_its_option(run, tmp_path, option):
         ("kermit", ["--beams", "2"], "--beams is for --system masked-lm, not for kermit"),
         ("masked-lm", ["--seed", "2"], "--seed is for --system kermit and causal-lm, not for masked-lm"),
         ("causal-lm", ["--decoding", "serial"], "--decoding is for --system kermit"),
-        ("kermit", ["--seed", "2"], "--seed is for draws"),
-        ("kermit", ["--oracle-length", "--min-tokens", "1"], "--min-tokens says how long answers are, and so does"),
-        ("causal-lm", ["--oracle-length", "--continuation-tokens", "9"], "--continuation-tokens says how long"),
-        ("kermit", ["--oracle-length", "--set", "max_rounds=1"], "--set max_rounds limits the answer"),
-        ("kermit", ["--min-tokens", "7", "--set", "max_tokens=6"], "--min-tokens 7 is more than an answer may have, 6"),
+        ("kermit", ["--seed", "2"], "--seed"),
+        ("kermit", ["--oracle-length", "--min-tokens", "1"], "--min-tokens and --oracle-length"),
+        ("causal-lm", ["--oracle-length", "--continuation-tokens", "9"], "--continuation-tokens and --oracle-length"),
+        ("kermit", ["--oracle-length", "--set", "max_rounds=1"], "--set max_rounds and --oracle-length"),
+        ("kermit", ["--min-tokens", "7", "--set", "max_tokens=6"], "--min-tokens 7 exceeds"),
         ("kermit", ["--set", "max_tokens=5000"], "no instance fits the model"),
         ("kermit", ["--set", "nothing=2"], "nothing.* known: .*max_tokens"),
     ],
@@ -180,7 +180,7 @@ def test_an_option_that_would_do_nothing_is_refused(run, system, arguments, mess
 
 
 def test_a_model_of_another_kind_is_refused(run, folder):
-    with pytest.raises(KermitError, match="holds no insertion model but a model of type gpt2"):
+    with pytest.raises(KermitError, match="of type gpt2, not an insertion model"):
         run("kermit", model=folder / "causal-lm")
     with pytest.raises(KermitError, match=r"holds no model that AutoModelForMaskedLM can load: it is of type gpt2$"):
         run("masked-lm", model=folder / "causal-lm")

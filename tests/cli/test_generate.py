@@ -98,21 +98,21 @@ def test_a_text_is_drawn_alike_however_many_come_before_it(ask, monkeypatch):
     """Texts are worked on in chunks; the seeds go on from one chunk to the next."""
     arguments = ("translate", "--to", "de", "A man.", "red", "bike", "A", "--set", "top_k=50", "--set", "max_tokens=6")
     whole = ask(*arguments).out
-    monkeypatch.setattr("kermit.cli.texts.CHUNK", 2)
+    monkeypatch.setattr("kermit.cli.inputs.CHUNK", 2)
     assert ask(*arguments).out == whole
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["infill", "A ____", "--x", "A ____"], "one of them"),
+        (["infill", "A ____", "--x", "A ____"], "not both"),
         (["infill", "A ____", "--side", "fr"], "en and de"),
         (["infill", "A ____", "--max-tokens-per-blank", "0"], "max_tokens_per_blank"),
-        (["sample", "--set", "temprature=2"], "temprature: there is no such decoding setting"),
+        (["sample", "--set", "temprature=2"], "unknown decoding setting 'temprature'"),
         (["sample", "--set", "temperature=cold"], "temperature"),
-        (["sample", "--set", "temperature=[1"], "is no YAML value"),
+        (["sample", "--set", "temperature=[1"], "is not a YAML value"),
         (["sample", "--set", "temperature"], "write it as key=value"),
-        (["sample", "--set", "seed=3"], "seed: there is no such decoding setting"),
+        (["sample", "--set", "seed=3"], "--set seed: give it as --seed"),
         (["sample", "--decoding", "diagonal"], "'serial', 'parallel', 'left_to_right'"),
         (["translate", "--to", "fr", "A man."], "en and de"),
         (["translate", "--to", "de", "short", "word " * 90], "argument 2: "),

@@ -42,6 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_from_a_checkpoint_to_scores_and_the_servers_zip(
     run: Callable[..., Answer], folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -90,6 +91,7 @@ def test_from_a_checkpoint_to_scores_and_the_servers_zip(
 ONE_STEP = ("--task", "CoLA", "--epochs", "1", "--batch-size", "64", "--max-length", "40")
 
 
+@pytest.mark.slow
 def test_what_is_kept_follows_the_options_and_what_stays_from_before_is_told(
     run: Callable[..., Answer], folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -130,6 +132,7 @@ def test_what_is_kept_follows_the_options_and_what_stays_from_before_is_told(
     assert [file["name"] for file in submitted["files"] if file["model"]] == ["CoLA"]
 
 
+@pytest.mark.slow
 def test_the_settings_to_try_follow_the_options(
     run: Callable[..., Answer], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +156,7 @@ def test_the_settings_to_try_follow_the_options(
     assert (grid["seeds"], grid["progress"]) == ((3, 4), False)
 
 
+@pytest.mark.slow
 def test_an_output_of_the_wrong_kind_is_told_before_the_work(
     run: Callable[..., Answer], folder: Path, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kermit import DecodingSettings, Factorization, Kermit, Strategy
-from kermit.tasks.translator import Translator
+from kermit.families import decoding_of, load_facade
 
 ORDERED = ("--decoding", "left_to_right")
 ENDLESS = ("--set", "max_tokens=4", "--set", "termination_penalty=50")
@@ -93,10 +93,11 @@ def test_candidates_are_ranked_from_left_to_right(ask_ordered, pipeline, decodin
 
 
 def test_translating_from_left_to_right_takes_no_penalty_of_the_model(ask_ordered, ordered_folder, pipeline):
-    translator = Translator.load(ordered_folder)
-    assert translator.decoding().termination_penalty == 1.5
-    assert translator.decoding(strategy="left_to_right").termination_penalty is None
-    assert translator.decoding(strategy="left_to_right", termination_penalty=2.0).termination_penalty == 2.0
+    facade = load_facade(ordered_folder)
+    assert decoding_of(facade, {}).termination_penalty == 1.5
+    assert decoding_of(facade, {"strategy": "left_to_right"}).termination_penalty is None
+    told = {"strategy": "left_to_right", "termination_penalty": 2.0}
+    assert decoding_of(facade, told).termination_penalty == 2.0
     texts = ["A man.", "red bike", "rides", "A", "a red man rides"]
     settings = DecodingSettings("left_to_right", max_tokens=9)
     expected = [result.y for result in pipeline.translate(texts, "de", settings=settings)]
@@ -134,7 +135,7 @@ def test_a_score_is_one_exact_number_per_text(ask_ordered, pipeline, way):
 def test_options_of_drawn_orders_are_refused(kermit, ordered_folder, option):
     done = kermit("score", "A", "--method", "left_to_right", *option, "--model", ordered_folder)
     assert (done.code, done.out) == (2, "")
-    assert f"{option[0]} is for drawn orders, and --method left_to_right scores one of them" in done.err
+    assert f"{option[0]} has no effect: --method left_to_right" in done.err
 
 
 def test_a_score_needs_a_model_trained_in_that_order(kermit, folder):

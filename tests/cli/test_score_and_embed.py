@@ -121,7 +121,7 @@ def test_info_tells_what_is_installed_and_what_the_model_is(ask, pipeline, folde
     shown = ask("info").out
     assert "en, de" in shown
     assert "apache-2.0" in shown
-    assert re.search(r"^orders +not known$", shown, re.MULTILINE)
+    assert re.search(r"^orders +unknown$", shown, re.MULTILINE)
     assert re.search(r"^cached_context +no$", shown, re.MULTILINE)
 
 
@@ -153,7 +153,7 @@ def test_a_model_in_several_files_is_as_one_in_one(ask, kermit, folder, pipeline
 
 
 def test_info_needs_no_model(kermit, monkeypatch):
-    monkeypatch.setattr("kermit.folders.bundled_model", lambda: None)
+    monkeypatch.setattr("kermit.loading.bundled_model", lambda: None)
     done = kermit("info")
     assert done.code == 0
     assert "none bundled" in done.out

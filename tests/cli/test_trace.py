@@ -112,7 +112,7 @@ def test_what_is_drawn_follows_the_seed(ask):
     [
         ((), b"", "say what to trace: one of --to, --infill, --x or --y, --from, not none of them"),
         (("--to", "de", "--infill", "A ____"), b"", "not --to and --infill"),
-        (("--infill", "A ____", "text"), b"", "texts are for --to LANGUAGE"),
+        (("--infill", "A ____", "text"), b"", "--to LANGUAGE"),
         (("--from", "/nowhere"), b"", "--from /nowhere: there is no such file"),
         (("--from", "-"), b"\n{\n", "stdin:2: "),
         (("--from", "-"), b"[]\n", "stdin:1: "),
@@ -123,13 +123,13 @@ def test_what_is_drawn_follows_the_seed(ask):
             "stdin:1: not a trace as --json --trace writes it: could not convert string to float",
         ),
         (("--from", "-", "--layout", "spiral"), b"", "spiral"),
-        (("--from", "-"), b"", "there is no text to trace"),
-        (("--from", "-", "--model", "any"), b"", "--model is for a new decode, and --from draws one that is done"),
-        (("--from", "-", "--set", "top_k=1"), b"", "--set is for a new decode"),
-        (("--to", "de", "A", "--side", "de"), b"", "--side is for --infill"),
-        (("--to", "de", "A", "--seed", "1"), b"", "--seed is for draws, and the best tokens are taken"),
+        (("--from", "-"), b"", "no text to trace"),
+        (("--from", "-", "--model", "any"), b"", "--model has no effect with --from"),
+        (("--from", "-", "--set", "top_k=1"), b"", "--set has no effect with --from"),
+        (("--to", "de", "A", "--side", "de"), b"", "--side applies only to --infill"),
+        (("--to", "de", "A", "--seed", "1"), b"", "--seed has no effect"),
         (("--infill", "A man ___"), b"", "--infill: no blank to fill; write a blank as four underscores, ____"),
-        (("--to", "de", "A", "--output", "decode.pdf"), b"", "--output decode.pdf: no format has this suffix"),
+        (("--to", "de", "A", "--output", "decode.pdf"), b"", "--output decode.pdf: unknown suffix"),
     ],
 )
 def test_what_cannot_be_traced_is_told(kermit, arguments, stdin, message):

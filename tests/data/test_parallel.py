@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kermit.data.parallel import Pair, TextSource, checksum, read_pairs
+from kermit.data.parallel import Pair, TextSource, read_pairs, source_checksum
 from kermit.data.plain import Fault, OnBad, Report, read_texts
 from kermit.errors import DataError, Place
 
@@ -110,7 +110,7 @@ def test_a_missing_file_and_a_broken_gzip_are_errors_that_name_the_file(tmp_path
     (tmp_path / "twisted.gz").write_bytes(twisted)
     for name in ("cut", "twisted"):
         with pytest.raises(DataError, match=rf"{name}\.gz: the gzip stream is broken"):
-            checksum(TextSource(x=tmp_path / f"{name}.gz"))
+            source_checksum(TextSource(x=tmp_path / f"{name}.gz"))
     with pytest.raises(DataError, match=r"cut\.gz:\d+: the gzip stream is broken"):
         list(read_texts(cut, Report()))
 
@@ -118,9 +118,9 @@ def test_a_missing_file_and_a_broken_gzip_are_errors_that_name_the_file(tmp_path
 def test_the_checksum_is_of_the_text_not_of_its_packing(tmp_path: Path) -> None:
     plain, packed = write(tmp_path / "a", "one\n"), write(tmp_path / "b.gz", "one\n")
     other = write(tmp_path / "c", "two\n")
-    assert checksum(TextSource(x=plain)) == checksum(TextSource(x=packed))
-    assert checksum(TextSource(x=plain)) != checksum(TextSource(x=other))
-    assert checksum(TextSource(x=plain)) != checksum(TextSource(y=plain))
+    assert source_checksum(TextSource(x=plain)) == source_checksum(TextSource(x=packed))
+    assert source_checksum(TextSource(x=plain)) != source_checksum(TextSource(x=other))
+    assert source_checksum(TextSource(x=plain)) != source_checksum(TextSource(y=plain))
 
 
 def test_a_dataset_by_name_is_read_through_datasets(tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from insertion_models import END, SPECIALS, A, B, Says, TableModel
 
 from kermit.canvas import Canvas, Factorization

@@ -167,6 +167,7 @@ def test_it_learns_and_is_saved(tmp_path: Path) -> None:
     torch.testing.assert_close(score(again, canvas_of(A, B)).content, score(model, canvas_of(A, B)).content)
 
 
+@pytest.mark.slow
 def test_tokens_that_training_never_showed_are_copied() -> None:
     known, vocabulary = 80, 100
     model = random_model(vocab_size=vocabulary, copy_width=16, slot_vector="both").train()

@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 
 import matplotlib
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from matplotlib.ft2font import FT2Font, LoadFlags
 from rendering_records import SPECIALS, readable, traces
 

@@ -1,20 +1,15 @@
 """Tokens of any tokenizer read as parts of a text: with a space where they begin a word."""
 
-import torch
+from tiny import bert, kermit_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import BertConfig, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
-from kermit import Kermit, KermitConfig, KermitForInsertion
+from kermit import Kermit
 from kermit.data.tokenizer import train_tokenizer
-from kermit.modeling import special_token_settings
 
 
 def pipeline(tokenizer):
-    settings = special_token_settings(tokenizer)
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
-    torch.manual_seed(0)
-    trunk = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=32, **sizes)
-    return Kermit(KermitForInsertion(KermitConfig(trunk_config=trunk, **settings)), tokenizer)
+    return Kermit(kermit_model(tokenizer, bert(tokenizer, width=8, heads=1, positions=32)), tokenizer)
 
 
 def wordpiece():

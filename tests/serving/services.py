@@ -12,12 +12,11 @@ from typing import Any
 
 import httpx
 import torch
-from transformers import BertConfig
+from tiny import EN_DE, bert, kermit_model, save
 
-from kermit import BalancedTreePrior, Factorization, Kermit, KermitConfig, KermitForInsertion
+from kermit import BalancedTreePrior, Factorization, Kermit
 from kermit.canvas_batch import CanvasBatch
 from kermit.data.tokenizer import encode_texts, train_tokenizer
-from kermit.modeling import special_token_settings
 from kermit.objective import KeptSampling, SlotObjective
 from kermit.serving.app import create_app
 from kermit.serving.server import Server, listen
@@ -40,27 +39,9 @@ def learn(folder: Path, steps: int = 300) -> None:
     """Train a tiny model on the pairs, until it knows them by heart."""
     texts = [text for pair in PAIRS for text in pair]
     tokenizer = train_tokenizer([*texts, *(f" {word}" for text in texts for word in text.split())] * 2, 520)
-    trunk = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=96,
-        max_position_embeddings=100,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = KermitForInsertion(
-            KermitConfig(
-                trunk_config=trunk,
-                slot_vector="both",
-                languages={"x": "en", "y": "de"},
-                factorizations=[way.value for way in WAYS],
-                **special_token_settings(tokenizer),
-            )
-        )
+    trunk = bert(tokenizer, width=48, layers=2, heads=4, positions=100)
+    ways = [way.value for way in WAYS]
+    model = kermit_model(tokenizer, trunk, slot_vector="both", factorizations=ways, **EN_DE)
     rows = [[encode_texts(tokenizer, [text])[0] for text in pair] for pair in PAIRS] * len(WAYS)
     batch = CanvasBatch.from_segments(model.specials, rows)
     complete = Texts.of(batch, [way for way in WAYS for _ in PAIRS])
@@ -74,8 +55,7 @@ def learn(folder: Path, steps: int = 300) -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    save(model, tokenizer, folder)
 
 
 @dataclass

@@ -16,7 +16,10 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright  # noqa: 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; apt-get install chromium")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium; apt-get install chromium"),
+]
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",

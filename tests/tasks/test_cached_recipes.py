@@ -44,6 +44,7 @@ def rows(tokenizer, count=1, sources=1):
     return [Row(x=x, y=y, source=number % sources) for number in range(count)]
 
 
+@pytest.mark.slow
 def test_a_recipe_with_all_factorizations_and_both_orders_trains_and_decodes(tiny_recipe, corpus, tmp_path):
     recipe = cached_recipe(tiny_recipe, factorizations=ALL, orders=BOTH)
     result = train(check_recipe(recipe, data=corpus), tmp_path)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from cloze_models import INSTANCES, PASSAGE, bert_decoder, kermit, masked_lm, tokenizer
 from insertion_models import trunk_config
+from tiny import shape
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (
     AutoModelForCausalLM,
@@ -17,8 +18,9 @@ from transformers import (
 
 from kermit import DecodingSettings
 from kermit.data.tokenizer import encode_texts
+from kermit.loading import position_limit
 from kermit.tasks.cloze import CausalLMSystem, InsertionSystem, MaskedLMSystem
-from kermit.tasks.cloze.system import position_limit, position_offset, spelled
+from kermit.tasks.cloze.system import spelled
 
 WORDS = tokenizer()
 
@@ -76,18 +78,10 @@ def test_logits_at_the_gap_are_those_of_the_whole_output(family):
 
 
 def test_a_model_that_counts_positions_from_its_padding_has_so_many_fewer():
-    config = RobertaConfig(
-        vocab_size=len(WORDS),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=90,
-        pad_token_id=WORDS.pad_token_id,
-        is_decoder=True,
-    )
+    sizes = shape(positions=90)
+    config = RobertaConfig(vocab_size=len(WORDS), pad_token_id=WORDS.pad_token_id, is_decoder=True, **sizes)
     masked = AutoModelForMaskedLM.from_config(config)
-    assert (position_offset(masked), position_limit(masked)) == (WORDS.pad_token_id + 1, 89 - WORDS.pad_token_id)
+    assert position_limit(masked) == 89 - WORDS.pad_token_id
     system = CausalLMSystem(AutoModelForCausalLM.from_config(config), WORDS, samples=2, continuation_tokens=4)
     layouts = [system.lay_out(instance) for instance in INSTANCES]
     assert max(len(system.opening) + len(layout) + 4 for layout in layouts) <= system.limit
@@ -96,15 +90,7 @@ def test_a_model_that_counts_positions_from_its_padding_has_so_many_fewer():
 
 def test_a_causal_model_with_rotary_positions_scores_in_a_batch_as_alone():
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(WORDS),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        intermediate_size=32,
-        max_position_embeddings=256,
-    )
+    config = LlamaConfig(vocab_size=len(WORDS), num_key_value_heads=1, **shape(layers=2, positions=256))
     system = CausalLMSystem(AutoModelForCausalLM.from_config(config), WORDS, samples=3, continuation_tokens=3)
     layouts = [system.lay_out(instance) for instance in INSTANCES]
     alone = [answer for layout in layouts for answer in system.answer([layout])]

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from cloze_models import INSTANCES, masked_lm, tokenizer, write_data
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kermit.errors import DataError
 from kermit.tasks.cloze import (
@@ -16,12 +15,12 @@ from kermit.tasks.cloze import (
     MaskedLMSystem,
     PredictionLog,
     Skip,
+    cloze_scores,
     predict,
-    settings_of,
+    provenance_of,
     signature_of,
-    summarise,
 )
-from kermit.tasks.cloze.layout import Layout
+from kermit.tasks.cloze.layout import ClozeLayout
 from kermit.tasks.cloze.system import in_calls
 
 DATA = ClozeSet(tuple(INSTANCES), 9, {Skip.ABSENT: 3})
@@ -40,7 +39,9 @@ class Parrot:
     def lay_out(self, instance):
         if instance.id == self.too_long:
             return None
-        return Layout(instance.id, (), (1,), (), False, gap_length=len(instance.gap.split()), cut=instance.id == "q0")
+        return ClozeLayout(
+            instance.id, (), (1,), (), False, gap_length=len(instance.gap.split()), cut=instance.id == "q0"
+        )
 
     def answer(self, layouts):
         if self.stop_before in [layout.id for layout in layouts]:
@@ -54,7 +55,7 @@ def test_scores_are_means_over_all_instances():
     parrot = Parrot({"q0": "65 %", "q1": "Austria and Prussia", "q2": "dog of the king", "q5": "blue"}, too_long="q4")
     predictions = predict(parrot, INSTANCES, PredictionLog(None, {}), batch_size=2)
     assert [prediction.id for prediction in predictions] == [instance.id for instance in INSTANCES]
-    scores = summarise("parrot", predictions, DATA, "signed")
+    scores = cloze_scores("parrot", predictions, DATA, "signed")
     assert scores.exact_match == pytest.approx(100 * 2 / 6, abs=0.01)
     # q1: "austria and prussia" has 1 word of 3 in common with "austria", F1 = 2 / (3 + 1)
     assert scores.f1 == pytest.approx(100 * (1 + 0.5 + 1) / 6, abs=0.01)
@@ -101,15 +102,15 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
 def test_predictions_made_otherwise_are_refused(tmp_path):
     path = tmp_path / "predictions.jsonl"
     predict(Parrot({}), INSTANCES[:1], PredictionLog(path, {"beams": 5, "weights": "abc"}))
-    with pytest.raises(DataError, match=r"other settings \(beams was 5, now 4\)"):
+    with pytest.raises(DataError, match=r"other settings \(beams was 5, now 4;"):
         PredictionLog(path, {"beams": 4, "weights": "abc"})
-    with pytest.raises(DataError, match=r"other settings \(beams was 5, now not set; masks was not set, now 4\)"):
+    with pytest.raises(DataError, match=r"other settings \(beams was 5, now not set; masks was not set, now 4;"):
         PredictionLog(path, {"masks": 4, "weights": "abc"})
     (tmp_path / "predictions.jsonl.settings.json").write_text("[1, 2]", encoding="utf-8")
-    with pytest.raises(DataError, match=r"predictions\.jsonl\.settings\.json does not say how .* was made"):
+    with pytest.raises(DataError, match=r"predictions\.jsonl\.settings\.json does not say how .* were made"):
         PredictionLog(path, {"beams": 5, "weights": "abc"})
     (tmp_path / "predictions.jsonl.settings.json").unlink()
-    with pytest.raises(DataError, match=r"but not predictions\.jsonl\.settings\.json"):
+    with pytest.raises(DataError, match=r"without its predictions\.jsonl\.settings\.json"):
         PredictionLog(path, {"beams": 5, "weights": "abc"})
 
 
@@ -118,12 +119,12 @@ def test_of_the_settings_of_decoding_those_that_differ_are_told(tmp_path):
     decoding = {"strategy": "parallel", "termination_penalty": 0.0, "max_tokens": 32, "max_rounds": None}
     predict(Parrot({}), INSTANCES[:1], PredictionLog(path, {"decoding": decoding}))
     changed = {"strategy": "parallel", "termination_penalty": -2.3, "max_tokens": 32, "seed": 1, "max_rounds": None}
-    told = r"\(decoding\.seed was not set, now 1; decoding\.termination_penalty was 0\.0, now -2\.3\)"
+    told = r"\(decoding\.seed was not set, now 1; decoding\.termination_penalty was 0\.0, now -2\.3;"
     with pytest.raises(DataError, match=told):
         PredictionLog(path, {"decoding": changed})
-    with pytest.raises(DataError, match=r"\(decoding\.max_rounds was None, now not set\)"):
+    with pytest.raises(DataError, match=r"\(decoding\.max_rounds was None, now not set;"):
         PredictionLog(path, {"decoding": {key: value for key, value in decoding.items() if value is not None}})
-    with pytest.raises(DataError, match=r"\(decoding was {.*}, now not set\)"):
+    with pytest.raises(DataError, match=r"\(decoding was {.*}, now not set;"):
         PredictionLog(path, {})
 
 
@@ -141,24 +142,22 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     path = tmp_path / "predictions.jsonl"
     PredictionLog(path, {})
     path.write_text('{"id": 1}\n', encoding="utf-8")
-    with pytest.raises(DataError, match=r"predictions\.jsonl:1: this is no prediction"):
+    with pytest.raises(DataError, match=r"predictions\.jsonl:1: this is not a prediction"):
         PredictionLog(path, {})
 
 
 def test_the_settings_change_with_the_weights_the_search_and_the_data(tmp_path):
     words = tokenizer()
     qa2d, squad = write_data(tmp_path)
-    first = settings_of(MaskedLMSystem(masked_lm(words), words), qa2d, squad)
-    assert settings_of(MaskedLMSystem(masked_lm(words), words), qa2d, squad) == first
-    assert settings_of(MaskedLMSystem(masked_lm(words, seed=1), words), qa2d, squad)["weights"] != first["weights"]
-    assert settings_of(MaskedLMSystem(masked_lm(words), words, beams=2), qa2d, squad)["decoding"] != first["decoding"]
-    other = masked_lm(words)
-    other.config.hidden_act = "relu"
-    assert settings_of(MaskedLMSystem(other, words), qa2d, squad)["weights"] != first["weights"]
+    first = provenance_of(MaskedLMSystem(masked_lm(words), words), "abc", qa2d, squad)
+    assert provenance_of(MaskedLMSystem(masked_lm(words), words), "abc", qa2d, squad) == first
+    assert provenance_of(MaskedLMSystem(masked_lm(words), words), "abd", qa2d, squad) != first
+    other = provenance_of(MaskedLMSystem(masked_lm(words), words, beams=2), "abc", qa2d, squad)
+    assert other["decoding"] != first["decoding"]
     squad.write_text(squad.read_text() + "\n", encoding="utf-8")
-    assert settings_of(MaskedLMSystem(masked_lm(words), words), qa2d, squad)["squad"] != first["squad"]
+    assert provenance_of(MaskedLMSystem(masked_lm(words), words), "abc", qa2d, squad)["squad"] != first["squad"]
     signature = signature_of("my-model", first, 5)
-    for part in ("system:masked-lm", f"model:my-model@{first['weights'][:12]}", "beams=5", "limit:5", "version:"):
+    for part in ("system:masked-lm", "model:my-model@abc", "beams=5", "limit:5", "version:"):
         assert part in signature
 
 

@@ -7,12 +7,11 @@ import pytest
 import torch
 from cloze_models import INSTANCES, kermit, tokenizer
 from insertion_models import cached_model_of
-from transformers import BertConfig
+from tiny import bert, kermit_model
 
-from kermit import Canvas, CanvasBatch, DecodingSettings, KermitConfig, KermitForInsertion, Strategy
+from kermit import Canvas, CanvasBatch, DecodingSettings, Strategy
 from kermit.data.tokenizer import decode_ids, encode_texts
 from kermit.decoding import Constraints, Ranking, Sampling, strategies_of
-from kermit.modeling import special_token_settings
 from kermit.tasks.cloze import InsertionSystem, PredictionLog, predict
 
 WORDS = tokenizer()
@@ -129,19 +128,9 @@ def test_passages_are_cut_to_the_models_positions_with_room_for_the_answer(posit
     assert tiny.lay_out(INSTANCES[0]) is None
 
 
+@pytest.mark.slow
 def test_a_model_that_learned_the_texts_fills_the_gaps_right_in_either_strategy():
-    torch.manual_seed(0)
-    trunk = BertConfig(
-        vocab_size=len(WORDS),
-        hidden_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=96,
-        max_position_embeddings=96,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    model = KermitForInsertion(KermitConfig(trunk_config=trunk, slot_vector="both", **special_token_settings(WORDS)))
+    model = kermit_model(WORDS, bert(WORDS, width=48, layers=2, heads=4, positions=96), slot_vector="both")
     system = InsertionSystem(model, WORDS, DecodingSettings(max_tokens=16))
     layouts = [system.lay_out(instance) for instance in INSTANCES]
     gaps = encode_texts(WORDS, [f"{'' if instance.joined else ' '}{instance.gap}" for instance in INSTANCES])

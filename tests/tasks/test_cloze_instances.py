@@ -118,7 +118,7 @@ def test_a_damaged_gzip_is_no_whole_file(tmp_path):
     packed = bytearray(gzip.compress(paragraph().encode() * 50))
     packed[20:40] = bytes(20)
     (tmp_path / "squad.json.gz").write_bytes(packed)
-    with pytest.raises(DataError, match=r"squad.json.gz: this is no whole JSON file"):
+    with pytest.raises(DataError, match=r"squad.json.gz: not a complete JSON file"):
         read_cloze(qa2d, tmp_path / "squad.json.gz")
 
 
@@ -129,7 +129,7 @@ def test_a_damaged_gzip_is_no_whole_file(tmp_path):
         ("", None, r"qa2d.tsv:1: the header lacks dataset"),
         (HEAD + "SQuAD\tq1\n", None, r"qa2d.tsv:2: 2 columns, but the header has 6"),
         (HEAD + "SQuAD\tq9\t?\tA\tA .\t-\n", None, r"no row makes a cloze instance .*1 unknown_id"),
-        (HEAD, '{"data": [', r"squad.json: this is no whole JSON file"),
+        (HEAD, '{"data": [', r"squad.json: not a complete JSON file"),
         (HEAD, '{"data": [{"paragraphs": [{"qas": [{}]}]}]}', r"squad.json: not SQuAD's layout"),
         (HEAD, paragraph(context=None), r"squad.json: not SQuAD's layout.*a text of question 'q1' is no string"),
         (HEAD, paragraph(question=3), r"squad.json: not SQuAD's layout.*a text of question 'q1' is no string"),

@@ -3,11 +3,10 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kermit.tasks.cloze import ClozeInstance
-from kermit.tasks.cloze.layout import TextEncoder, halves, lay_out, passage_window
+from kermit.tasks.cloze.layout import TextEncoder, halves, lay_out_cloze, passage_window
 
 PASSAGE = "One is here. Two reads a book. Three owns the red house. Four likes it. Five is gone."
 
@@ -17,7 +16,7 @@ words = TextEncoder(str.split)  # a tokenizer of whole words, so that layouts ca
 
 def test_the_passage_is_split_in_half_between_words_and_all_parts_are_in_place():
     instance = ClozeInstance.from_text("a b c d", "q r?", "left ____ right .", ["g h"], id="7")
-    layout = lay_out(instance, words, lambda layout: True, split=True)
+    layout = lay_out_cloze(instance, words, lambda layout: True, split=True)
     assert layout.first == ("a", "b")
     assert layout.before == ("c", "d", "q", "r?", "left")
     assert layout.after == ("right", ".")
@@ -27,7 +26,7 @@ def test_the_passage_is_split_in_half_between_words_and_all_parts_are_in_place()
 
 def test_a_passage_that_is_not_split_stands_whole_before_the_question():
     instance = ClozeInstance.from_text("a b c d", "q?", "____ right", ["g"])
-    layout = lay_out(instance, words, lambda layout: True, split=False)
+    layout = lay_out_cloze(instance, words, lambda layout: True, split=False)
     assert (layout.first, layout.before) == ((), ("a", "b", "c", "d", "q?"))
 
 
@@ -79,7 +78,7 @@ def test_whole_sentences_are_kept_around_the_one_that_shares_most_words_with_the
 def test_what_is_kept_does_not_depend_on_the_answer():
     def cut(answer):
         instance = ClozeInstance.from_text(PASSAGE, "Who reads a book?", "____ reads .", [answer])
-        return lay_out(instance, words, lambda layout: len(layout) <= 14, split=True)
+        return lay_out_cloze(instance, words, lambda layout: len(layout) <= 14, split=True)
 
     layout = cut("Two")
     assert layout.cut
@@ -90,9 +89,9 @@ def test_what_is_kept_does_not_depend_on_the_answer():
 def test_question_and_sentence_are_never_cut():
     instance = ClozeInstance.from_text(PASSAGE, "Who reads a book?", "____ reads .", ["Two"])
     least = 4 + 2
-    layout = lay_out(instance, words, lambda layout: len(layout) <= least, split=True)
+    layout = lay_out_cloze(instance, words, lambda layout: len(layout) <= least, split=True)
     assert (layout.first, layout.before, layout.after) == ((), ("Who", "reads", "a", "book?"), ("reads", "."))
-    assert lay_out(instance, words, lambda layout: len(layout) < least, split=True) is None
+    assert lay_out_cloze(instance, words, lambda layout: len(layout) < least, split=True) is None
 
 
 @given(

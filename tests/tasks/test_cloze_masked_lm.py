@@ -9,8 +9,8 @@ from transformers import BertModel, PreTrainedTokenizerFast
 
 from kermit.errors import DecodingError, ModelError
 from kermit.tasks.cloze import MaskedLMSystem
-from kermit.tasks.cloze.layout import Layout
-from kermit.tasks.cloze.loading import load_masked_lm
+from kermit.tasks.cloze.layout import ClozeLayout
+from kermit.tasks.cloze.models import load_masked_lm
 
 WORDS = tokenizer()
 
@@ -52,7 +52,7 @@ def small():
     return system
 
 
-LAYOUT = Layout("a", (30, 31), (32, 33, 34), (35,), joined=False, gap_length=2)
+LAYOUT = ClozeLayout("a", (30, 31), (32, 33, 34), (35,), joined=False, gap_length=2)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
@@ -88,7 +88,7 @@ def test_the_first_token_continues_no_given_word_unless_the_gap_touches_it(small
         apart = small.fill([LAYOUT], 2)
         scores = enumerated(small, LAYOUT, 2, lambda place: range(20, 22 if place == 0 else 26))
         assert tuple(apart.tokens[0].tolist()) == max(scores, key=scores.get)
-        joined = Layout(**{**vars(LAYOUT), "joined": True})
+        joined = ClozeLayout(**{**vars(LAYOUT), "joined": True})
         scores = enumerated(small, LAYOUT, 2, lambda place: range(20, 26))
         assert tuple(small.fill([joined], 2).tokens[0].tolist()) == max(scores, key=scores.get)
     finally:
@@ -144,7 +144,7 @@ def test_a_batch_gives_the_answers_that_come_one_by_one():
 
 def test_the_rows_are_the_papers_layout():
     system = MaskedLMSystem(masked_lm(WORDS), WORDS)
-    inputs = system.inputs([LAYOUT, Layout("b", (), (7, 8), (), False, 1)], 2)
+    inputs = system.inputs([LAYOUT, ClozeLayout("b", (), (7, 8), (), False, 1)], 2)
     cls, sep, mask, pad = WORDS.cls_token_id, WORDS.sep_token_id, WORDS.mask_token_id, WORDS.pad_token_id
     assert inputs.token_ids.tolist() == [
         [cls, 30, 31, sep, 32, 33, 34, mask, mask, 35, sep],

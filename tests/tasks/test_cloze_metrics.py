@@ -2,7 +2,7 @@
 
 import pytest
 
-from kermit.tasks.cloze.metrics import exact_match, f1, normalise
+from kermit.tasks.cloze.squad_metrics import exact_match, f1, normalise
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from dataclasses import replace
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +10,23 @@ import pytest
 
 from kermit.data.plain import OnBad
 from kermit.errors import DataError, ModelError
+from kermit.families import load_facade
+from kermit.families.base import Facade
+from kermit.families.transformer import BeamSearch
 from kermit.tasks.ctranslate2_teacher import CTranslate2Teacher
 from kermit.tasks.distillation import distill
 from kermit.tasks.translation import Direction
-from kermit.tasks.translator import Translator
-from kermit.training.settings import Settings
 
 EN_DE = Direction("en", "de")
 
 
 @pytest.fixture(scope="module")
-def translator(teacher: Path) -> Translator:
-    return Translator.load(teacher, "cpu")
+def translator(teacher: Path) -> Facade:
+    return load_facade(teacher, device="cpu")
 
 
 @pytest.fixture(scope="module")
-def converted(translator: Translator) -> CTranslate2Teacher:
+def converted(translator: Facade) -> CTranslate2Teacher:
     pytest.importorskip("ctranslate2")
     return CTranslate2Teacher.convert(translator, "float32")
 
@@ -33,15 +34,15 @@ def converted(translator: Translator) -> CTranslate2Teacher:
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("length_penalty", [0.5, 1.0])
 def test_both_backends_translate_alike(
-    translator: Translator, converted: CTranslate2Teacher, corpus: Path, beams: int, length_penalty: float
+    translator: Facade, converted: CTranslate2Teacher, corpus: Path, beams: int, length_penalty: float
 ) -> None:
     texts = [*(corpus / "test.en").read_text().splitlines(), " ", "[SEP] [CLS] dogs"]
-    decoding = translator.decoding(beams=beams, length_penalty=length_penalty, max_tokens=30)
-    expected = translator.translate(texts, EN_DE, decoding)
-    found = converted.translate(texts, EN_DE, decoding)
-    assert [result.source for result in found] == texts
+    decoding = BeamSearch(beams=beams, length_penalty=length_penalty, max_tokens=30)
+    expected = translator.translate(texts, "de", settings=decoding)
+    found = converted.translate(texts, "de", settings=decoding)
+    assert [result.x for result in found] == texts
     assert found[-2] == expected[-2], "a blank text"
-    same = [(a, b) for a, b in zip(found, expected, strict=True) if (a.text, a.finish) == (b.text, b.finish)]
+    same = [(a, b) for a, b in zip(found, expected, strict=True) if (a.y, a.finish) == (b.y, b.finish)]
     assert len(same) >= len(texts) - 2
     for a, b in same:
         assert (a.rounds, a.tokens) == (b.rounds, b.tokens)
@@ -49,28 +50,28 @@ def test_both_backends_translate_alike(
             assert b.log_prob - 1e-4 < a.log_prob <= b.log_prob + 0.01 * b.rounds  # special tokens have no share
 
 
-def test_int8_is_the_default_and_close(translator: Translator, corpus: Path) -> None:
+def test_int8_is_the_default_and_close(translator: Facade, corpus: Path) -> None:
     pytest.importorskip("ctranslate2")
     quantised = CTranslate2Teacher.convert(translator)
     assert quantised.precision == "int8"
     texts = (corpus / "train.en").read_text().splitlines()[:40]
-    decoding = translator.decoding(beams=1, max_tokens=30)
-    expected, found = (made.translate(texts, EN_DE, decoding) for made in (translator, quantised))
-    assert sum(a.text == b.text for a, b in zip(found, expected, strict=True)) >= 20
+    decoding = BeamSearch(beams=1, max_tokens=30)
+    expected, found = (made.translate(texts, "de", settings=decoding) for made in (translator, quantised))
+    assert sum(a.y == b.y for a, b in zip(found, expected, strict=True)) >= 20
 
 
 def test_a_translation_that_does_not_end_is_told_and_left_out(
-    translator: Translator, converted: CTranslate2Teacher, teacher: Path, corpus: Path, tmp_path: Path
+    translator: Facade, converted: CTranslate2Teacher, teacher: Path, corpus: Path, tmp_path: Path
 ) -> None:
     texts = (corpus / "train.en").read_text().splitlines()
-    decoding = translator.decoding(beams=1, max_tokens=8)
-    results = converted.translate(texts, EN_DE, decoding)
+    decoding = BeamSearch(beams=1, max_tokens=8)
+    results = converted.translate(texts, "de", settings=decoding)
     unfinished = [result for result in results if result.finish == "max_tokens"]
     assert 0 < len(unfinished) < len(texts)
     assert {result.tokens for result in unfinished} == {8}
     made = distill(converted, teacher, corpus / "train.en", EN_DE, decoding, tmp_path)
     assert made.unfinished == len(unfinished)
-    kept = [(result.source, result.text) for result in results if result.finish == "finished"]
+    kept = [(result.x, result.y) for result in results if result.finish == "finished"]
     written = (path.read_text().splitlines() for path in (made.source, made.target))
     assert list(zip(*written, strict=True)) == kept
     note = json.loads((tmp_path / "train.en-de.json").read_text())
@@ -78,14 +79,21 @@ def test_a_translation_that_does_not_end_is_told_and_left_out(
     assert note["backend_version"] == converted.version
 
 
+def changed(teacher: CTranslate2Teacher, **facts: str) -> CTranslate2Teacher:
+    other = copy(teacher)
+    for name, value in facts.items():
+        setattr(other, name, value)
+    return other
+
+
 class StoppedError(Exception):
     pass
 
 
 def test_distillation_goes_on_with_the_same_backend_alone(
-    translator: Translator, converted: CTranslate2Teacher, teacher: Path, corpus: Path, tmp_path: Path
+    translator: Facade, converted: CTranslate2Teacher, teacher: Path, corpus: Path, tmp_path: Path
 ) -> None:
-    asked: Any = (teacher, corpus / "train.en", EN_DE, translator.decoding(beams=2, max_tokens=30))
+    asked: Any = (teacher, corpus / "train.en", EN_DE, BeamSearch(beams=2, max_tokens=30))
     whole = distill(converted, *asked, tmp_path / "whole", block_size=100)
 
     def stop(count: int) -> None:
@@ -95,35 +103,23 @@ def test_distillation_goes_on_with_the_same_backend_alone(
     output = tmp_path / "again"
     with pytest.raises(StoppedError):
         distill(converted, *asked, output, block_size=100, progress=stop)
-    with pytest.raises(DataError, match=r"made with another backend \("):
+    with pytest.raises(DataError, match=r"made with other settings .*backend"):
         distill(translator, *asked, output, block_size=100)
-    with pytest.raises(DataError, match=r"made with another precision \("):
-        distill(replace(converted, precision="int8"), *asked, output, block_size=100)
-    with pytest.raises(DataError, match=r"made with another filter \("):
+    with pytest.raises(DataError, match=r"made with other settings .*precision"):
+        distill(changed(converted, precision="int8"), *asked, output, block_size=100)
+    with pytest.raises(DataError, match=r"made with other settings .*filter"):
         distill(converted, *asked, output, block_size=100, filter_pairs=True)
-    newer = replace(converted, version="99.0")  # another version goes on
+    newer = changed(converted, version="99.0")  # another version goes on
     again = distill(newer, *asked, output, block_size=100)
     assert again.target.read_text() == whole.target.read_text()
     assert json.loads((output / "train.en-de.json").read_text())["backend_version"] == "99.0"
 
 
-def test_translations_of_earlier_versions_are_known(translator: Translator, teacher: Path, tmp_path: Path) -> None:
-    (tmp_path / "some.en").write_text("one\ntwo dogs.\n")
-    asked: Any = (translator, teacher, tmp_path / "some.en", EN_DE, translator.decoding(), tmp_path / "out")
-    made = distill(*asked)
-    place = tmp_path / "out" / "some.en-de.json"
-    earlier = json.loads(place.read_text())
-    for key in ("backend", "backend_version", "filter"):
-        del earlier[key]
-    place.write_text(json.dumps(earlier))
-    assert distill(*asked) == made
-
-
 def test_a_text_too_long_is_skipped(
-    translator: Translator, converted: CTranslate2Teacher, teacher: Path, tmp_path: Path
+    translator: Facade, converted: CTranslate2Teacher, teacher: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "long.en").write_text("one\n" + "two " * 600 + "\nthree\n")
-    asked: Any = (converted, teacher, tmp_path / "long.en", EN_DE, translator.decoding(max_tokens=30), tmp_path / "out")
+    asked: Any = (converted, teacher, tmp_path / "long.en", EN_DE, BeamSearch(max_tokens=30), tmp_path / "out")
     with pytest.raises(DataError, match=r"long\.en:2: text longer than the limit"):
         distill(*asked)
     made = distill(*asked, on_bad=OnBad.SKIP)
@@ -131,25 +127,23 @@ def test_a_text_too_long_is_skipped(
 
 
 def test_what_the_backend_cannot_do_is_told(
-    translator: Translator, converted: CTranslate2Teacher, monkeypatch: pytest.MonkeyPatch
+    translator: Facade, converted: CTranslate2Teacher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ModelError, match=r"no precision int3 on this machine; known: .*int8"):
         CTranslate2Teacher.convert(translator, "int3")
-    with pytest.raises(ModelError, match="was not trained for de-en"):
-        converted.translate(["eins"], Direction("de", "en"), translator.decoding())
-    with pytest.raises(ModelError, match="by beam search"):
-        converted.translate(["one"], EN_DE, Settings())
+    with pytest.raises(ModelError, match="was not trained for x_given_y"):
+        converted.translate(["eins"], "en")
     monkeypatch.setattr(translator.model.config, "activation_function", "mish")
     with pytest.raises(ModelError, match="no activation mish"):
         CTranslate2Teacher.convert(translator)
 
 
 def test_only_transformers_are_converted() -> None:
-    with pytest.raises(ModelError, match="runs only the family transformer, and the teacher is of the family kermit"):
-        CTranslate2Teacher.convert(Translator.load(device="cpu"))
+    with pytest.raises(ModelError, match=r"runs only the family transformer.*kermit"):
+        CTranslate2Teacher.convert(load_facade(device="cpu"))
 
 
-def test_a_missing_package_is_told_with_the_extra(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_told_with_the_extra(translator: Facade, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(ModelError, match=r"needs the package ctranslate2; pip install 'kermit-insertion\[distill\]'"):
         CTranslate2Teacher.convert(translator)

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from kermit.tasks.distillation_filters import Languages, Reason, is_copy, lengths_differ, repeats, wrong_pair
+from kermit.tasks.distillation_filters import Reason, WordCounts, is_copy, lengths_differ, repeats, wrong_pair
 
 
 @pytest.mark.parametrize(("source", "target", "differ"), [(2, 7, False), (2, 8, True), (8, 2, True), (0, 4, True)])
@@ -63,16 +63,16 @@ GERMAN = ["der Hund sieht den Mann", "der Mann läuft über die Straße", "ein H
     ],
 )
 def test_a_pair_is_left_out_for_its_first_reason(source: str, target: str, reason: Reason | None) -> None:
-    assert wrong_pair(source, target, Languages.count(zip(ENGLISH, GERMAN, strict=True))) is reason
+    assert wrong_pair(source, target, WordCounts.count(zip(ENGLISH, GERMAN, strict=True))) is reason
 
 
 def test_log_odds_are_those_of_naive_bayes_without_the_text_itself() -> None:
-    languages = Languages(Counter(the=7, dog=1), Counter(der=4, the=3, hund=1))
+    languages = WordCounts(Counter(the=7, dog=1), Counter(der=4, the=3, hund=1))
     # 4 kinds of words, 8 words on each side; of the target's three "the" two are the text's own
     the, der, dog = math.log(7.5 / 1.5), math.log(0.5 / 3.5), math.log(1.5 / 0.5)
     assert languages.target_margin("The the der dog") == pytest.approx((2 * the + der + dog) / 4)
 
 
 def test_words_of_copies_are_not_counted() -> None:
-    languages = Languages.count([("the dog runs", "The dog runs."), ("the man", "der Mann")])
-    assert languages == Languages(Counter(the=1, man=1), Counter(der=1, mann=1))
+    languages = WordCounts.count([("the dog runs", "The dog runs."), ("the man", "der Mann")])
+    assert languages == WordCounts(Counter(the=1, man=1), Counter(der=1, mann=1))

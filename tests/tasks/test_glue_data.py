@@ -9,7 +9,7 @@ import pytest
 from glue_files import SIZES, write_cola, write_glue, write_qqp
 
 from kermit.errors import DataError
-from kermit.tasks.glue.data import Example, GlueData, Part, checksum
+from kermit.tasks.glue.data import Example, GlueData, Part, examples_checksum
 from kermit.tasks.glue.table import HUB_DATASET, TASKS, GlueTask, Split, task_named
 
 REAL = Path(os.environ.get("KERMIT_DATA", "/nowhere")) / "glue"
@@ -193,7 +193,7 @@ def test_the_hub_gives_the_same_examples_as_the_files(glue: GlueData, monkeypatc
     for task in TASKS:
         for split in (Split.DEV, Split.TEST):
             if hub.has(task, split):
-                assert checksum(hub.read(task, split)) == checksum(glue.read(task, split))
+                assert examples_checksum(hub.read(task, split)) == examples_checksum(glue.read(task, split))
     assert (HUB_DATASET, "mnli", "validation_mismatched") in asked
     assert not hub.has(task_named("AX"), Split.DEV)
     with pytest.raises(DataError, match="the dev split of AX is not on the Hub"):
@@ -223,13 +223,13 @@ def test_no_network_is_told_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_checksum_sees_texts_labels_and_parts() -> None:
     one = [Part("", [Example("a", "b", 1, "0")])]
-    assert checksum(one) == checksum([Part("", [Example("a", "b", 1, "7")])])
+    assert examples_checksum(one) == examples_checksum([Part("", [Example("a", "b", 1, "7")])])
     for other in (
         [Part("", [Example("a", "c", 1, "0")])],
         [Part("", [Example("a", "b", 0, "0")])],
         [Part("matched", [Example("a", "b", 1, "0")])],
     ):
-        assert checksum(other) != checksum(one)
+        assert examples_checksum(other) != examples_checksum(one)
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="KERMIT_DATA names no folder with GLUE's files")

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 from glue_files import save_trunk, tiny_tokenizer
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from insertion_models import trunk_config
 from tokenizers.processors import TemplateProcessing
 from transformers import (
@@ -25,7 +24,7 @@ from kermit.modeling.next_sentence import add_next_sentence_head
 from kermit.modeling.trunk import first_position
 from kermit.tasks.glue.classifier import Classifier
 from kermit.tasks.glue.data import Example
-from kermit.tasks.glue.encoding import Frame, TextEncoder, give_padding, longest_first
+from kermit.tasks.glue.framing import ExampleEncoder, Frame, give_padding, longest_first
 from kermit.tasks.glue.table import task_named
 
 PAIR = Example("the dog", "a green girl sleeps", 1, "")
@@ -52,7 +51,7 @@ def ids(text: str) -> list[int]:
 
 def test_kermit_sees_a_canvas_with_its_segments() -> None:
     tokenizer, model = tiny_tokenizer(), kermit_model()
-    encoder = TextEncoder.of(model, tokenizer, 128)
+    encoder = ExampleEncoder.of(model, tokenizer, 128)
     cls, sep, x, y = tokenizer.cls_token_id, tokenizer.sep_token_id, ids("the dog"), ids("a green girl sleeps")
     [pair] = encoder.encode([PAIR])
     assert pair == {
@@ -68,26 +67,26 @@ def test_kermit_sees_a_canvas_with_its_segments() -> None:
 
 def test_what_looks_like_a_special_token_in_a_text_is_text() -> None:
     tokenizer = tiny_tokenizer()
-    [row] = TextEncoder.of(kermit_model(), tokenizer, 128).encode([Example("[SEP]", None, 1, "")])
+    [row] = ExampleEncoder.of(kermit_model(), tokenizer, 128).encode([Example("[SEP]", None, 1, "")])
     assert row["input_ids"].count(tokenizer.sep_token_id) == 1
 
 
 def test_restarting_positions_limit_each_text_and_continuing_ones_the_whole() -> None:
     long = Example("the " * 30, "a " * 30, 1, "")
     tokenizer = tiny_tokenizer()
-    [restarts] = TextEncoder.of(kermit_model(), tokenizer, 128).encode([long])
+    [restarts] = ExampleEncoder.of(kermit_model(), tokenizer, 128).encode([long])
     assert len(restarts["input_ids"]) == 1 + 10 + 1 + 10 + 1  # 12 positions: [CLS], 10 tokens, [SEP]
-    [continues] = TextEncoder.of(kermit_model(positions="continue"), tokenizer, 128).encode([long])
+    [continues] = ExampleEncoder.of(kermit_model(positions="continue"), tokenizer, 128).encode([long])
     assert len(continues["input_ids"]) == 12
-    [short] = TextEncoder.of(kermit_model(), tokenizer, 8).encode([long])
+    [short] = ExampleEncoder.of(kermit_model(), tokenizer, 8).encode([long])
     assert len(short["input_ids"]) == 8
 
 
 def test_another_encoder_gets_the_same_frame_where_its_tokenizer_has_none_and_else_its_own() -> None:
     tokenizer = tiny_tokenizer()
     model = BertForSequenceClassification(trunk_config(vocab_size=len(tokenizer)))
-    [kermit_row] = TextEncoder.of(kermit_model(), tokenizer, 128).encode([PAIR])
-    [row] = TextEncoder.of(model, tokenizer, 128).encode([PAIR])
+    [kermit_row] = ExampleEncoder.of(kermit_model(), tokenizer, 128).encode([PAIR])
+    [row] = ExampleEncoder.of(model, tokenizer, 128).encode([PAIR])
     assert row == kermit_row
 
     template = TemplateProcessing(
@@ -96,7 +95,7 @@ def test_another_encoder_gets_the_same_frame_where_its_tokenizer_has_none_and_el
         special_tokens=[("[CLS]", tokenizer.cls_token_id), ("[SEP]", tokenizer.sep_token_id)],
     )
     tokenizer.backend_tokenizer.post_processor = template
-    encoder = TextEncoder.of(model, tokenizer, 128)
+    encoder = ExampleEncoder.of(model, tokenizer, 128)
     assert encoder.frame is None
     sep, x, y = tokenizer.sep_token_id, ids("the dog"), ids("a green girl sleeps")
     own, single = encoder.encode([PAIR])[0], encoder.encode([SINGLE])[0]
@@ -104,7 +103,7 @@ def test_another_encoder_gets_the_same_frame_where_its_tokenizer_has_none_and_el
     assert own["label"] == 1
     assert single["input_ids"] == [tokenizer.cls_token_id, *x, sep]
     assert "token_type_ids" in own
-    [cut] = TextEncoder.of(model, tokenizer, 7).encode([PAIR])
+    [cut] = ExampleEncoder.of(model, tokenizer, 7).encode([PAIR])
     assert len(cut["input_ids"]) == 7
 
 
@@ -118,7 +117,7 @@ def test_a_causal_model_ends_with_a_separator_that_is_no_padding() -> None:
     assert tokenizer.pad_token_id not in (None, end)
     assert model.config.pad_token_id == tokenizer.pad_token_id
     assert model.get_input_embeddings().num_embeddings >= len(tokenizer)
-    [row] = TextEncoder.of(model, tokenizer, 128).encode([PAIR])
+    [row] = ExampleEncoder.of(model, tokenizer, 128).encode([PAIR])
     assert row["input_ids"] == [*ids("the dog"), end, *ids("a green girl sleeps"), end]
     assert "token_type_ids" not in row
 

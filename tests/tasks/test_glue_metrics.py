@@ -5,7 +5,7 @@ import pytest
 
 from kermit.errors import DataError
 from kermit.tasks.glue.data import Example, Part
-from kermit.tasks.glue.metrics import answers_of, glue_average, score_task
+from kermit.tasks.glue.scoring import answers_of, glue_average, score_task
 from kermit.tasks.glue.table import TASKS, task_named
 
 # the paper's table of GLUE results; two numbers where a task has two metrics

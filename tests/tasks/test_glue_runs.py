@@ -20,8 +20,8 @@ from kermit.tasks.glue import runs as runs_module
 from kermit.tasks.glue.classifier import Classifier
 from kermit.tasks.glue.data import Example, GlueData
 from kermit.tasks.glue.finetuning import BERT_GRID, Grid, Setting, subsample
-from kermit.tasks.glue.report import Spread, summarise, table
-from kermit.tasks.glue.runs import Result, Run, choose_tasks, evaluate, find_runs, finetune_all
+from kermit.tasks.glue.report import Spread, summarise, summary_table
+from kermit.tasks.glue.runs import Result, Run, choose_tasks, evaluate_finetuned, find_runs, finetune_all
 from kermit.tasks.glue.submission import submit, written
 from kermit.tasks.glue.table import TASKS, Split, task_named
 
@@ -51,6 +51,7 @@ def result(task: str = "CoLA", seed: int = 0, score: float = 50.0, setting: Sett
     return Result(task, seed, setting, metrics, score, 48, 16, 1, 0.1, "trunk", "weights", "text", "0.1.0")
 
 
+@pytest.mark.slow
 def test_labels_and_numbers_that_a_word_gives_away_are_learned(learned: list[Run]) -> None:
     cola, stsb = (run.result for run in learned)
     assert cola.metrics["matthews"] > 75
@@ -58,12 +59,13 @@ def test_labels_and_numbers_that_a_word_gives_away_are_learned(learned: list[Run
     assert cola.steps == 8 * SIZES["train"] / 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["masked", "encoder", "causal", "causal-encoder"])
 def test_other_trunks_learn_by_the_same_call(kind: str, glue: GlueData, tmp_path: Path) -> None:
     trunk = save_trunk(kind, tmp_path / "trunk")
     [run] = finetune_all([task_named("CoLA")], str(trunk), glue, tmp_path / "runs", settings=[QUICK])
     assert run.result.score > 75
-    again = evaluate(str(run.folder), task_named("CoLA"), glue)
+    again = evaluate_finetuned(str(run.folder), task_named("CoLA"), glue)
     assert again.score == run.result.score
 
     task, [dev] = task_named("CoLA"), glue.read(task_named("CoLA"), Split.DEV)
@@ -84,9 +86,10 @@ def test_a_pretrained_model_is_not_taken_for_a_finetuned_one(glue: GlueData, tmp
         labels = {"id2label": {"0": "0", "1": "1"}, "label2id": {"0": 0, "1": 1}}
         (folder / "config.json").write_text(json.dumps(config | labels), encoding="utf-8")
         with pytest.raises(ModelError, match="lacks weights of its classifier"):
-            evaluate(str(folder), task_named("CoLA"), glue)
+            evaluate_finetuned(str(folder), task_named("CoLA"), glue)
 
 
+@pytest.mark.slow
 def test_a_finetuned_kermit_model_still_generates(learned: list[Run]) -> None:
     model = Kermit.from_pretrained(learned[0].folder)
     [generation] = model.infill(["the ____ runs"])
@@ -94,6 +97,7 @@ def test_a_finetuned_kermit_model_still_generates(learned: list[Run]) -> None:
     assert generation.x.endswith("runs")
 
 
+@pytest.mark.slow
 def test_a_result_says_what_led_to_it_and_is_what_evaluating_gives(learned: list[Run], glue: GlueData) -> None:
     run = learned[0]
     record = json.loads((run.folder / "result.json").read_text(encoding="utf-8"))
@@ -111,15 +115,16 @@ def test_a_result_says_what_led_to_it_and_is_what_evaluating_gives(learned: list
         assert value in record["signature"]
     assert Result.read(run.folder / "result.json") == run.result
 
-    found = evaluate(str(run.folder), task_named("CoLA"), glue)
+    found = evaluate_finetuned(str(run.folder), task_named("CoLA"), glue)
     assert found.metrics == run.result.metrics
     assert found.examples == SIZES["dev"]
     assert "length:40" in found.signature
-    assert evaluate(str(run.folder), task_named("CoLA"), glue, Split.TRAIN).examples == SIZES["train"]
+    assert evaluate_finetuned(str(run.folder), task_named("CoLA"), glue, Split.TRAIN).examples == SIZES["train"]
     with pytest.raises(DataError, match="GLUE keeps the labels of test"):
-        evaluate(str(run.folder), task_named("CoLA"), glue, Split.TEST)
+        evaluate_finetuned(str(run.folder), task_named("CoLA"), glue, Split.TEST)
 
 
+@pytest.mark.slow
 def test_a_finetuned_model_starts_another_task_with_new_layers(learned: list[Run]) -> None:
     def layers(place: str, seed: int) -> dict[str, torch.Tensor]:
         model = Classifier.start(place, task_named("SST-2"), max_length=40, seed=seed).model
@@ -144,17 +149,20 @@ def test_a_trunk_whose_weights_are_of_another_shape_is_refused(kind: str, tmp_pa
         Classifier.start(str(folder), task_named("CoLA"), max_length=40, seed=0)
 
 
+@pytest.mark.slow
 def test_a_finetuning_that_diverged_has_no_score(glue: GlueData, trunk: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="finetune with a lower learning rate"):
         finetune_all([task_named("STS-B")], trunk, glue, tmp_path, settings=[replace(QUICK, learning_rate=1e30)])
     assert find_runs(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_model_is_scored_on_the_task_that_it_was_finetuned_on(learned: list[Run], glue: GlueData) -> None:
     with pytest.raises(ModelError, match="was finetuned on CoLA, not on SST-2"):
-        evaluate(str(learned[0].folder), task_named("SST-2"), glue)
+        evaluate_finetuned(str(learned[0].folder), task_named("SST-2"), glue)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_model_and_another_one_another(glue: GlueData, trunk: str, tmp_path: Path) -> None:
     setting = replace(ONE_STEP, batch_size=16)
     for output in ("one", "two"):
@@ -168,6 +176,7 @@ def test_the_same_seed_gives_the_same_model_and_another_one_another(glue: GlueDa
     assert weights["one", 0] != weights["one", 1]
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_not_done_again_and_what_was_interrupted_is(
     glue: GlueData, trunk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +200,7 @@ def test_what_is_finished_is_not_done_again_and_what_was_interrupted_is(
     assert len(titles) == 3
 
 
+@pytest.mark.slow
 def test_of_a_seeds_settings_the_best_keeps_its_weights(glue: GlueData, trunk: str, tmp_path: Path) -> None:
     work = {"settings": [ONE_STEP, QUICK, replace(ONE_STEP, epochs=2)]}
     runs = finetune_all([task_named("CoLA")], trunk, glue, tmp_path, **work)
@@ -199,12 +209,14 @@ def test_of_a_seeds_settings_the_best_keeps_its_weights(glue: GlueData, trunk: s
     assert all(sorted(path.name for path in run.folder.iterdir()) == ["result.json"] for run in runs if run is not best)
 
 
+@pytest.mark.slow
 def test_the_scores_may_be_all_that_is_kept(glue: GlueData, trunk: str, tmp_path: Path) -> None:
     [run] = finetune_all([task_named("CoLA")], trunk, glue, tmp_path, settings=[ONE_STEP], keep_models=False)
     assert [path.name for path in run.folder.iterdir()] == ["result.json"]
     assert finetune_all([task_named("CoLA")], trunk, glue, tmp_path, settings=[ONE_STEP]) == [run]
 
 
+@pytest.mark.slow
 def test_results_of_another_model_or_other_data_are_refused(glue: GlueData, trunk: str, tmp_path: Path) -> None:
     finetune_all([task_named("CoLA")], trunk, glue, tmp_path / "runs", settings=[ONE_STEP])
     changed = save_trunk("kermit", tmp_path / "changed")
@@ -297,7 +309,7 @@ def test_the_summary_reports_the_setting_with_the_best_mean_over_seeds() -> None
     assert rte.score == Spread(80.0, None)
     assert summary.average == 71.0
     assert json.loads(json.dumps(summary.to_json()))["tasks"][0]["score"] == {"mean": 62.0, "deviation": 2.0}
-    assert table(summary).row_count == 3
+    assert summary_table(summary).row_count == 3
 
 
 def test_a_setting_with_fewer_seeds_is_not_the_best_by_luck() -> None:
@@ -311,13 +323,14 @@ def tsv(archive: zipfile.ZipFile, name: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(text), delimiter="\t"))
 
 
+@pytest.mark.slow
 def test_every_task_goes_from_its_files_to_the_zip_of_the_server(glue: GlueData, trunk: str, tmp_path: Path) -> None:
     runs = finetune_all(choose_tasks("all", glue), trunk, glue, tmp_path / "runs", settings=[QUICK])
     assert {run.result.task for run in runs if run.result.score < 60} <= {"MRPC"}, "a word gives all labels away"
     [mnli] = [run for run in find_runs(tmp_path / "runs") if run.result.task == "MNLI"]
     assert set(mnli.result.metrics) == {"accuracy_matched", "accuracy_mismatched"}
     assert mnli.result.dev_examples == 2 * SIZES["dev"]
-    diagnostic = evaluate(str(mnli.folder), task_named("AX"), glue)
+    diagnostic = evaluate_finetuned(str(mnli.folder), task_named("AX"), glue)
     assert set(diagnostic.metrics) == {"matthews"}
 
     submission = submit(tmp_path / "runs", glue, tmp_path / "out" / "glue.zip")
@@ -339,6 +352,7 @@ def test_every_task_goes_from_its_files_to_the_zip_of_the_server(glue: GlueData,
     assert [file.model for file in submission.files if file.name == "AX"] == [str(mnli.folder)]
 
 
+@pytest.mark.slow
 def test_tasks_without_a_model_get_placeholders_of_the_servers_size(
     learned: list[Run], glue: GlueData, tmp_path: Path
 ) -> None:
@@ -360,6 +374,7 @@ def test_numbers_have_three_places_and_labels_their_words() -> None:
     assert written(task_named("QNLI"), np.array([1.0, 0.0])) == ["not_entailment", "entailment"]
 
 
+@pytest.mark.slow
 def test_nothing_to_submit_and_a_missing_test_file_are_errors(
     learned: list[Run], glue: GlueData, tmp_path: Path
 ) -> None:

@@ -20,10 +20,12 @@ from kermit.canvas import SpecialTokens
 from kermit.data.encoding import Row
 from kermit.data.tokenizer import load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
+from kermit.families.kermit import KERMIT
+from kermit.families.objective_settings import ObjectiveSettings
+from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
 from kermit.modeling import KermitConfig
 from kermit.slots import SlotScores, Termination
-from kermit.tasks.families import KERMIT, ObjectiveSettings
-from kermit.tasks.held_out import DROP_PROBABILITY, HeldOutBatch, Recovered, complete_texts, held_out_batches, judge
+from kermit.tasks.held_out import DROP_PROBABILITY, held_out_batches, judge
 from kermit.training.checkpoints import list_checkpoints
 from kermit.training.recipe import LoadedRecipe, check_recipe
 from kermit.training.run import prepare_model, prepare_tokenizer, train
@@ -93,6 +95,7 @@ def history(folder: Path, name: str) -> list[float]:
     return [entry[name] for entry in state["log_history"] if name in entry]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "steps", "accuracy", "loader"),
     [
@@ -119,6 +122,7 @@ def test_a_model_learns_in_seconds_and_is_kept_where_its_loss_is_least(
     assert not info["unexpected_keys"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["kermit", "masked_lm", "causal_lm"])
 def test_a_resumed_pretraining_gives_the_same_weights(articles: Path, tmp_path: Path, family: str) -> None:
     """With all that is drawn on the way: packing, drops, empty slots, dropout, and y from elsewhere."""
@@ -129,12 +133,13 @@ def test_a_resumed_pretraining_gives_the_same_weights(articles: Path, tmp_path: 
         train(loaded, tmp_path / name)
     list_checkpoints(tmp_path / "stopped")[-1].rename(tmp_path / "gone")  # as if killed after step 4
     assert train(loaded, tmp_path / "stopped", resume=True).steps == 8
-    for file in ("checkpoint-8/model.safetensors", "checkpoint-8/optimizer.safetensors", "model.safetensors"):
+    for file in ("checkpoint-8/model.safetensors", "checkpoint-8/average.safetensors", "model.safetensors"):
         whole, resumed = (load_file(tmp_path / name / file) for name in ("whole", "stopped"))
         assert whole.keys() == resumed.keys()
         assert all(torch.equal(tensor, resumed[name]) for name, tensor in whole.items()), file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["kermit", "masked_lm", "causal_lm"])
 def test_half_precision_trains_validates_and_judges(articles: Path, tmp_path: Path, family: str) -> None:
     raw = with_data(recipe(family, 2, runtime={"precision": "bfloat16"}), next_sentence=family != "causal_lm")
@@ -319,6 +324,7 @@ def test_the_head_of_the_next_sentence_task_comes_back_and_may_be_left_aside(art
     assert not hasattr(plain, "next_sentence")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "key"), [("kermit", "init_from"), ("masked_lm", "init_from"), ("masked_lm", "trunk_from")]
 )

@@ -5,14 +5,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from kermit.training.checkpoints import (
-    list_checkpoints,
-    load_state,
-    remove_old,
-    restore_interrupted_swap,
-    save_state,
-    written_whole,
-)
+from kermit.provenance import restore_interrupted_swap, written_whole
+from kermit.training.checkpoints import list_checkpoints, remove_old
 
 
 def test_a_folder_appears_only_when_it_is_whole(tmp_path: Path) -> None:
@@ -43,29 +37,14 @@ def test_a_new_version_takes_the_place_of_the_old(tmp_path: Path) -> None:
             (scratch / "file").write_text(text)
     assert (tmp_path / "best" / "file").read_text() == "second"
     assert [path.name for path in tmp_path.iterdir()] == ["best"]
-    (tmp_path / "best").rename(tmp_path / ".best.old")  # as if killed between the two renames
+    (tmp_path / "best").rename(tmp_path / "best.old")  # as if killed between the two renames
     restore_interrupted_swap(tmp_path / "best")
     assert (tmp_path / "best" / "file").read_text() == "second"
 
 
 def test_old_checkpoints_and_leftovers_are_removed_by_number(tmp_path: Path) -> None:
-    for name in ("checkpoint-5", "checkpoint-40", "checkpoint-300", ".checkpoint-301.partial", "checkpoint-x"):
+    for name in ("checkpoint-5", "checkpoint-40", "checkpoint-300", "checkpoint-301.part", "checkpoint-x"):
         (tmp_path / name).mkdir()
     remove_old(tmp_path, 2)
     assert [path.name for path in list_checkpoints(tmp_path)] == ["checkpoint-40", "checkpoint-300"]
-    assert not (tmp_path / ".checkpoint-301.partial").exists()
-
-
-def test_nested_state_comes_back_without_pickle(tmp_path: Path) -> None:
-    state = {
-        "state": {0: {"step": torch.tensor(3.0), "mean": torch.randn(2, 3, dtype=torch.float64)}},
-        "groups": [{"lr": 0.1, "betas": (0.9, 0.98), "params": [0, 1], "fused": None, "on": True}],
-    }
-    save_state(state, tmp_path, "optimizer")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["optimizer.json", "optimizer.safetensors"]
-    found = load_state(tmp_path, "optimizer")
-    assert found["groups"] == state["groups"]
-    assert torch.equal(found["state"][0]["mean"], state["state"][0]["mean"])
-    assert found["state"][0]["step"].dtype == torch.float32
-    with pytest.raises(TypeError, match="cannot hold a object"):
-        save_state({"a": object()}, tmp_path, "bad")
+    assert not (tmp_path / "checkpoint-301.part").exists()

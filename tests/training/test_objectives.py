@@ -9,12 +9,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from kermit import priors
 from kermit.errors import RecipeError
+from kermit.families import objective_settings
+from kermit.families.objective_settings import ObjectiveSettings, register_objective
 from kermit.objective import SlotObjective
 from kermit.orders import BalancedTreePrior, OrderPrior, UniformPrior
 from kermit.slots import Termination
-from kermit.training import objectives
-from kermit.training.objectives import ObjectiveSettings, register_objective
 from kermit.training.recipe import check_recipe
 from kermit.training.run import train
 
@@ -22,7 +23,8 @@ MODULE = """
 from dataclasses import dataclass
 
 from kermit import OrderPrior, SlotObjective
-from kermit.training.objectives import register_objective, register_prior
+from kermit.families.objective_settings import register_objective
+from kermit.priors import register_prior
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
     """A module of a user's on Python's path, forgotten afterwards with all that it registered."""
     (tmp_path / "own_orders.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
-    for registry in (objectives._PRIORS, objectives._OBJECTIVES):
+    for registry in (priors._PRIORS, objective_settings._OBJECTIVES):
         monkeypatch.setattr(registry, "_loaded", dict(registry._loaded))
     yield "own_orders"
     sys.modules.pop("own_orders", None)
@@ -69,6 +71,7 @@ def recipe(tiny_recipe: dict[str, Any]) -> dict[str, Any]:
     return tiny_recipe | {"model": model, "decoding": {"max_tokens": 12}} | steps
 
 
+@pytest.mark.slow
 def test_a_recipe_trains_and_resumes_with_a_prior_and_an_objective_of_its_own(
     own_module: str, recipe: dict[str, Any], corpus: Path, tmp_path: Path
 ) -> None:
@@ -126,7 +129,7 @@ def test_the_temperature_is_the_tree_priors_alone_and_a_prior_is_made_once() -> 
     assert tree.order_prior() == BalancedTreePrior(0.3)
     assert tree.build(Termination.SLOT).prior is tree.order_prior()  # type: ignore[attr-defined]
     assert ObjectiveSettings(prior="uniform").order_prior() == UniformPrior()
-    with pytest.raises(ValueError, match="temperature is for the prior balanced_tree"):
+    with pytest.raises(ValueError, match="temperature applies only to the prior balanced_tree"):
         ObjectiveSettings(prior="uniform", temperature=0.3)
 
 
@@ -157,7 +160,7 @@ def test_common_ids_are_for_repeated_runs() -> None:
     built = ObjectiveSettings(kept={"repeated": 1, "bernoulli": 1}, common_ids=7).build(Termination.SLOT)
     assert isinstance(built, SlotObjective)
     assert built.common_ids == 7
-    with pytest.raises(ValueError, match="common_ids is for repeated runs"):
+    with pytest.raises(ValueError, match="common_ids applies only to repeated runs"):
         ObjectiveSettings(kept="bernoulli", common_ids=7)
 
 

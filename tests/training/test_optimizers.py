@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch import nn
 
-from kermit.training.checkpoints import load_state, save_state
 from kermit.training.muon import orthogonalised
 from kermit.training.optimizers import JointOptimizer, build_optimizer, build_schedule, rate_at
 from kermit.training.settings import OptimizerSettings, ScheduleSettings
@@ -105,13 +104,13 @@ def test_a_saved_and_loaded_optimiser_steps_as_if_never_stopped(name: str, tmp_p
         optimizer = build_optimizer(network, settings)
         course = build_schedule(optimizer, schedule(warmup_steps=3))
         run(network, optimizer, course, steps)
-    save_state(optimizer.state_dict(), tmp_path, "optimizer")
-    save_state(course.state_dict(), tmp_path, "course")
+    torch.save([optimizer.state_dict(), course.state_dict()], tmp_path / "state.pt")
     second.load_state_dict(first.state_dict())
     optimizer = build_optimizer(second, settings)
     course = build_schedule(optimizer, schedule(warmup_steps=3))
-    optimizer.load_state_dict(load_state(tmp_path, "optimizer"))
-    course.load_state_dict(load_state(tmp_path, "course"))
+    saved = torch.load(tmp_path / "state.pt", weights_only=True)
+    optimizer.load_state_dict(saved[0])
+    course.load_state_dict(saved[1])
     run(second, optimizer, course, 3)
     for expected, found in zip(whole.parameters(), second.parameters(), strict=True):
         assert torch.equal(expected, found)

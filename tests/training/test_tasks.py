@@ -1,7 +1,7 @@
 import pytest
 
 from kermit.errors import ModelError
-from kermit.training.registry import Registry
+from kermit.registry import Registry
 from kermit.training.tasks import BestMetric, get_task, task_names
 
 
@@ -19,7 +19,7 @@ def test_a_registry_imports_when_asked_and_takes_additions() -> None:
     assert registry.get("pi") == pytest.approx(3.14159, abs=1e-5)
     registry.add("two", 2)
     assert (registry.names(), registry.get("two")) == (["pi", "two"], 2)
-    with pytest.raises(ModelError, match="there is no number 'tau'; there are pi, two"):
+    with pytest.raises(ModelError, match="unknown number 'tau'; known: pi, two"):
         registry.get("tau")
 
 

@@ -1,11 +1,11 @@
-"""The command line: `kermit VERB ...`, one thin file a verb.
+"""The command line: `kermit VERB ...`, one thin file per verb.
 
-Nothing heavy is imported until a verb runs, so that `kermit --help` and `kermit VERB --help` answer at once. To add a
-verb, write its function in a file of its own and register it below, in the panel of the help that it belongs to. Its
-docstring is its help: a line that says what it does, and an example.
+Nothing heavy is imported until a verb runs, so that `kermit --help` and `kermit VERB --help` are fast. To add a verb,
+write its function in a file of its own and register it below, in its panel of the help. Its docstring is its help: one
+line that says what it does, and an example.
 
-What a user can mend, a `KermitError` or a file that cannot be read or written, is told on stderr without a traceback,
-and the exit code is 2. `--debug` shows the traceback. Anything else is a defect of ours, and is shown whole.
+A `KermitError`, or a file that cannot be read or written, is printed to stderr without a traceback, with exit code 2;
+`--debug` shows the traceback. Any other exception is a bug and is shown in full.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ app.command("train", rich_help_panel=TRAIN)(train.train)
 app.command("distill", rich_help_panel=TRAIN)(distill.distill)
 app.command("augment", rich_help_panel=TRAIN)(augment.augment)
 app.add_typer(glue.finetune_app, name="finetune", rich_help_panel=TRAIN)
-evaluate.app.command("glue")(glue.evaluate)
-app.add_typer(evaluate.app, name="evaluate", rich_help_panel=EVALUATE)
+evaluate.evaluate_app.command("glue")(glue.evaluate)
+app.add_typer(evaluate.evaluate_app, name="evaluate", rich_help_panel=EVALUATE)
 app.command("serve", rich_help_panel=SERVE)(serve.serve)
 app.add_typer(glue.submit_app, name="submit", rich_help_panel=EVALUATE)
 
@@ -71,11 +71,11 @@ def _version(value: bool) -> None:
 def _everywhere(
     debug: Annotated[
         bool,
-        typer.Option("--debug", help="Show the traceback of an error, and more of the log.", callback=logs.hear),
+        typer.Option("--debug", help="Show tracebacks and a more detailed log.", callback=logs.hear),
     ] = False,
     quiet: Annotated[
         bool,
-        typer.Option("--quiet", "-q", help="No progress, no log: results and errors alone.", callback=logs.hear),
+        typer.Option("--quiet", "-q", help="Show only results and errors: no progress, no log.", callback=logs.hear),
     ] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_version)
@@ -87,15 +87,15 @@ def _everywhere(
     """
 
 
-def _told(error: Exception) -> str:
-    """An error as a user reads it; of files, which one and what is wrong with it."""
+def _message(error: Exception) -> str:
+    """Return what to print for an error; for files, the name and the reason."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)
 
 
 def main() -> None:
-    """Run the command line; the entry point of the `kermit` command."""
+    """Run the `kermit` command."""
     try:
         app(prog_name="kermit")
     except (KermitError, OSError) as error:
@@ -104,5 +104,5 @@ def main() -> None:
 
             traceback.print_exc()
         else:
-            print(f"error: {_told(error)}", file=sys.stderr)
+            print(f"error: {_message(error)}", file=sys.stderr)
         raise SystemExit(2) from None

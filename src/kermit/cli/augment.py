@@ -8,24 +8,24 @@ from typing import Annotated
 import typer
 
 from kermit.cli import logs
-from kermit.cli.choices import Json
-from kermit.cli.results import Results, check_folder
-from kermit.cli.texts import check_there
+from kermit.cli.inputs import check_there
+from kermit.cli.options import Json
+from kermit.cli.output import Results, check_folder
 from kermit.errors import UsageError
 
 
 def augment(
-    x: Annotated[list[Path], typer.Option("--x", help="A file of X, one text per line, or .gz.", show_default=False)],
-    y: Annotated[list[Path], typer.Option("--y", help="Its translations, line by line.", show_default=False)],
+    x: Annotated[
+        list[Path], typer.Option("--x", help="File of X, one text per line, plain or .gz.", show_default=False)
+    ],
+    y: Annotated[list[Path], typer.Option("--y", help="File of Y, aligned with X line by line.", show_default=False)],
     output: Annotated[Path, typer.Option(help="Folder for the line-aligned files.", show_default=False)],
-    seed: Annotated[int, typer.Option(min=0, help="Of all draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KIND=RATE", help="Share of the pairs that get this kind of variant; 0 for none."
-        ),
+        typer.Option("--set", metavar="KIND=RATE", help="Share of pairs that get this kind of variant; 0 for none."),
     ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count lines that are broken.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count invalid lines.")] = False,
     json_: Json = False,
 ) -> None:
     """Write variants of text pairs (casing, typing errors, numbers, names, single words, ...) as training data.
@@ -33,13 +33,13 @@ def augment(
     Example: kermit augment --x train.en.gz --y train.de.gz --output augmented --seed 1 --set typos=0.05
     """
     if len(x) != len(y):
-        raise UsageError(f"--x was given {len(x)} times and --y {len(y)} times; give both for every pair of files")
+        raise UsageError(f"--x is given {len(x)} times and --y {len(y)} times; give both for every pair of files")
     for option, paths in (("--x", x), ("--y", y)):
         for path in paths:
             check_there(option, path)
     check_folder("--output", output)
     logs.set_up()
-    from kermit.cli.choices import decoding_choices, progress_bar
+    from kermit.cli.options import decoding_choices, progress_bar
     from kermit.data.augmentation import augment as run
     from kermit.data.plain import OnBad
     from kermit.data.variants import checked

@@ -1,7 +1,8 @@
-"""`kermit evaluate cloze`: score a model on filling the gaps of SQuAD's answers, as a sentence of QA2D has them."""
+"""`kermit evaluate cloze`: score a model on filling in SQuAD's answers in the sentences of QA2D."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from kermit.cli import logs
-from kermit.cli.results import check_file
-from kermit.cli.texts import check_there
+from kermit.cli.inputs import check_there
+from kermit.cli.output import check_file
 from kermit.errors import DecodingError
 
 if TYPE_CHECKING:
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from kermit.tasks.cloze import ClozeSystem
 
 LONGEST_ANSWER = 32
-"""The most tokens that KERMIT inserts, unless `--set max_tokens` says otherwise."""
+"""Most tokens that KERMIT inserts, unless `--set max_tokens` changes it."""
 
 
 class SystemName(StrEnum):
-    """The ways of filling a gap."""
+    """Ways of filling a gap."""
 
     KERMIT = "kermit"
     MASKED_LM = "masked-lm"
@@ -31,43 +32,46 @@ class SystemName(StrEnum):
 
 
 def cloze(
-    system: Annotated[SystemName, typer.Option(help="How gaps are filled.", show_default=False)],
+    system: Annotated[SystemName, typer.Option(help="How to fill gaps.", show_default=False)],
     model: Annotated[
         str, typer.Option(help="Folder of the model, a name on the Hub, or a .gguf file.", show_default=False)
     ],
     qa2d: Annotated[Path, typer.Option(help="QA2D's TSV, plain or .gz.", show_default=False)],
-    squad: Annotated[Path, typer.Option(help="SQuAD's JSON that it refers to, plain or .gz.", show_default=False)],
-    limit: Annotated[int | None, typer.Option(min=1, help="Take the first so many instances alone.")] = None,
+    squad: Annotated[Path, typer.Option(help="The SQuAD JSON that QA2D refers to, plain or .gz.", show_default=False)],
+    limit: Annotated[int | None, typer.Option(min=1, help="Evaluate only the first N instances.")] = None,
     oracle_length: Annotated[
-        bool, typer.Option("--oracle-length", help="Tell the system how many tokens the gap held.")
+        bool, typer.Option("--oracle-length", help="Give the system the number of tokens of the gap.")
     ] = False,
     decoding: Annotated[
         Literal["serial", "parallel", "left_to_right"] | None,
-        typer.Option(help="The strategy, for kermit; parallel by default.", show_default=False),
+        typer.Option(help="Strategy, for kermit; parallel by default.", show_default=False),
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A decoding setting, for kermit.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Decoding setting, for kermit.")
     ] = None,
     min_tokens: Annotated[
-        int | None, typer.Option(min=0, help="Insert at least so many, for kermit; 0 by default.", show_default=False)
+        int | None,
+        typer.Option(min=0, help="Minimum number of tokens to insert, for kermit; 0 by default.", show_default=False),
     ] = None,
     beams: Annotated[
-        int | None, typer.Option(min=1, help="Of the search, for masked-lm; 5 by default.", show_default=False)
+        int | None, typer.Option(min=1, help="Number of beams, for masked-lm; 5 by default.", show_default=False)
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(min=1, help="Continuations, for causal-lm; 20 by default.", show_default=False)
+        int | None,
+        typer.Option(min=1, help="Number of continuations, for causal-lm; 20 by default.", show_default=False),
     ] = None,
     continuation_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Their length, for causal-lm; 20 by default.", show_default=False)
+        int | None,
+        typer.Option(min=1, help="Length of continuations, for causal-lm; 20 by default.", show_default=False),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the draws; 0 by default.", show_default=False)] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Instances to answer together; changes no answer.")] = 32,
+    seed: Annotated[int | None, typer.Option(help="Random seed; 0 by default.", show_default=False)] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Instances per batch; does not change answers.")] = 32,
     precision: Annotated[
         Literal["float32", "bfloat16", "float16"] | None,
-        typer.Option(help="Of the arithmetic; float32 by default, on a GPU the checkpoint's own.", show_default=False),
+        typer.Option(help="Precision; float32 by default, the checkpoint's own on a GPU.", show_default=False),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Append the predictions there, as JSON lines; a second run goes on from them.")
+        Path | None, typer.Option(help="Append predictions to this file as JSON lines; a second run resumes from it.")
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
@@ -83,22 +87,21 @@ def cloze(
 
     import torch
 
-    from kermit.cli.choices import progress_bar
-    from kermit.tasks.cloze import PredictionLog, predict, read_cloze, settings_of, signature_of, summarise
+    from kermit.cli.options import progress_bar
+    from kermit.provenance import model_checksum
+    from kermit.tasks.cloze import PredictionLog, cloze_scores, predict, provenance_of, read_cloze, signature_of
+    from kermit.tasks.cloze.models import model_files
 
-    for option, value, owners in (
-        ("--decoding", decoding, (SystemName.KERMIT,)),
-        ("--set", set_, (SystemName.KERMIT,)),
-        ("--min-tokens", min_tokens, (SystemName.KERMIT,)),
-        ("--beams", beams, (SystemName.MASKED_LM,)),
-        ("--samples", samples, (SystemName.CAUSAL_LM,)),
-        ("--continuation-tokens", continuation_tokens, (SystemName.CAUSAL_LM,)),
-        ("--seed", seed, (SystemName.KERMIT, SystemName.CAUSAL_LM)),
-    ):
-        if value is not None and system not in owners:
-            raise DecodingError(f"{option} is for --system {' and '.join(owners)}, not for {system}; leave it out")
-        if value is not None and oracle_length and option in ("--min-tokens", "--continuation-tokens"):
-            raise DecodingError(f"{option} says how long answers are, and so does --oracle-length; leave one out")
+    given = {
+        "--decoding": decoding,
+        "--set": set_,
+        "--min-tokens": min_tokens,
+        "--beams": beams,
+        "--samples": samples,
+        "--continuation-tokens": continuation_tokens,
+        "--seed": seed,
+    }
+    _refuse_unused(system, [option for option, value in given.items() if value is not None], oracle_length)
     data = read_cloze(qa2d, squad)
     instances = data.instances[:limit]
     dtype = None if precision is None else getattr(torch, precision)
@@ -108,15 +111,37 @@ def cloze(
         case SystemName.MASKED_LM:
             asked = _masked_lm(model, dtype, beams or 5, oracle_length)
         case SystemName.CAUSAL_LM:
-            asked = _causal_lm(model, dtype, samples or 20, continuation_tokens or 20, oracle_length, seed or 0)
-    settings = settings_of(asked, qa2d, squad)
+            counts = samples or 20, continuation_tokens or 20
+            asked = _causal_lm(model, dtype, counts, oracle_length, seed or 0)
+    settings = provenance_of(asked, model_checksum(model_files(model)), qa2d, squad)
     log = PredictionLog(output, settings)
     with progress_bar(len(instances), "cloze") as progress:
         predictions = predict(asked, instances, log, batch_size=batch_size, progress=progress)
     if all(prediction.too_long for prediction in predictions):
         raise DecodingError("no instance fits the model, even without its passage; ask for shorter answers")
-    scores = summarise(asked.name, predictions, data, signature_of(model, settings, limit))
+    scores = cloze_scores(asked.name, predictions, data, signature_of(model, settings, limit))
     typer.echo(json.dumps(scores.to_json(), ensure_ascii=False) if json_ else str(scores))
+
+
+_OWNERS = {
+    "--decoding": (SystemName.KERMIT,),
+    "--set": (SystemName.KERMIT,),
+    "--min-tokens": (SystemName.KERMIT,),
+    "--beams": (SystemName.MASKED_LM,),
+    "--samples": (SystemName.CAUSAL_LM,),
+    "--continuation-tokens": (SystemName.CAUSAL_LM,),
+    "--seed": (SystemName.KERMIT, SystemName.CAUSAL_LM),
+}
+_LENGTHS = ("--min-tokens", "--continuation-tokens")
+
+
+def _refuse_unused(system: SystemName, options: Sequence[str], oracle_length: bool) -> None:
+    """Raise for options that the system does not have, or that contradict the oracle length."""
+    for option in options:
+        if system not in _OWNERS[option]:
+            raise DecodingError(f"{option} is for --system {' and '.join(_OWNERS[option])}, not for {system}")
+        if oracle_length and option in _LENGTHS:
+            raise DecodingError(f"{option} and --oracle-length both set the length of answers; leave one out")
 
 
 def _kermit(
@@ -128,35 +153,36 @@ def _kermit(
     oracle_length: bool,
     seed: int | None,
 ) -> ClozeSystem:
-    from kermit.cli.choices import decoding_choices, settings_of
+    from kermit.cli.options import decoding_choices, settings_of
     from kermit.tasks.cloze import InsertionSystem
-    from kermit.tasks.cloze.loading import load_insertion_model
+    from kermit.tasks.cloze.models import load_insertion_model
 
     settings = settings_of(decoding, [f"max_tokens={LONGEST_ANSWER}", *(chosen or [])], 0, least)
     if settings.max_tokens is not None and least > settings.max_tokens:
         raise DecodingError(
-            f"--min-tokens {least} is more than an answer may have, {settings.max_tokens}; raise --set max_tokens"
+            f"--min-tokens {least} exceeds the longest answer, {settings.max_tokens} tokens; raise --set max_tokens"
         )
     limits = [name for name in ("max_tokens", "max_rounds") if name in decoding_choices(decoding, chosen)]
     if oracle_length and limits:
-        raise DecodingError(f"--set {limits[0]} limits the answer, and --oracle-length says its length; leave one out")
+        raise DecodingError(f"--set {limits[0]} and --oracle-length both limit the answer; leave one out")
     if seed is not None and not settings.draws:
-        raise DecodingError("--seed is for draws, and the best tokens are taken; draw with --set temperature=1")
+        raise DecodingError("--seed has no effect without sampling; add --set temperature=1")
     return InsertionSystem(*load_insertion_model(model, dtype), settings, oracle_length=oracle_length, seed=seed or 0)
 
 
 def _masked_lm(model: str, dtype: torch.dtype | None, beams: int, oracle_length: bool) -> ClozeSystem:
     from kermit.tasks.cloze import MaskedLMSystem
-    from kermit.tasks.cloze.loading import load_masked_lm
+    from kermit.tasks.cloze.models import load_masked_lm
 
     return MaskedLMSystem(*load_masked_lm(model, dtype), beams=beams, oracle_length=oracle_length)
 
 
 def _causal_lm(
-    model: str, dtype: torch.dtype | None, samples: int, tokens: int, oracle_length: bool, seed: int
+    model: str, dtype: torch.dtype | None, counts: tuple[int, int], oracle_length: bool, seed: int
 ) -> ClozeSystem:
     from kermit.tasks.cloze import CausalLMSystem
-    from kermit.tasks.cloze.loading import load_causal_lm
+    from kermit.tasks.cloze.models import load_causal_lm
 
+    samples, tokens = counts
     loaded = load_causal_lm(model, dtype)
     return CausalLMSystem(*loaded, samples=samples, continuation_tokens=tokens, oracle_length=oracle_length, seed=seed)

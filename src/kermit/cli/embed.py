@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from kermit.cli import logs
-from kermit.cli.choices import Json, Model, Output, PairInput, Side, X, Y, is_second_side, load_kermit, progress_bar
-from kermit.cli.results import Results, check_file
-from kermit.cli.texts import Given, asked_apart, chunks, read_pairs, sides
+from kermit.cli.inputs import Given, asked_apart, chunks, given_pairs, sides
+from kermit.cli.options import Json, Model, Output, PairInput, Side, X, Y, is_second_side, load_kermit, progress_bar
+from kermit.cli.output import Results, check_file
 from kermit.errors import DataError
+from kermit.provenance import partial
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,21 +28,21 @@ def embed(
     input_: PairInput = None,
     side: Side = "x",
     pooling: Annotated[
-        Literal["mean", "first"], typer.Option(help="The mean over content tokens, or the state of [CLS].")
+        Literal["mean", "first"], typer.Option(help="Mean over content tokens, or the state of [CLS].")
     ] = "mean",
     model: Model = None,
     output: Output = None,
     json_: Json = False,
 ) -> None:
-    """Turn texts or pairs into vectors: the network's hidden states. An output named .npy is an array of NumPy's.
+    """Turn texts or pairs into vectors, the network's hidden states. An output named .npy is a NumPy array.
 
     Example: kermit embed --input sentences.txt --output sentences.npy
     """
     logs.set_up()
-    given = read_pairs(texts, x, y, input_)
+    given = given_pairs(texts, x, y, input_)
     as_array = output is not None and output.suffix == ".npy"
     if as_array and json_:
-        raise DataError(f"--output {output}: an array is no JSON; leave out --json, or name the file otherwise")
+        raise DataError(f"--output {output}: --json cannot be combined with .npy output; leave out one of them")
     check_file("--output", output)
     kermit = load_kermit(model)
     on_y = is_second_side(context, kermit, x, y)
@@ -67,10 +68,9 @@ def embed(
 
 
 def save(output: Path, vectors: list[NDArray[np.float32]], width: int) -> None:
-    """Write vectors as one array, (texts, width); under its name once it is whole."""
+    """Write vectors as one array, (texts, width)."""
     import numpy as np
 
-    part = output.with_name(f"{output.name}.part")
-    with part.open("wb") as stream:
+    with partial(output).open("wb") as stream:
         np.save(stream, np.array(vectors, np.float32).reshape(-1, width))
-    part.replace(output)
+    partial(output).replace(output)

@@ -8,37 +8,37 @@ from typing import Annotated
 import typer
 
 from kermit.cli import cloze, logs
-from kermit.cli.choices import Decoding, Model, Precision, decoding_choices, progress_bar
-from kermit.cli.results import check_file
+from kermit.cli.options import Decoding, Model, PrecisionOption, decoding_choices, progress_bar
+from kermit.cli.output import check_file
 from kermit.errors import DataError
 
-app = typer.Typer(help="Score a model on a task.", no_args_is_help=True)
+evaluate_app = typer.Typer(help="Score a model on a task.", no_args_is_help=True)
 
 
-@app.callback()
+@evaluate_app.callback()
 def _tasks() -> None:
     """Score a model on a task."""
 
 
-app.command("cloze")(cloze.cloze)
+evaluate_app.command("cloze")(cloze.cloze)
 
 
-@app.command("translation")
+@evaluate_app.command("translation")
 def translation(
     data: Annotated[Path, typer.Option(help="Folder with SPLIT.en, SPLIT.de (or .gz).", show_default=False)],
     model: Model = None,
     split: Annotated[str, typer.Option(help="Which files to read.")] = "test",
     directions: Annotated[
-        str | None, typer.Option(help="As en-de,de-en; all that the model was trained for by default.")
+        str | None, typer.Option(help="Such as en-de,de-en; all that the model was trained for by default.")
     ] = None,
     decoding: Decoding = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A decoding setting of the model's family.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Decoding setting of the model's family.")
     ] = None,
-    precision: Precision = "float32",
+    precision: PrecisionOption = "float32",
     output: Annotated[Path | None, typer.Option(help="Write the translations to OUTPUT.LANGUAGE.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw rounds by length beside log2(n + 1), as PNG.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="A JSON list, an object a direction.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Plot rounds by length beside log2(n + 1), as PNG.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print a JSON list, one object per direction.")] = False,
 ) -> None:
     """Translate a test set and score it: BLEU, chrF, length ratio, rounds, speed.
 
@@ -50,33 +50,39 @@ def translation(
 
     import torch
 
-    from kermit.tasks.translation import Direction, read_split
-    from kermit.tasks.translation_report import note_of, plot_rounds, table
-    from kermit.tasks.translator import Translator
+    from kermit.families import decoding_of, load_facade
+    from kermit.tasks.translation import (
+        Direction,
+        check_direction,
+        evaluate_translation,
+        read_split,
+        target_text,
+        trained_directions,
+    )
+    from kermit.tasks.translation_report import note_of, plot_rounds, scores_table
 
-    translator = Translator.load(model, dtype=getattr(torch, precision))
-    settings = translator.decoding(**decoding_choices(decoding, set_))
-    asked = translator.directions() if directions is None else map(Direction.parse, directions.split(","))
-    ways = [translator.check(way) for way in asked]
+    facade = load_facade(model, dtype=getattr(torch, precision))
+    settings = decoding_of(facade, decoding_choices(decoding, set_))
+    asked = trained_directions(facade) if directions is None else map(Direction.parse, directions.split(","))
+    ways = [check_direction(facade, way) for way in asked]
     files = {} if output is None else {way: output.with_name(f"{output.name}.{way.target}") for way in ways}
     for way, file in files.items():
         check_file("--output", file)
         if file.resolve() == (data / f"{split}.{way.target}").resolve():
-            raise DataError(f"--output {output}: {file} is what is scored against; choose another name")
-    pairs = read_split(data, split, translator.languages)
+            raise DataError(f"--output {output}: {file} is the reference; choose another name")
+    pairs = read_split(data, split, facade.languages)
     results = []
     for way in ways:
         with progress_bar(len(pairs), str(way)) as progress:
-            scores, translations = translator.evaluate(
-                pairs, way, settings, note=note_of(translator, settings, split, pairs), progress=progress
-            )
+            note = note_of(facade, settings, split, pairs)
+            scores, translations = evaluate_translation(facade, pairs, way, settings, note=note, progress=progress)
         results.append((scores, translations))
         if way in files:
-            lines = "".join(f"{translation.text}\n" for translation in translations)
+            lines = "".join(f"{target_text(facade, way, translation)}\n" for translation in translations)
             files[way].write_text(lines, encoding="utf-8")
     if plot is not None:
         plot_rounds({scores.direction: translations for scores, translations in results}, plot)
     if json_:
         typer.echo(json.dumps([scores.to_json() for scores, _ in results], ensure_ascii=False))
     else:
-        typer.echo(table([scores for scores, _ in results]))
+        typer.echo(scores_table([scores for scores, _ in results]))

@@ -1,4 +1,4 @@
-"""`kermit infill`, `kermit complete` and `kermit sample`: generating with a KERMIT model other than by translating."""
+"""`kermit infill`, `kermit complete` and `kermit sample`: generate with a KERMIT model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kermit.cli import logs
-from kermit.cli.choices import (
+from kermit.cli.inputs import Given, asked_apart, check_blanks, chunks, drawn, given_pairs, sides
+from kermit.cli.options import (
     NO_DRAW,
     Decoding,
     Json,
@@ -16,10 +17,10 @@ from kermit.cli.choices import (
     Output,
     PairInput,
     Samples,
-    Seed,
+    SeedOption,
     Set,
     Side,
-    Trace,
+    TraceFlag,
     X,
     Y,
     is_second_side,
@@ -28,8 +29,7 @@ from kermit.cli.choices import (
     refuse,
     settings_of,
 )
-from kermit.cli.results import Results, warn_if_cut
-from kermit.cli.texts import Given, asked_apart, check_blanks, chunks, drawn, read_pairs, sides
+from kermit.cli.output import Results, generated, warn_if_cut
 from kermit.errors import Place
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kermit.results import Generation
 
 Ask = Callable[[Sequence[Given], Callable[[int], None]], "list[Generation]"]
-"""Asks the pipeline about some of what was given, and tells how many are done."""
+"""Asks the model about some of the inputs, and reports progress."""
 
 
 def infill(
@@ -47,20 +47,20 @@ def infill(
     y: Y = None,
     input_: PairInput = None,
     side: Side = "x",
-    min_tokens_per_blank: Annotated[int, typer.Option(help="Insert at least so many tokens.")] = 1,
+    min_tokens_per_blank: Annotated[int, typer.Option(help="Minimum number of tokens per blank.")] = 1,
     max_tokens_per_blank: Annotated[
-        int | None, typer.Option(help="Insert at most so many tokens.", show_default=False)
+        int | None, typer.Option(help="Maximum number of tokens per blank.", show_default=False)
     ] = None,
     samples: Samples = 0,
-    seed: Seed = 0,
+    seed: SeedOption = 0,
     decoding: Decoding = None,
     set_: Set = None,
     model: Model = None,
-    trace: Trace = False,
+    trace: TraceFlag = False,
     output: Output = None,
     json_: Json = False,
 ) -> None:
-    """Fill the blanks of texts, or of both sides of a pair; what is given stays as it is.
+    """Fill the blanks of texts, or of both sides of a pair; given text is not changed.
 
     Example: kermit infill "A man ____ a red ____." --samples 3
     """
@@ -68,7 +68,7 @@ def infill(
     settings = settings_of(decoding, set_, samples, min_tokens_per_blank, max_tokens_per_blank)
     if not settings.draws:
         refuse(context, ["--seed"], f"{NO_DRAW} with --samples 1")
-    given = drawn(read_pairs(texts, x, y, input_), samples, seed)
+    given = drawn(given_pairs(texts, x, y, input_), samples, seed)
     check_blanks(given)
     kermit = load_kermit(model)
     on_y = is_second_side(context, kermit, x, y)
@@ -86,11 +86,11 @@ def complete(
     y: Y = None,
     input_: PairInput = None,
     samples: Samples = 1,
-    seed: Seed = 0,
+    seed: SeedOption = 0,
     decoding: Decoding = None,
     set_: Set = None,
     model: Model = None,
-    trace: Trace = False,
+    trace: TraceFlag = False,
     output: Output = None,
     json_: Json = False,
 ) -> None:
@@ -102,7 +102,7 @@ def complete(
     settings = settings_of(decoding, set_, samples)
     if not settings.draws:
         refuse(context, ["--seed"], f"{NO_DRAW} with --samples 1")
-    given = drawn(read_pairs(None, x, y, input_, alone=False), samples, seed)
+    given = drawn(given_pairs(None, x, y, input_, alone=False), samples, seed)
     kermit = load_kermit(model)
 
     def ask(chunk: Sequence[Given], advance: Callable[[int], None]) -> list[Generation]:
@@ -115,17 +115,17 @@ def complete(
 
 def sample(
     context: typer.Context,
-    segment: Annotated[str, typer.Option(help="both, or a language (x and y always work).")] = "both",
-    count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 1,
-    seed: Seed = 0,
+    segment: Annotated[str, typer.Option(help="Both, or a language; x and y always work.")] = "both",
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="Number of samples.")] = 1,
+    seed: SeedOption = 0,
     decoding: Decoding = None,
     set_: Set = None,
     model: Model = None,
-    trace: Trace = False,
+    trace: TraceFlag = False,
     output: Output = None,
     json_: Json = False,
 ) -> None:
-    """Draw texts from nothing: pairs, or one side alone.
+    """Sample texts: pairs, or one side only.
 
     Example: kermit sample -n 5 --set temperature=0.8
     """
@@ -157,16 +157,16 @@ def produce(
     one_side: str | None = None,
     seeded: bool,
 ) -> None:
-    """Ask about everything that was given and write what comes, a line or a JSON object each, as it comes.
+    """Generate for all inputs, and write one line or JSON object per result as it comes.
 
     Args:
-        kermit: the pipeline.
-        given: what to ask about.
-        ask: how.
+        kermit: the model.
+        given: the inputs.
+        ask: generates for some of them.
         output: the file for the results.
         as_json: whether to write JSON.
-        one_side: the side to show, x or y, of what is no pair.
-        seeded: whether something is drawn, so that the seed is worth knowing.
+        one_side: the side to show, x or y, for single texts.
+        seeded: whether to include the seed in JSON.
     """
     with Results(output) as results, progress_bar(len(given), "generating") as advance:
         for chunk in chunks(given):
@@ -174,19 +174,13 @@ def produce(
             for one, result in zip(chunk, found, strict=True):
                 warn_if_cut(one.place, result.finish)
                 names = ("x", "y") if one.y is not None or one_side is None else (one_side,)
+                trace = kermit.readable(result.trace)
                 if as_json:
-                    results.json(record(kermit, result, names) | ({"seed": one.seed} if seeded else {}))
+                    sides_of = {name: getattr(result, name) for name in names}
+                    drawn_with = {"seed": one.seed} if seeded else {}
+                    results.json(sides_of | generated(result, trace) | drawn_with)
                     continue
-                if (trace := kermit.readable(result.trace)) is not None:
+                if trace is not None:
                     results.trace(trace)
                 texts = [getattr(result, name) or "" for name in names]
                 results.pair(*texts) if len(texts) == 2 else results.line(*texts)
-
-
-def record(kermit: Kermit, result: Generation, names: Sequence[str]) -> dict[str, Any]:
-    """A result as plain data, with the sides that were asked for."""
-    out: dict[str, Any] = {name: getattr(result, name) for name in names}
-    out |= {"rounds": result.rounds, "tokens": result.tokens, "log_prob": result.log_prob, "finish": str(result.finish)}
-    if (trace := kermit.readable(result.trace)) is not None:
-        out["trace"] = trace.to_json()
-    return out

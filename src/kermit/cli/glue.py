@@ -1,4 +1,4 @@
-"""`kermit finetune glue`, `kermit evaluate glue` and `kermit submit glue`: the tasks of understanding."""
+"""`kermit finetune glue`, `kermit evaluate glue` and `kermit submit glue`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from kermit.cli import choices, logs
-from kermit.cli.results import check_file, check_folder
+from kermit.cli import logs, options
+from kermit.cli.options import Json
+from kermit.cli.output import check_file, check_folder
 from kermit.errors import ModelError
 
 finetune_app = typer.Typer(help="Finetune a model on a task.", no_args_is_help=True)
-submit_app = typer.Typer(help="Write what a task's test server takes.", no_args_is_help=True)
+submit_app = typer.Typer(help="Write a submission for a task's test server.", no_args_is_help=True)
 
 Data = Annotated[
     Path | None,
-    typer.Option(help="Folder with CoLA, SST-2 and so on; glue in KERMIT_DATA or else the Hub by default."),
+    typer.Option(help="Folder with CoLA, SST-2 and so on; by default glue in KERMIT_DATA, or else the Hub."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="A JSON object a line.")]
 
 
 @finetune_app.callback()
@@ -28,42 +28,41 @@ def _finetune() -> None:
 
 @submit_app.callback()
 def _submit() -> None:
-    """Write what a task's test server takes."""
+    """Write a submission for a task's test server."""
 
 
 @finetune_app.command("glue")
 def finetune(
     model: Annotated[
         str,
-        typer.Option(help="Folder or Hub name: a KERMIT model, masked or causal LM, encoder.", show_default=False),
+        typer.Option(help="Folder or Hub name of a KERMIT model, masked or causal LM, or encoder.", show_default=False),
     ],
     output: Annotated[Path, typer.Option(help="Folder for results and finetuned models.", show_default=False)],
-    task: Annotated[str, typer.Option(help="A task, several as CoLA,RTE, or all that have data.")] = "all",
+    task: Annotated[str, typer.Option(help="Task, several as CoLA,RTE, or all that have data.")] = "all",
     data: Data = None,
-    seeds: Annotated[str, typer.Option(help="One finetuning each, as 0,1,2.")] = "0",
+    seeds: Annotated[str, typer.Option(help="One finetuning per seed, such as 0,1,2.")] = "0",
     grid: Annotated[
-        bool, typer.Option("--grid", help="Try BERT's learning rates, epochs and batch sizes; the best on dev counts.")
+        bool, typer.Option("--grid", help="Try BERT's learning rates, epochs and batch sizes; report the best on dev.")
     ] = False,
     learning_rate: Annotated[
-        str | None, typer.Option(help="3e-5 by default; several, as 5e-5,3e-5, are all tried.", show_default=False)
+        str | None, typer.Option(help="3e-5 by default; several, such as 5e-5,3e-5, are all tried.", show_default=False)
     ] = None,
     epochs: Annotated[str | None, typer.Option(help="3 by default; or several.", show_default=False)] = None,
     batch_size: Annotated[str | None, typer.Option(help="32 by default; or several.", show_default=False)] = None,
-    max_length: Annotated[int, typer.Option(help="The most tokens of a text or a pair.")] = 128,
-    subsample: Annotated[int | None, typer.Option(help="Train on so many examples, drawn at random.")] = None,
-    precision: choices.Precision = "float32",
+    max_length: Annotated[int, typer.Option(help="Maximum number of tokens of a text or pair.")] = 128,
+    subsample: Annotated[int | None, typer.Option(help="Train on N examples, drawn at random.")] = None,
+    precision: options.PrecisionOption = "float32",
     keep_insertion_head: Annotated[
         bool,
         typer.Option(
-            "--keep-insertion-head/--drop-insertion-head", help="Whether a finetuned KERMIT model can still generate."
+            "--keep-insertion-head/--drop-insertion-head",
+            help="Whether a finetuned KERMIT model keeps its insertion head.",
         ),
     ] = True,
-    scores_only: Annotated[
-        bool, typer.Option("--scores-only", help="Keep the results and not the finetuned models.")
-    ] = False,
+    scores_only: Annotated[bool, typer.Option("--scores-only", help="Keep only results, no finetuned models.")] = False,
     json_: Json = False,
 ) -> None:
-    """Finetune on tasks of GLUE and score on dev; run again to go on after an interruption.
+    """Finetune on tasks of GLUE and score on dev; run again to resume.
 
     Example: kermit finetune glue --model my-model --task CoLA,RTE --data glue_data --seeds 0,1,2 --output runs/glue
     """
@@ -76,7 +75,7 @@ def finetune(
 
     from kermit.tasks.glue.data import GlueData
     from kermit.tasks.glue.finetuning import BERT_GRID, Grid
-    from kermit.tasks.glue.report import summarise, table
+    from kermit.tasks.glue.report import summarise, summary_table
     from kermit.tasks.glue.runs import choose_tasks, find_runs, finetune_all
     from kermit.training.settings import Precision
 
@@ -103,16 +102,16 @@ def finetune(
     if json_:
         typer.echo(json.dumps(summary.to_json(), ensure_ascii=False))
     else:
-        Console().print(table(summary))
+        Console().print(summary_table(summary))
 
 
 def evaluate(
     model: Annotated[str, typer.Option(help="Folder of a finetuned model.", show_default=False)],
-    task: Annotated[str, typer.Option(help="The task; AX takes a model finetuned on MNLI.", show_default=False)],
+    task: Annotated[str, typer.Option(help="Task; AX takes a model finetuned on MNLI.", show_default=False)],
     data: Data = None,
-    split: Annotated[Literal["dev", "train"], typer.Option(help="The labels of test are GLUE's own.")] = "dev",
+    split: Annotated[Literal["dev", "train"], typer.Option(help="Test labels are not public.")] = "dev",
     max_length: Annotated[
-        int | None, typer.Option(help="The most tokens of a text or a pair; as in finetuning by default.")
+        int | None, typer.Option(help="Maximum number of tokens of a text or pair; as in finetuning by default.")
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -124,7 +123,7 @@ def evaluate(
     import json
 
     from kermit.tasks.glue.data import GlueData
-    from kermit.tasks.glue.runs import evaluate as run
+    from kermit.tasks.glue.runs import evaluate_finetuned as run
     from kermit.tasks.glue.table import Split, task_named
 
     result = run(
@@ -150,7 +149,7 @@ def submit(
     data: Data = None,
     json_: Json = False,
 ) -> None:
-    """Answer the test files of GLUE and write the zip that its server takes.
+    """Answer GLUE's test files and write the zip for its server.
 
     Example: kermit submit glue --runs runs/glue --data glue_data --output glue.zip
     """
@@ -165,7 +164,7 @@ def submit(
     if result.placeholders:
         typer.secho(
             f"WARNING: {', '.join(result.placeholders)} have no finetuned model and hold placeholders, the same answer"
-            " in every row; their scores, and the average with them, mean nothing",
+            " in every row; their scores, and the average, are meaningless",
             err=True,
             fg=typer.colors.RED,
         )
@@ -177,9 +176,9 @@ def submit(
 
 
 def _numbers(kind: type[Any], text: str | None, option: str) -> tuple[Any, ...]:
-    """The numbers of an option, which are separated by commas; none where it is not given."""
+    """Parse an option with numbers separated by commas; empty if it is not given."""
     try:
         return tuple(kind(part) for part in text.split(",")) if text is not None else ()
     except ValueError:
         example = "5e-5,3e-5" if kind is float else "1,2,3"
-        raise ModelError(f"{option} {text}: write numbers with commas between, such as {example}") from None
+        raise ModelError(f"{option} {text}: write numbers separated by commas, such as {example}") from None

@@ -1,4 +1,4 @@
-"""`kermit info`: what is installed, what it runs on, and what a model is."""
+"""`kermit info`: versions, device, and facts about a model."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from kermit.cli import logs
-from kermit.cli.choices import Json, Model
-from kermit.cli.results import Results
+from kermit.cli.options import Json, Model
+from kermit.cli.output import Results
 
 
 def info(model: Model = None, json_: Json = False) -> None:
-    """Show the versions, the device, and what a model can do.
+    """Show versions, the device, and what a model can do.
 
     Example: kermit info --model runs/multi30k/kermit --json
     """
     logs.set_up()
-    from kermit.folders import bundled_model, model_folder
+    from kermit.loading import bundled_model, find_model
 
-    folder = bundled_model() if model is None else model_folder(model)
+    folder = bundled_model() if model is None else find_model(model)
     facts = installation() | {"model": None if folder is None else model_facts(folder)}
     with Results(None) as results:
         if json_:
@@ -32,7 +32,7 @@ def info(model: Model = None, json_: Json = False) -> None:
 
 
 def installation() -> dict[str, Any]:
-    """Versions, device and threads."""
+    """Return versions, device and threads."""
     import platform
     from importlib.metadata import version
 
@@ -52,12 +52,12 @@ def installation() -> dict[str, Any]:
 
 
 def model_facts(folder: Path) -> dict[str, Any]:
-    """What the files of a model say of it; the weights are not loaded."""
+    """Read facts about a model from its files; weights are not loaded."""
     from math import prod
 
     from safetensors import safe_open
 
-    from kermit.folders import read_config, reading, weight_files
+    from kermit.loading import display_name, read_config, reading, weight_files
 
     config = read_config(folder)
     parameters = 0
@@ -66,7 +66,7 @@ def model_facts(folder: Path) -> dict[str, Any]:
             parameters += sum(prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
     languages = config.get("languages") or {}
     return {
-        "model": folder.parent.name if folder.name == "best" else folder.name,
+        "model": display_name(folder),
         "folder": str(folder),
         "family": config.get("model_type"),
         "parameters": parameters,
@@ -79,7 +79,7 @@ def model_facts(folder: Path) -> dict[str, Any]:
 
 
 def licence(folder: Path) -> str | None:
-    """The licence that a model's card names, if it has a card."""
+    """Return the licence in a model's card, if it has one."""
     card = folder / "README.md"
     if not card.is_file():
         return None
@@ -92,7 +92,7 @@ def licence(folder: Path) -> str | None:
 def _plain(value: Any) -> str:
     match value:
         case None | []:
-            return "not known"
+            return "unknown"
         case list():
             return ", ".join(map(str, value))
         case bool():

@@ -1,4 +1,4 @@
-"""How much the commands say while they work: their own progress, and of the libraries beneath only what is wrong."""
+"""Verbosity: the commands' own log, and only warnings of the libraries below."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import typer
 
 @dataclass
 class Spoken:
-    """What the command line says of how much to say.
+    """Verbosity flags.
 
     Args:
-        debug: whether to show the traceback of an error, and more of the log.
-        quiet: whether to show neither progress nor log.
+        debug: whether to show tracebacks and a more detailed log.
+        quiet: whether to hide progress and log.
     """
 
     debug: bool = False
@@ -24,22 +24,22 @@ class Spoken:
 
 
 spoken = Spoken()
-"""Of the command that runs; there is one a process, or one after the other in tests."""
+"""Flags of the running command; one per process."""
 
 
 def hear(context: typer.Context, option: typer.CallbackParam, value: bool) -> None:
-    """Take down `--debug` and `--quiet`, which may stand before the verb or behind it."""
+    """Record `--debug` and `--quiet`, which may come before or after the verb."""
     before = context.parent is not None and getattr(spoken, str(option.name))
     setattr(spoken, str(option.name), value or before)
 
 
 def is_main_process() -> bool:
-    """Whether this is the only process, or the first of those that a launcher such as torchrun started."""
+    """Whether this is the only process, or the first one that a launcher such as torchrun started."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
 def set_up() -> None:
-    """Log to stderr, so that stdout is for results alone."""
+    """Log to stderr, so that stdout holds only results."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
     level = logging.DEBUG if spoken.debug else logging.INFO
@@ -48,4 +48,4 @@ def set_up() -> None:
     logging.getLogger("kermit").setLevel(level)
     from transformers.utils.logging import disable_progress_bar
 
-    disable_progress_bar()  # of loading and saving weights, which is a moment; the verbs have their own
+    disable_progress_bar()  # of loading and saving weights; the verbs have their own

@@ -1,4 +1,4 @@
-"""`kermit score`: how likely texts and pairs are, in nats."""
+"""`kermit score`: log-likelihoods of texts and pairs, in nats."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from kermit.cli import logs
-from kermit.cli.choices import (
+from kermit.cli.inputs import given_pairs, sides
+from kermit.cli.options import (
     Json,
     Model,
     Output,
@@ -20,14 +21,13 @@ from kermit.cli.choices import (
     progress_bar,
     refuse,
 )
-from kermit.cli.results import Results
-from kermit.cli.texts import read_pairs, sides
+from kermit.cli.output import Results
 from kermit.errors import DataError, placed
 
 DRAWING = ("--orders", "--prior", "--temperature", "--seed")
-"""The options that say how orders are drawn."""
+"""Options for drawing orders."""
 NOT_DRAWN = {"exact": "sums over all of them", "left_to_right": "scores one of them"}
-"""What the methods that draw no orders do instead."""
+"""What methods that draw no orders do instead."""
 
 
 def score(
@@ -39,47 +39,49 @@ def score(
     side: Side = "x",
     factorization: Annotated[
         Literal["joint", "y_given_x", "x_given_y", "x", "y"] | None,
-        typer.Option(help="What is scored given what; all that is given by default.", show_default=False),
+        typer.Option(help="What is scored given what; everything that is given by default.", show_default=False),
     ] = None,
     method: Annotated[
         Literal["exact", "importance", "bound", "paper_bound", "left_to_right"],
         typer.Option(
-            help="The sum over all orders (short texts), an estimate from some, a lower bound, or exactly what a model"
-            " trained left to right gives in that order."
+            help="Sum over all orders (short texts), estimate from some orders, lower bound, or the exact value for"
+            " left-to-right order (for models trained for it)."
         ),
     ] = "importance",
-    orders: Annotated[int, typer.Option(min=1, help="How many orders to draw; not for exact and left_to_right.")] = 16,
+    orders: Annotated[int, typer.Option(min=1, help="Number of orders to draw; not for exact and left_to_right.")] = 16,
     prior: Annotated[
         Literal["uniform", "balanced_tree", "left_to_right"],
         typer.Option(
-            help="Where the orders are drawn from; best as the model was trained. From orders that leave some out"
-            " (left_to_right) comes a lower bound, without an error."
+            help="Prior that orders are drawn from; best as in training. A prior that leaves orders out"
+            " (left_to_right) gives a lower bound without a standard error."
         ),
     ] = "uniform",
-    temperature: Annotated[float, typer.Option(min=0.001, help="Of the balanced tree.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of the drawing.")] = 0,
+    temperature: Annotated[float, typer.Option(min=0.001, help="Temperature of the balanced tree.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     model: Model = None,
     output: Output = None,
     json_: Json = False,
 ) -> None:
-    """Say how likely texts or pairs are: their log-likelihood in nats, and its standard error where it has one.
+    """Print the log-likelihood of texts or pairs in nats, with its standard error if it has one.
 
     Example: kermit score --x "A dog sleeps." --y "Ein Hund schläft." --factorization y_given_x
     """
     logs.set_up()
     if method in NOT_DRAWN:
-        refuse(context, DRAWING, f"is for drawn orders, and --method {method} {NOT_DRAWN[method]}; leave it out")
+        refuse(context, DRAWING, f"has no effect: --method {method} {NOT_DRAWN[method]}; leave it out")
     if prior != "balanced_tree":
-        refuse(context, ["--temperature"], "is the balanced tree's; leave it out, or add --prior balanced_tree")
-    given = read_pairs(texts, x, y, input_)
+        refuse(
+            context, ["--temperature"], "applies only to the balanced tree; leave it out, or add --prior balanced_tree"
+        )
+    given = given_pairs(texts, x, y, input_)
     kermit = load_kermit(model)
     from kermit.canvas import Factorization
-    from kermit.tasks.families import ObjectiveSettings, PriorName
+    from kermit.priors import make_prior
 
-    order_prior = ObjectiveSettings(prior=PriorName(prior), temperature=temperature).order_prior()
+    order_prior = make_prior(prior, temperature=temperature)
     on_y = is_second_side(context, kermit, x, y)
     with Results(output) as results, progress_bar(len(given), "scoring") as advance:
-        for one in given:  # on its own, so that a text's score does not depend on the others
+        for one in given:  # one by one, so that a score does not depend on other texts
             way = Factorization(factorization) if factorization else None
             if one.y is None:
                 own = Factorization.Y if on_y else Factorization.X

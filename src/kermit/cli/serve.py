@@ -1,4 +1,4 @@
-"""`kermit serve`: a model as an HTTP service with a page."""
+"""`kermit serve`: serve a model over HTTP, with a web page."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Annotated
 import typer
 
 from kermit.cli import logs
-from kermit.cli.choices import Model, load_kermit
+from kermit.cli.options import Model, load_kermit
 
 
 def serve(
     model: Model = None,
-    host: Annotated[str, typer.Option(help="The address to listen on; by default this machine alone.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 for any that is free.", min=0, max=65535)] = 8000,
+    host: Annotated[str, typer.Option(help="Address to listen on; by default only this machine.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 for any free one.", min=0, max=65535)] = 8000,
     token: Annotated[
         str | None,
-        typer.Option(help="Ask callers for this bearer token.", envvar="KERMIT_TOKEN", show_default=False),
+        typer.Option(help="Require this bearer token.", envvar="KERMIT_TOKEN", show_default=False),
     ] = None,
-    queue: Annotated[int, typer.Option(help="How many texts may wait; beyond that the answer is 429.")] = 256,
-    max_wait_ms: Annotated[float, typer.Option(help="How long a text may wait for others to join it.")] = 5.0,
-    max_batch: Annotated[int, typer.Option(help="How many texts to decode together.")] = 32,
-    deadline: Annotated[float, typer.Option(help="How many seconds a request may take.")] = 30.0,
-    max_tokens: Annotated[int, typer.Option(help="The most tokens of a text, given or inserted.")] = 256,
+    queue: Annotated[int, typer.Option(help="Number of texts that may wait; beyond that the answer is 429.")] = 256,
+    max_wait_ms: Annotated[float, typer.Option(help="How long a text may wait for others to share its batch.")] = 5.0,
+    max_batch: Annotated[int, typer.Option(help="Number of texts per batch.")] = 32,
+    deadline: Annotated[float, typer.Option(help="Seconds that a request may take.")] = 30.0,
+    max_tokens: Annotated[int, typer.Option(help="Maximum number of tokens of a text, given or inserted.")] = 256,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads of the model; as torch chooses by default.", show_default=False)
+        int | None, typer.Option(min=1, help="Number of threads; chosen by torch by default.", show_default=False)
     ] = None,
 ) -> None:
-    """Serve a model over HTTP, with a page at /; told to stop, it answers what it has accepted.
+    """Serve a model over HTTP, with a web page at /; on shutdown, accepted requests are still answered.
 
     Example: KERMIT_TOKEN=secret kermit serve --host 0.0.0.0
     """

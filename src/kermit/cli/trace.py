@@ -1,4 +1,4 @@
-"""`kermit trace`: a decode as a picture, a page, text or JSON."""
+"""`kermit trace`: show a decode as a picture, a web page, text or JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from kermit.cli import logs
-from kermit.cli.choices import (
+from kermit.cli.inputs import Given, check_blanks, given_lines, given_texts, sides
+from kermit.cli.options import (
     NO_DRAW,
     Decoding,
     Input,
@@ -19,15 +20,14 @@ from kermit.cli.choices import (
     Side,
     X,
     Y,
+    chosen_decoding,
+    load_any,
     load_kermit,
-    loading,
     progress_bar,
     refuse,
     settings_of,
 )
-from kermit.cli.results import Results
-from kermit.cli.texts import Given, check_blanks, read_lines, read_texts, sides
-from kermit.cli.translate import seeded_settings
+from kermit.cli.output import Results
 from kermit.errors import DataError, Place, placed
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from kermit.rendering import ReadableTrace
 
 FORMATS = {".html": "html", ".htm": "html", ".svg": "svg", ".json": "json", ".jsonl": "json", ".txt": "text"}
-"""The format of an output by its suffix, where none is named."""
+"""The format of an output file by its suffix, unless --format is given."""
 
 
 def trace(
     context: typer.Context,
     texts: Annotated[list[str] | None, typer.Argument(help="What to translate.", show_default=False)] = None,
-    to: Annotated[str | None, typer.Option("--to", help="The language to translate into.", show_default=False)] = None,
+    to: Annotated[str | None, typer.Option("--to", help="Language to translate into.", show_default=False)] = None,
     input_: Input = None,
     infill: Annotated[str | None, typer.Option(help="Fill the blanks of this text.", show_default=False)] = None,
     side: Side = "x",
@@ -49,22 +49,22 @@ def trace(
     y: Y = None,
     from_: Annotated[
         Path | None,
-        typer.Option("--from", help="Draw what --json --trace of another verb wrote; - for stdin.", show_default=False),
+        typer.Option("--from", help="Show what --json --trace of another verb wrote; - for stdin.", show_default=False),
     ] = None,
     format_: Annotated[
         Literal["html", "svg", "json", "text"] | None,
-        typer.Option("--format", "-f", help="By the suffix of the output by default, or text.", show_default=False),
+        typer.Option("--format", "-f", help="By the suffix of the output by default, else text.", show_default=False),
     ] = None,
     layout: Annotated[
-        Literal["rounds", "tree"], typer.Option(help="The rounds from top to bottom, or the insertion tree.")
+        Literal["rounds", "tree"], typer.Option(help="Rounds from top to bottom, or the insertion tree.")
     ] = "rounds",
-    seed: Annotated[int, typer.Option(help="Of what is drawn: a completed pair, or anything at a temperature.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed: of a completed pair, or of anything sampled.")] = 0,
     decoding: Decoding = None,
     set_: Set = None,
     model: Model = None,
     output: Output = None,
 ) -> None:
-    """Show a decode round by round: a translation (--to), an infilling (--infill) or a pair completed (--x, --y).
+    """Show a decode round by round: a translation (--to), an infilling (--infill) or a completed pair (--x, --y).
 
     Example: kermit trace --to de "A dog sleeps in the sun." --layout tree --output decode.svg
     """
@@ -73,14 +73,14 @@ def trace(
     if len(named) != 1:
         raise DataError(f"say what to trace: one of {', '.join(asked)}, not {' and '.join(named) or 'none of them'}")
     if to is None and (texts or input_ is not None):
-        raise DataError("texts are for --to LANGUAGE; leave them out, or translate them")
+        raise DataError("texts need --to LANGUAGE; add it, or leave them out")
     if infill is None:
-        refuse(context, ["--side"], "is for --infill; leave it out")
+        refuse(context, ["--side"], "applies only to --infill; leave it out")
     chosen = format_ or format_of(output)
     logs.set_up()
     if from_ is not None:
         decided = ["--model", "--decoding", "--set", "--seed"]
-        refuse(context, decided, "is for a new decode, and --from draws one that is done; leave it out")
+        refuse(context, decided, "has no effect with --from, which shows a finished decode; leave it out")
         traces = read_traces(from_)
     else:
         draws = x is not None or y is not None
@@ -97,14 +97,14 @@ def trace(
 
 
 def format_of(output: Path | None) -> str:
-    """The format that the name of an output asks for, packed or not; text where it says nothing.
+    """Return the format for the name of an output file; text if there is no suffix.
 
     Raises:
-        DataError: there is no such format.
+        DataError: unknown suffix.
     """
     suffix = "" if output is None else Path(output.name.removesuffix(".gz")).suffix.lower()
     if suffix and suffix not in FORMATS:
-        raise DataError(f"--output {output}: no format has this suffix; known: {', '.join(FORMATS)}; or give --format")
+        raise DataError(f"--output {output}: unknown suffix; known: {', '.join(FORMATS)}; or give --format")
     return FORMATS.get(suffix, "text")
 
 
@@ -116,19 +116,17 @@ def translations(
     seed: int,
     decoding: str | None,
     set_: list[str] | None,
-    model: Path | None,
+    model: str | None,
 ) -> list[ReadableTrace]:
-    """The decodes of translations."""
-    given = read_texts(texts, input_)
-    with loading():
-        from kermit.tasks.translator import Translator
-
-        translator = Translator.load(model)
-    direction = translator.direction_to(to)
-    settings = seeded_settings(context, translator, decoding, set_, seed)
+    """Trace translations."""
+    given = given_texts(texts, input_)
+    facade = load_any(model)
+    settings, seeds = chosen_decoding(context, facade, decoding, set_).settings(), range(seed, seed + len(given))
+    texts = [one.x for one in given]
     with progress_bar(len(given), f"to {to}") as progress, placed([one.place for one in given]):
-        found = translator.translate([one.x for one in given], direction, settings, trace=True, progress=progress)
-    return [result.trace for result in found if result.trace is not None]
+        found = facade.translate(texts, to, settings=settings, seeds=seeds, trace=True, on_progress=progress)
+    readable = [facade.readable(result.trace) for result in found]
+    return [trace for trace in readable if trace is not None]
 
 
 def generations(
@@ -138,9 +136,9 @@ def generations(
     y: str | None,
     seed: int,
     settings: DecodingSettings,
-    model: Path | None,
+    model: str | None,
 ) -> list[ReadableTrace]:
-    """The decode of an infilling, or of a pair that is drawn from fragments."""
+    """Trace an infilling, or a pair that is completed from fragments."""
     given = [
         Given(infill, None, Place("--infill")) if infill is not None else Given(x or "", y or "", Place("the pair"))
     ]
@@ -158,15 +156,15 @@ def generations(
 
 
 def read_traces(path: Path) -> list[ReadableTrace]:
-    """The traces of a file of JSON lines: each a result with its trace, or a trace.
+    """Read traces from JSON lines, each a result with its trace, or a trace.
 
     Raises:
-        DataError: a line that is no such thing; the message names it.
+        DataError: a line is neither.
     """
     from kermit.rendering import ReadableTrace
 
     traces = []
-    for line in read_lines(path, "--from"):
+    for line in given_lines(path, "--from"):
         if not line.x.strip():
             continue
         try:
@@ -184,12 +182,12 @@ def read_traces(path: Path) -> list[ReadableTrace]:
 
 
 def write(traces: list[ReadableTrace], chosen: str, layout: str, output: Path | None) -> None:
-    """Write decodes in a format; an SVG holds one."""
+    """Write decodes in a format; an SVG holds only one."""
     from kermit.rendering import Layout, page
 
     laid_out = Layout(layout)
     if not traces:
-        raise DataError("there is no text to trace; give one")
+        raise DataError("no text to trace; give one")
     if chosen == "svg" and len(traces) > 1:
         raise DataError(f"an SVG holds one decode, not {len(traces)}; choose --format html for several")
     with Results(output) as results:

@@ -1,4 +1,4 @@
-"""`kermit train RECIPE.yaml`: run a recipe, or go on with one that was interrupted."""
+"""`kermit train RECIPE.yaml`: train as a recipe says, or resume."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import Annotated
 import typer
 
 from kermit.cli import logs
-from kermit.cli.choices import Json
-from kermit.cli.results import Results, check_folder
+from kermit.cli.options import Json
+from kermit.cli.output import Results, check_folder
 
 
 def train(
     recipe: Annotated[Path, typer.Argument(help="The recipe, a YAML file.", show_default=False)],
     data: Annotated[
-        Path | None, typer.Option(help="Folder of the recipe's relative paths; KERMIT_DATA by default.")
+        Path | None, typer.Option(help="Folder that the recipe's paths are relative to; KERMIT_DATA by default.")
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Where to write; runs/FOLDER/RECIPE by default.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Output folder; runs/FOLDER/RECIPE by default.")] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe, as a.b=value.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe, such as a.b=value."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the output.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume from the last checkpoint in the output.")] = False,
     json_: Json = False,
 ) -> None:
     """Train a model as a recipe says.
@@ -37,7 +38,7 @@ def train(
     loaded = load_recipe(recipe, data=data, overrides=set_ or [])
     result = run(loaded, output, resume=resume)
     if result.stopped_by is not None:
-        typer.echo(f"stopped by signal {result.stopped_by} at step {result.steps}; --resume goes on", err=True)
+        typer.echo(f"stopped by signal {result.stopped_by} at step {result.steps}; add --resume to go on", err=True)
         raise typer.Exit(128 + result.stopped_by)
     if not logs.is_main_process():
         return

@@ -1,4 +1,4 @@
-"""The verbs as one group: the panels of its help, and the options that every verb has."""
+"""The group of all verbs: panels of the help, and options that every verb has."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ PANELS = (USE, TRAIN, EVALUATE, SERVE)
 """The panels of `kermit --help`, from top to bottom."""
 
 EVERYWHERE = ("debug", "quiet")
-"""The options of `kermit` that may also stand behind a verb."""
+"""Options of `kermit` that may also follow a verb."""
 
 
 class Verbs(TyperGroup):
-    """Shares the options that are good everywhere with every verb, and lists the verbs by panel."""
+    """Adds the common options to every verb, and lists verbs by panel."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         shared = [option for option in self.params if option.name in EVERYWHERE]
         for option in shared:
-            option.expose_value = False  # heard by their callback, no business of the verb's function
+            option.expose_value = False  # handled by their callback, not by the verb's function
         groups: list[Any] = [self]
         while groups:
             for command in groups.pop().commands.values():
@@ -36,16 +36,16 @@ class Verbs(TyperGroup):
 
     def make_context(self, *arguments: Any, **settings: Any) -> Any:
         """Read the options before the verb."""
-        with _told_in_a_line():
+        with _as_usage_error():
             return super().make_context(*arguments, **settings)
 
     def invoke(self, ctx: Any) -> Any:
         """Read the verb and its options, and run it."""
-        with _told_in_a_line():
+        with _as_usage_error():
             return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of the verbs, in the order of the panels and, within one, of registration; groups last."""
+        """List the verbs by panel, then by order of registration; groups last."""
 
         def place(name: str) -> tuple[int, bool]:
             command: Any = self.commands[name]
@@ -56,13 +56,13 @@ class Verbs(TyperGroup):
 
 
 @contextmanager
-def _told_in_a_line() -> Iterator[None]:
-    """Tell of a wrong command as of everything that a user can mend, and where help is."""
+def _as_usage_error() -> Iterator[None]:
+    """Turn a wrong command into a UsageError that points to the help."""
     wrong: Any = typer.BadParameter.__base__  # click's UsageError, wherever this typer keeps click
     try:
         yield
     except wrong as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # which is help, and no error
+        if type(error).__name__ == "NoArgsIsHelpError":  # help, not an error
             raise
         place = "kermit" if error.ctx is None else error.ctx.command_path
         message = " ".join(error.format_message().split()).rstrip(".")

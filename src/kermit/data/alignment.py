@@ -1,7 +1,7 @@
 """Word alignment: words that translate each other in a parallel corpus, by IBM model 1 (Brown et al. 1993, 4.1).
 
-A cell is a position of x beside a position of y of the same pair. All cells are looked at together, in NumPy, and those
-of the same two words share one probability. The empty word has the words' own frequencies and is not trained.
+A cell is a position of x together with a position of y of the same pair. All cells are processed at once, in NumPy;
+cells of the same two words share one probability. The empty word has the words' frequencies and is not trained.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LETTER = r"[^\W\d_]"
 WORD = re.compile(rf"{LETTER}+(?:['\u2019-]{LETTER}+)*")
 INSIDE = re.compile(rf"(?<=[\w,;] ){WORD.pattern}")
 """A word that does not start a sentence."""
-Integers = NDArray[np.signedinteger[Any]]
+_Integers = NDArray[np.signedinteger[Any]]
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class _Side:
     """The words of one side by number, 0 for all rare ones: `ids` of all texts in a row, `sizes` of the texts."""
 
     words: Sequence[str]
-    ids: Integers
-    sizes: Integers
+    ids: _Integers
+    sizes: _Integers
 
     @property
-    def starts(self) -> Integers:
+    def starts(self) -> _Integers:
         return np.cumsum(self.sizes) - self.sizes
 
 
@@ -51,9 +51,9 @@ def dictionary(
 
     Args:
         pairs: the corpus.
-        generator: chooses the pairs to read where there are more than `max_cells` allow.
-        least: how often two words must meet.
-        probability: what each of them must have given the other; the next likely word must have much less.
+        generator: chooses pairs if there are more than `max_cells` allow.
+        least: minimum number of times that two words must meet.
+        probability: minimum probability of each word given the other; the runner-up must have much less.
         iterations: of expectation maximisation.
         max_words: pairs with a longer text are left out.
         max_cells: bounds memory; 20 million take 1.3 GB.
@@ -90,7 +90,7 @@ def _numbered(texts: Sequence[str], least: int) -> _Side:
 
 
 def _model_1(
-    cell: Integers, counts: Integers, given: Integers, side: _Side, at: Integers, iterations: int
+    cell: _Integers, counts: _Integers, given: _Integers, side: _Side, at: _Integers, iterations: int
 ) -> NDArray[np.float64]:
     """Estimate p(word | given word) by expectation maximisation.
 
@@ -114,8 +114,8 @@ def _model_1(
     return np.asarray(expected / np.maximum(np.bincount(given, expected)[given], 1e-12))
 
 
-def _clear(p: NDArray[np.float64], given: Integers, probability: float) -> NDArray[np.bool_]:
-    """Whether p is high enough and well above that of the next word, which keeps parts of compounds out."""
+def _clear(p: NDArray[np.float64], given: _Integers, probability: float) -> NDArray[np.bool_]:
+    """Whether p is high enough and well above the runner-up, which excludes parts of compounds."""
     order = np.lexsort((p, given))
     word, ordered = given[order], p[order]
     best = np.append(word[1:] != word[:-1], True)

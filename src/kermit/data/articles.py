@@ -1,7 +1,7 @@
 """Articles of plain text from a file, a folder of files, or a Hugging Face dataset: what pretraining reads.
 
-In a file, plain or gzipped, a line is a paragraph and a blank line parts two articles; every file begins a new one. In
-a dataset a record is an article and a line of it a paragraph. Text is read as a stream, never as a whole.
+In a file, plain or gzipped, a line is a paragraph and a blank line separates articles; every file starts a new one. In
+a dataset a record is an article, and each of its lines a paragraph. Text is streamed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ArticleSource:
     """Where articles are: exactly one of `path`, a file or a folder of files, or `hub`.
 
     Attributes:
-        path: a file, or a folder whose files are read in the order of their names, hidden ones left out.
+        path: a file, or a folder whose files are read in the order of their names, except hidden ones.
         hub: a Hugging Face dataset's name, with `config` and `split`; `field` holds an article's text.
     """
 
@@ -63,7 +63,7 @@ class Paragraph:
 
 
 def read_paragraphs(source: ArticleSource, report: Report) -> Iterator[Paragraph]:
-    """Every paragraph of a source, in order; lines that are no UTF-8 raise or are counted, as the report says."""
+    """Read every paragraph of a source, in order; the report decides about lines that are not UTF-8."""
     if source.hub is not None:
         for place, article in _hub_articles(source.hub, source, report):
             yield from _paragraphs(((line, place) for line in article), report)
@@ -100,8 +100,8 @@ def _hub_articles(name: str, source: ArticleSource, report: Report) -> Iterator[
         yield place, [line for line in text.split("\n") if line.strip()]
 
 
-def checksum(source: ArticleSource) -> str:
-    """A hash of what the source holds; a Hub dataset answers with its fingerprint there."""
+def articles_checksum(source: ArticleSource) -> str:
+    """Return a hash of the content; for a Hub dataset its fingerprint."""
     parts = [file_checksum(file) for file in source.files]
     if source.hub is not None:
         parts += [load_hub(source.hub, source.config, source.split)._fingerprint, source.field]
@@ -109,10 +109,10 @@ def checksum(source: ArticleSource) -> str:
 
 
 def split_sentences(paragraph: str) -> list[str]:
-    """Cut a paragraph where sentences seem to end: at a full stop and the like, unless a small letter follows.
+    """Split a paragraph into sentences: at a full stop and the like, unless a lower-case letter follows.
 
-    An abbreviation before a name is mistaken for an end, which does no harm where sentences are only the pieces that
-    pairs are made of. Nothing but the space between sentences is lost.
+    An abbreviation before a name is mistaken for an end, which is harmless here: sentences are only the pieces that
+    pairs are made of. Only the space between sentences is lost.
     """
     sentences, start = [], 0
     for match in _END.finditer(paragraph):

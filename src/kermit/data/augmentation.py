@@ -1,34 +1,32 @@
 """Augmentation: variants of text pairs (`kermit.data.variants`) as line-aligned files that recipes can read.
 
-`augment.json` says with which rates and seed and from which text they were made; another call with the same makes
-nothing again, and one with others is refused.
+`augment.json` records rates, seed and checksums of the text: the same call again does nothing, other settings are
+refused.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kermit.data.names import TextPair
 from kermit.data.parallel import TextSource, read_pairs
 from kermit.data.plain import OnBad, Report, file_checksum
 from kermit.data.variants import variants
 from kermit.errors import DataError
-from kermit.files import partial, write_whole
+from kermit.provenance import Manifest, partial
 
 logger = logging.getLogger(__name__)
 
 NAMES = ("source_x", "source_y", "both")
-"""The files, up to the language: pairs for translating X, for translating Y, and for all directions."""
+"""Names of the files without the language: pairs for translating X, for translating Y, and for both directions."""
 
 
 @dataclass(frozen=True)
 class Augmented:
-    """How many pairs were read, and the lines of each kind in each file, as `lines[kind][name]`."""
+    """Number of pairs read, and the lines of each kind in each file, as `lines[kind][name]`."""
 
     pairs: int
     lines: Mapping[str, Mapping[str, int]]
@@ -50,22 +48,22 @@ def augment(
         output: where `source_x`, `source_y` and `both` go, each with the languages as suffixes, and `augment.json`.
         rates: of every kind, as `variants.checked` returns them.
         seed: of all draws.
-        on_bad: what to do with lines that are empty or invalid UTF-8.
+        on_bad: what to do with empty lines and invalid UTF-8.
         progress: called after every kind with 1.
 
     Raises:
-        DataError: files without a language, no pairs, nothing to write, or a folder with files made otherwise.
+        DataError: files without a language, no pairs, nothing to write, or a folder with other files.
     """
     languages = _languages(sources)
-    place = output / "augment.json"
-    manifest: dict[str, Any] = {
+    settings = {
         "rates": dict(rates),
         "seed": seed,
         "inputs": [[file_checksum(x), file_checksum(y)] for x, y in sources],
         "languages": languages,
     }
+    manifest = Manifest(output / "augment.json", settings, results=("pairs", "files", "lines"))
     files = {name: [output / f"{name}.{language}" for language in languages] for name in NAMES}
-    made = _made_before(place, manifest, files)
+    made = _made_before(manifest, files)
     if made is not None:
         logger.info("%s: made before, nothing left to do", output)
         return made
@@ -86,31 +84,30 @@ def augment(
             progress(1)
     if not any(found.values()):
         raise DataError("no kind has a variant of these pairs, so nothing was written; raise the rates")
-    _write({name: files[name] for name in NAMES if found[name]}, found, place, manifest, len(pairs), lines)
+    _write({name: files[name] for name in NAMES if found[name]}, found, manifest, len(pairs), lines)
     return Augmented(len(pairs), lines)
 
 
 def _write(
     files: Mapping[str, Sequence[Path]],
     found: Mapping[str, Sequence[TextPair]],
-    place: Path,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     pairs: int,
     lines: Mapping[str, Mapping[str, int]],
 ) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
+    manifest.path.parent.mkdir(parents=True, exist_ok=True)
     for name, sides in files.items():
         for side, file in enumerate(sides):
             with partial(file).open("w", encoding="utf-8", newline="\n") as stream:
                 stream.writelines(f"{pair[side]}\n" for pair in found[name])
-    counts = {"pairs": pairs, "files": {name: len(found[name]) for name in files}, "lines": lines}
-    write_whole(place, json.dumps({**manifest, **counts}, indent=2) + "\n")  # first: it says that the files are ours
+    counts = {name: len(found[name]) for name in files}
+    manifest.write(pairs=pairs, files=counts, lines=lines)  # first: it says that the files are ours
     for file in (file for sides in files.values() for file in sides):
         partial(file).rename(file)
 
 
 def _languages(sources: Sequence[tuple[Path, Path]]) -> list[str]:
-    """The languages of X and Y by the suffixes of all files."""
+    """Return the languages of X and Y, from the suffixes of all files."""
     found: list[str] = []
     for side in (0, 1):
         suffixes = {Path(pair[side].name.removesuffix(".gz")).suffix[1:]: pair[side] for pair in sources}
@@ -126,27 +123,12 @@ def _languages(sources: Sequence[tuple[Path, Path]]) -> list[str]:
     return found
 
 
-def _made_before(place: Path, manifest: Mapping[str, Any], files: Mapping[str, Sequence[Path]]) -> Augmented | None:
-    """Read what was made with the same settings; raise where anything else is in its place."""
-    if not place.exists():
-        present = [file for sides in files.values() for file in sides if file.exists()]
-        if present:
-            raise DataError(
-                f"{present[0]} was not made by this command, and is not replaced; choose another output folder"
-            )
-        return None
-    try:
-        made = json.loads(place.read_text(encoding="utf-8"))
-        augmented, counts = Augmented(made["pairs"], made["lines"]), dict(made["files"])
-    except (ValueError, KeyError, TypeError):
-        raise DataError(f"{place}: not written by this command; choose another output folder") from None
-    differing = [key for key, value in manifest.items() if made.get(key) != value]
-    if differing:
-        raise DataError(
-            f"{place.parent} holds variants made with other {', '.join(differing)} (see {place.name});"
-            " choose another output folder, or remove them"
-        )
-    ours = {file: name in counts for name, sides in files.items() for file in sides}
+def _made_before(manifest: Manifest, files: Mapping[str, Sequence[Path]]) -> Augmented | None:
+    """Return what was made before with the same settings; raise if other files are in its place."""
+    made = manifest.made("variants")
+    ours = {file: name in made.get("files", ()) for name, sides in files.items() for file in sides}
     for file in (file for file, is_ours in ours.items() if file.exists() and not is_ours):
-        raise DataError(f"{file} was not made by this command, and is not replaced; choose another output folder")
-    return augmented if all(file.exists() for file, is_ours in ours.items() if is_ours) else None
+        raise DataError(f"{file} was not made by this command and is not replaced; choose another output folder")
+    if not made or not all(file.exists() for file, is_ours in ours.items() if is_ours):
+        return None
+    return Augmented(made["pairs"], made["lines"])

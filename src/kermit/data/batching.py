@@ -1,11 +1,11 @@
-"""Batches by token budget: rows of like length together, at most so many tokens with the padding.
+"""Batches by token budget: rows of similar length together, with a limit on tokens including padding.
 
-Everything is a pure function of (seed, epoch): which rows an epoch holds, how they are grouped, and in which order the
-batches come. So a training that was interrupted finds its place again from the number of batches it has done; how many
-the epochs before had is kept only to save planning those again. Batches are formed for all processes together; each
-takes its share of every one, so the texts of a step are the same on any number of processes.
+Everything is a pure function of (seed, epoch): the rows of an epoch, their grouping, and the order of batches. So an
+interrupted training finds its place from the number of batches done; the sizes of earlier epochs are kept only to avoid
+planning them again. Batches are planned for all processes together, and each process takes its share of every batch,
+so the texts of a step are the same on any number of processes.
 
-A source's weight says how often an epoch holds each of its rows: 2 twice, 0.5 a random half.
+A source's weight is the number of times that an epoch holds each of its rows: 2 is twice, 0.5 a random half.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 Integers = npt.NDArray[np.int64]
 
-# Rows whose lengths differ by less than this are taken for alike: room for another grouping in every epoch.
+# Rows whose lengths differ by less than this count as equal, so that every epoch can group them differently.
 _LENGTH_SLACK = 2.0
-# Tokens that every canvas has beside its texts: [CLS] and two [SEP].
+# Special tokens of every canvas: [CLS] and two [SEP].
 SPECIALS_PER_ROW = 3
 
 
 class EpochRows(Protocol):
-    """The rows that an epoch is made of: how long their sides are, which source they are from, and the rows."""
+    """The rows of an epoch, with their lengths and sources."""
 
     @property
     def x_lengths(self) -> Integers:
@@ -56,7 +56,7 @@ class EpochRows(Protocol):
 
 
 class Text(Protocol):
-    """Encoded text, which may be cut into other rows in every epoch."""
+    """Encoded text; its rows may differ from epoch to epoch."""
 
     def __len__(self) -> int: ...
 
@@ -66,7 +66,7 @@ class Text(Protocol):
 
 
 class Planner(Protocol):
-    """What says which batches an epoch has."""
+    """Plans the batches of an epoch."""
 
     def epoch(self, epoch: int) -> list[Batch]:
         """The batches of an epoch, in order."""
@@ -75,7 +75,7 @@ class Planner(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """The rows of one batch over all processes, with all that its randomness depends on."""
+    """The rows of one batch over all processes, with everything that its randomness depends on."""
 
     epoch: int
     index: int
@@ -90,10 +90,10 @@ class BatchPlanner:
     Attributes:
         x_lengths, y_lengths: tokens of each row's sides.
         sources: each row's source index.
-        weights: how often an epoch holds each row of a source, by source index.
+        weights: number of times that an epoch holds each row of a source, by source index.
         tokens: the budget: rows times the longest row (specials included) of a batch is at most this.
-        seed: of the whole training.
-        processes: how many share every batch, each with a row at least.
+        seed: of the training.
+        processes: number that share every batch, each with at least one row.
     """
 
     x_lengths: Integers
@@ -111,7 +111,7 @@ class BatchPlanner:
                 f"the longest text has {longest} tokens, but a batch may hold {self.tokens};"
                 f" raise `batch.tokens` to {longest} or more, or lower `data.max_tokens`"
             )
-        fewest = (self.tokens // longest + 1) // 2  # a full batch and one row left over, which two batches share
+        fewest = (self.tokens // longest + 1) // 2  # a full batch and one row left over are split in two
         if fewest < self.processes:
             raise DataError(
                 f"the longest text has {longest} tokens, so a batch of {self.tokens} may hold no more than {fewest}"
@@ -157,12 +157,12 @@ class BatchPlanner:
             yield tuple(rows[start:end].tolist())
 
     def _filled_up(self, costs: list[int], before: int, start: int) -> int:
-        """Where the last batch begins once it has its share of the one before: several processes may have to divide it.
+        """Return where the last batch begins after it took rows from the one before, so that processes can share it.
 
         Args:
             costs: the tokens of every row.
             before: where the batch before the last begins.
-            start: where the last begins, made of what was left over.
+            start: where the last batch begins.
         """
         longest = max(costs[start:])
         while start - before > len(costs) - start:
@@ -175,7 +175,7 @@ class BatchPlanner:
 
 @dataclass(frozen=True)
 class TextPlanner:
-    """Plans the batches of a text whose rows may be others in every epoch; the attributes are `BatchPlanner`'s."""
+    """Plans the batches of a text whose rows may differ from epoch to epoch; attributes as in `BatchPlanner`."""
 
     text: Text
     weights: tuple[float, ...]
@@ -192,10 +192,10 @@ class TextPlanner:
 
 
 class BatchStream(torch.utils.data.Sampler[list[Batch]]):
-    """The batches of epoch after epoch, `count` in all, each as a list of one for torch's DataLoader.
+    """The batches of consecutive epochs, `count` in total, each as a list of one for torch's DataLoader.
 
     Attributes:
-        sizes: how many batches there are in each epoch that was begun.
+        sizes: number of batches of each epoch that was begun.
     """
 
     def __init__(self, planner: Planner, count: int) -> None:
@@ -205,10 +205,10 @@ class BatchStream(torch.utils.data.Sampler[list[Batch]]):
         self._done = 0
 
     def resume(self, sizes: Sequence[int], done: int) -> None:
-        """Go on after so many batches, given the sizes of the epochs before.
+        """Continue after `done` batches, given the sizes of earlier epochs.
 
-        Whoever resumes passes over the batches that are done; those of epochs that are over are then empty lists, and
-        the epochs are not planned again.
+        The caller skips the batches that are done; those of finished epochs are empty lists, and these epochs are not
+        planned again.
         """
         self.sizes, self._done = list(sizes), done
 
@@ -230,13 +230,13 @@ class BatchStream(torch.utils.data.Sampler[list[Batch]]):
 
 
 def batch_generator(seed: int, batch: Batch) -> torch.Generator:
-    """The randomness of a batch: what a collator draws depends on (seed, epoch, index) alone."""
+    """Return the generator of a batch; what a collator draws depends only on (seed, epoch, index)."""
     state = np.random.SeedSequence([seed, batch.epoch, batch.index, 0xC0]).generate_state(2, np.uint32)
     return torch.Generator().manual_seed((int(state[0]) << 32) | int(state[1]))
 
 
 def share_of_rank(tensors: dict[str, torch.Tensor], rank: int, processes: int) -> dict[str, torch.Tensor]:
-    """Every `processes`-th row of a batch from `rank` on; every tensor's first dimension is the rows."""
+    """Return every `processes`-th row of a batch from `rank` on; the first dimension of every tensor is the rows."""
     if processes == 1:
         return tensors
     rows = min(len(tensor) for tensor in tensors.values())
@@ -249,6 +249,6 @@ def share_of_rank(tensors: dict[str, torch.Tensor], rank: int, processes: int) -
 
 
 def padded(sequences: Sequence[Sequence[int]], value: int) -> torch.Tensor:
-    """Sequences side by side, filled on the right with `value`: (rows, longest)."""
+    """Return sequences as one tensor, padded on the right with `value`: (rows, longest)."""
     longest = max((len(sequence) for sequence in sequences), default=0)
     return torch.tensor([[*sequence, *[value] * (longest - len(sequence))] for sequence in sequences], dtype=torch.long)

@@ -1,4 +1,4 @@
-"""Where what was made from text is kept, so that it is made once: tokenizers and encoded rows, by content."""
+"""The cache of what is made from text, by content: tokenizers and encoded rows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def cache_folder() -> Path:
 
 
 def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
-    """The folder, made by `make` in a scratch folder and renamed if it is not there yet.
+    """Return a folder; if it does not exist, `make` fills a scratch folder that is then renamed.
 
-    Processes that make the same one at the same time do no harm: the first to finish wins.
+    Several processes may make the same folder at once: the first to finish wins.
     """
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)

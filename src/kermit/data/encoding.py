@@ -1,8 +1,8 @@
-"""Encoded rows on disk: token ids of both sides, made once and memory-mapped ever after.
+"""Encoded rows on disk: token ids of both sides, made once and then memory-mapped.
 
-A row is `{"x": ids, "y": ids, "source": index}` without special tokens. An unpaired text has the other side empty;
-which factorizations a row can serve follows from its source. The cache is keyed by the content of the text, the
-tokenizer and the limits, so a changed file or a changed setting is never mistaken for an old one.
+A row is `{"x": ids, "y": ids, "source": index}` without special tokens. An unpaired text has an empty other side; its
+source determines the factorizations that it can serve. The cache is keyed by the content of the text, the tokenizer and
+the limits, so that a changed file or setting is never mistaken for an old one.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ import pyarrow.compute  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerFast
 
 from kermit.data.cache import cache_folder, made_once
-from kermit.data.parallel import Pair, TextSource, checksum, read_pairs
+from kermit.data.parallel import Pair, TextSource, read_pairs, source_checksum
 from kermit.data.plain import Fault, OnBad, Report
 from kermit.data.tokenizer import encode_texts, fingerprint
 from kermit.errors import DataError
 
 logger = logging.getLogger(__name__)
 
-_LAYOUT = 1  # raise when the rows' layout changes, so that old caches are made anew
+_LAYOUT = 1  # increase when the layout of rows changes, so that old caches are not used
 _BLOCK = 2000
 
 
 class Row(TypedDict):
     """One encoded text or pair; `source` is the index of the data source it came from.
 
-    `follows` is there where it is asked whether y continues x, as in pretraining with the next-sentence task.
+    `follows` is present only in pretraining with the next-sentence task: whether y continues x.
     """
 
     x: list[int]
@@ -66,7 +66,7 @@ class EncodedText:
         return len(self.rows)
 
     def epoch(self, number: int) -> EncodedText:
-        """The rows of an epoch: the same in all."""
+        """Return the rows of an epoch, which are always the same."""
         return self
 
     def fetch(self, indices: Iterable[int]) -> list[Row]:
@@ -86,14 +86,14 @@ def encode_sources(
     on_bad: OnBad = OnBad.ERROR,
     cache: Path | None = None,
 ) -> EncodedText:
-    """Encode every source, or find it in the cache, and put them one after the other.
+    """Encode every source, or find it in the cache, and concatenate them.
 
     Args:
         sources: where the texts are; a row's `source` is the index here.
-        tokenizer: what makes ids of them.
+        tokenizer: encodes them.
         max_tokens: the longest side allowed, in tokens without specials; a longer one is a fault.
-        on_bad: whether a fault raises or is counted and reported.
-        cache: the folder to keep the rows in; the user's cache by default.
+        on_bad: whether faults raise or are counted and reported.
+        cache: the folder for the rows; the user's cache by default.
     """
     folder = cache_folder() if cache is None else cache
     tables = [
@@ -119,7 +119,7 @@ def encode_source(
     cache: Path,
 ) -> datasets.Dataset:
     """Encode one source into the cache, or load it from there."""
-    key = repr((_LAYOUT, checksum(source), fingerprint(tokenizer), max_tokens, str(on_bad), index))
+    key = repr((_LAYOUT, source_checksum(source), fingerprint(tokenizer), max_tokens, str(on_bad), index))
     name = source.hub or ", ".join(str(path) for path in source.paths)
 
     def write(scratch: Path, report: Report) -> None:
@@ -131,14 +131,14 @@ def encode_source(
 
 
 def encoded_once(key: str, name: str, write: Callable[[Path, Report], None], *, on_bad: OnBad, cache: Path) -> Path:
-    """The cache's folder for a source: what `write` leaves there the first time, with the report of its reading.
+    """Return the cache folder of a source; the first time, `write` fills it, and the report is kept there.
 
     Args:
-        key: all that decides what is written.
+        key: everything that decides what is written.
         name: of the source, for the log.
         write: makes the files in the folder it is given, and reports what it read.
-        on_bad: whether a fault raises or is counted and reported.
-        cache: the folder of all that is kept.
+        on_bad: whether faults raise or are counted and reported.
+        cache: the cache folder.
     """
 
     def make(scratch: Path) -> None:
@@ -157,11 +157,11 @@ def arrow_writer(path: Path, schema: pa.Schema) -> Any:
 
 
 def arrow_rows(path: Path, name: str) -> datasets.Dataset:
-    """The rows of a file, memory-mapped; that there are none is an error."""
+    """Return the rows of a file, memory-mapped; an empty file is an error."""
     rows = datasets.Dataset.from_file(str(path))
     if len(rows) == 0:
         summary = json.loads((path.parent / "report.json").read_text())["summary"]
-        raise DataError(f"{name}: not one text is left ({summary})")
+        raise DataError(f"{name}: no text is left ({summary})")
     return rows
 
 

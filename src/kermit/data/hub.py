@@ -8,7 +8,7 @@ from kermit.errors import DataError
 
 
 def load_hub(name: str, config: str | None, split: str) -> Any:
-    """A dataset, memory-mapped after it was fetched."""
+    """Return a dataset, downloaded if need be and memory-mapped."""
     import datasets
 
     try:
@@ -18,11 +18,11 @@ def load_hub(name: str, config: str | None, split: str) -> Any:
 
 
 def field_of(record: Any, name: str) -> str:
-    """The text in a field of a record; dots lead into nested ones.
+    """Return the text in a field of a record; dots lead into nested fields.
 
     Raises:
         KeyError: there is no such field.
-        TypeError: it is no text.
+        TypeError: it is not a text.
     """
     for key in name.split("."):
         record = record[key]

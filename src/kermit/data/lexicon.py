@@ -1,4 +1,4 @@
-"""Word lists for `kermit.data.variants`: names, what looks like a name and is none, keys of a keyboard, templates.
+"""Word lists for `kermit.data.variants`: names, words that only look like names, keys of a keyboard, templates.
 
 The names are spelled alike in English and German, and none of them is a common word of either.
 """
@@ -65,7 +65,7 @@ New York Los Angeles San Francisco Diego Las Vegas Santa Saint Orleans Hampshire
 Hong Kong Sri Lanka Tel Aviv Addis Abeba Buenos Aires Rio Janeiro United States The Das Der Die
 """)
 )
-"""Words alike in both languages that no name of a person or a place can replace."""
+"""Words spelled alike in both languages that a name of a person or place cannot replace."""
 
 ARTICLES = frozenset(
     _words("""
@@ -73,13 +73,13 @@ the a an this that der die das den dem des im am vom zum zur beim ein eine einen
 dieser diese dieses diesem diesen kein keine keinen
 """)
 )
-"""What precedes a noun, and seldom a name."""
+"""Words that precede nouns, and seldom names."""
 
 KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 """Rows of a keyboard; a key's neighbours are those beside it, above and below."""
 
 MISSED = {"ä": "a", "ö": "ol", "ü": "up", "ß": "s"}
-"""Letters that are struck in place of others that only some keyboards have."""
+"""Letters typed in place of those that only some keyboards have."""
 
 TERMS = _words("""
 account admin album alpha archive backup beta blog book buffer cache client cloud config contact count data delta demo

@@ -1,12 +1,12 @@
-"""Sentences packed into pairs, as BERT's text is: x and y of whole sentences, together as long as there is room.
+"""Sentences packed into pairs, as in BERT's pretraining: x and y of whole sentences, up to a number of tokens.
 
-A pair takes sentences until it is long enough or the article ends, is cut between two of them into x and y, and loses
-what is too much from the front or the back of the longer side. One pair in ten is meant to be shorter. A pair of one
-sentence has x alone. With the next-sentence task, y of every other pair is from another article instead, and the
-sentences that it displaces begin the next pair. What chance decides is drawn from (seed, epoch).
+A pair takes sentences until it is long enough or the article ends, is split between two of them into x and y, and loses
+excess tokens from the front or the back of the longer side. One pair in ten is meant to be shorter. A pair of one
+sentence has only x. With the next-sentence task, y of every other pair comes from another article, and the sentences
+that it displaces begin the next pair. All randomness is drawn from (seed, epoch).
 
-Nothing is walked sentence by sentence but the choice of the pairs' first sentences: for every sentence it is worked out
-where a pair that began there would end, and these steps are then followed from the first on.
+Only the choice of the pairs' first sentences is a loop: for every sentence, the end of a pair that would begin there is
+computed with NumPy, and these steps are then followed from the first sentence on.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from kermit.data.encoding import Row
 from kermit.data.sentences import EncodedSentences
 from kermit.errors import DataError
 
-NOT_ASKED = -1
-"""In `Pairs.follows`: whether y continues x is not asked."""
+_NOT_ASKED = -1
+"""In `Pairs.follows`: the pair has no next-sentence label."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Pairs:
     Args:
         sentences: the stream.
         x_starts, x_lengths: (pairs,) the slice that is x.
-        y_starts, y_lengths: (pairs,) the slice that is y; a length of 0 where there is none.
-        follows: (pairs,) 1 if y continues x, 0 if it is from elsewhere, `NOT_ASKED`.
+        y_starts, y_lengths: (pairs,) the slice that is y; length 0 if there is none.
+        follows: (pairs,) 1 if y continues x, 0 if it is from elsewhere, `_NOT_ASKED`.
         sources: (pairs,) the source of x.
     """
 
@@ -58,12 +58,12 @@ class Pairs:
             y=self.sentences.slice(int(self.y_starts[index]), int(self.y_lengths[index])),
             source=int(self.sources[index]),
         )
-        if self.follows[index] != NOT_ASKED:
+        if self.follows[index] != _NOT_ASKED:
             row["follows"] = bool(self.follows[index])
         return row
 
     def spread(self, count: int) -> Pairs:
-        """So many of the pairs, evenly spread over them, or all if there are no more."""
+        """Return `count` pairs, evenly spaced, or all if there are fewer."""
         if count >= len(self):
             return self
         chosen = np.arange(count) * len(self) // count
@@ -83,9 +83,9 @@ def pack(
 
     Args:
         sentences: what to pack.
-        random: the source of chance.
-        room: the most tokens of a pair, special tokens not counted; 2 or more.
-        short_rate: the share of pairs that are meant to be shorter, of any length from 2 tokens on.
+        random: the generator.
+        room: maximum number of tokens of a pair without special tokens; 2 or more.
+        short_rate: share of pairs that are meant to be shorter, of any length from 2 tokens on.
         next_sentence: whether y of every other pair is from another article.
 
     Raises:
@@ -96,7 +96,9 @@ def pack(
     first = np.flatnonzero(sentences.opens)
     end = np.append(first[1:], len(sentences))
     if next_sentence and len(first) < 2:
-        raise DataError("the next-sentence task needs two articles or more; part them by blank lines, or turn it off")
+        raise DataError(
+            "the next-sentence task needs at least two articles; separate them by blank lines, or turn it off"
+        )
     # for every sentence: the pair that would begin with it
     chance = random.random((4, len(sentences)))
     target = np.where(chance[0] < short_rate, 2 + (chance[1] * (room - 1)).astype(np.int64), room)
@@ -105,7 +107,7 @@ def pack(
     cut = np.where(count > 1, number + 1 + (chance[2] * (count - 1)).astype(np.int64), reached)
     elsewhere = (count > 1) & (chance[3] < 0.5) & next_sentence
     begun = _followed(np.where(elsewhere, cut, reached))
-    # of those that do begin: x, and y from behind the cut or from elsewhere
+    # for those that do begin: x, and y from behind the cut or from elsewhere
     cut, reached, elsewhere, target = cut[begun], reached[begun], elsewhere[begun], target[begun]
     x_starts, x_lengths = starts[begun], starts[cut] - starts[begun]
     chance = random.random((2, len(begun)))
@@ -115,7 +117,7 @@ def pack(
     there_end = np.minimum(np.searchsorted(starts, starts[there] + wanted), end[other])
     y_first, y_end = np.where(elsewhere, there, cut), np.where(elsewhere, there_end, reached)
     y_starts, y_lengths = starts[y_first], starts[y_end] - starts[y_first]
-    # what is too much goes from the longer side
+    # excess tokens are removed from the longer side
     x_kept = np.minimum(x_lengths, np.maximum(room - y_lengths, room - room // 2))
     y_kept = np.minimum(y_lengths, room - x_kept)
     asked = (y_kept > 0) & next_sentence
@@ -125,13 +127,13 @@ def pack(
         x_lengths=x_kept,
         y_starts=y_starts + random.binomial(y_lengths - y_kept, 0.5),
         y_lengths=y_kept,
-        follows=np.where(asked, ~elsewhere, NOT_ASKED),
+        follows=np.where(asked, ~elsewhere, _NOT_ASKED),
         sources=sentences.sources[begun],
     )
 
 
 def _followed(steps: Integers) -> Integers:
-    """The places that are reached from 0 by going from each place to the one that it names, to the end."""
+    """Return the places reached from 0 by following the steps to the end."""
     places, place = [], 0
     while place < len(steps):
         places.append(place)
@@ -141,15 +143,15 @@ def _followed(steps: Integers) -> Integers:
 
 @dataclass(frozen=True)
 class PackedText:
-    """Text that is packed into other pairs in every epoch.
+    """Text that is packed into different pairs in every epoch.
 
     Args:
         sentences: the text.
-        room: the most tokens of a pair, special tokens not counted.
+        room: maximum number of tokens of a pair without special tokens.
         short_rate: the share of pairs that are meant to be shorter.
         next_sentence: whether y of every other pair is from another article.
         seed: of the packing.
-        limit: the most pairs of an epoch, evenly spread over the text.
+        limit: maximum number of pairs of an epoch, evenly spaced.
     """
 
     sentences: EncodedSentences
@@ -164,7 +166,7 @@ class PackedText:
         return len(self.epoch(0))
 
     def epoch(self, number: int) -> Pairs:
-        """The pairs of an epoch; the last two asked for are remembered."""
+        """Return the pairs of an epoch; the last two are kept."""
         if number not in self._packed:
             pairs = pack(
                 self.sentences,

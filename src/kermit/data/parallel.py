@@ -1,4 +1,4 @@
-"""Pairs of texts, and texts that lack their other half, from wherever they are.
+"""Pairs of texts, and unpaired texts, from several kinds of sources.
 
 A `TextSource` says where: two line-aligned files, one file for one side (unpaired), TSV, JSONL, or a Hugging Face
 dataset by name. `read_pairs` yields `Pair`s with the missing side empty. Files are plain or gzipped.
@@ -19,12 +19,12 @@ from kermit.data.plain import Fault, Line, Report, file_checksum, read_lines
 from kermit.errors import DataError, Place
 
 Sides = tuple[Line | None, Line | None]
-"""The lines of x and y; None where the texts have no such side."""
+"""The lines of x and y; None for a side that the source lacks."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A text of each side; an unpaired text has the other side empty. `places` say where each came from."""
+    """A text of each side, and where each was read; an unpaired text has an empty other side."""
 
     x: str
     y: str
@@ -35,12 +35,12 @@ class Pair:
 class TextSource:
     """Where texts are: exactly one of line-aligned files (`x`, `y`), `tsv`, `jsonl` or `hub`.
 
-    Where one of the two files, columns or fields is None, the texts are unpaired.
+    Texts are unpaired if one of the two files, columns or fields is None.
 
     Attributes:
         x, y: line-aligned files.
         tsv: a file of tab-separated columns; `columns` are the two that hold x and y, counted from 0.
-        jsonl: a file of JSON objects, one a line; `fields` are the two keys, dotted where nested.
+        jsonl: a file of JSON objects, one per line; `fields` are the two keys, dotted if nested.
         hub: a Hugging Face dataset's name, with `config` and `split`; `fields` as for `jsonl`.
     """
 
@@ -61,7 +61,7 @@ class TextSource:
 
 
 def read_pairs(source: TextSource, report: Report) -> Iterator[Pair]:
-    """Every whole pair of a source, in order; what is broken raises or is counted, as the report says."""
+    """Read every valid pair of a source, in order; the report decides about the others."""
     for sides in _sides(source, report):
         given = [line for line in sides if line is not None]
         if broken := [line for line in given if line.text is None]:
@@ -75,8 +75,8 @@ def read_pairs(source: TextSource, report: Report) -> Iterator[Pair]:
             yield Pair(x, y, (x_place, y_place))
 
 
-def checksum(source: TextSource) -> str:
-    """A hash of what the source holds and how it is read; a Hub dataset answers with its fingerprint there."""
+def source_checksum(source: TextSource) -> str:
+    """Return a hash of the content and how it is read; for a Hub dataset its fingerprint."""
     parts = [file_checksum(path) for path in source.paths]
     if source.hub is not None:
         parts.append(load_hub(source.hub, source.config, source.split)._fingerprint)
@@ -85,7 +85,7 @@ def checksum(source: TextSource) -> str:
 
 
 def _sides(source: TextSource, report: Report) -> Iterator[Sides]:
-    """The lines of both sides, or of the one that there is, side by side."""
+    """Read the lines of both sides, or of the only one, together."""
     if source.tsv is not None:
         yield from _from_tsv(source.tsv, source.columns, report)
     elif source.jsonl is not None:
@@ -123,7 +123,7 @@ def _from_tsv(path: Path, columns: tuple[int | None, int | None], report: Report
             continue
         cells = line.text.split("\t")
         if last >= len(cells):
-            report.bad(Fault.MALFORMED, line.place, f"{len(cells)} columns, but column {last} is asked for")
+            report.bad(Fault.MALFORMED, line.place, f"{len(cells)} columns, but column {last} is needed")
             continue
         x, y = (None if column is None else Line(cells[column], line.place) for column in columns)
         yield x, y
@@ -146,7 +146,7 @@ def _fields(record: Any, fields: tuple[str | None, str | None], place: Place) ->
 
 
 def _utf8(text: str) -> str | None:
-    """The text, or None where it holds half of a surrogate pair, which JSON can spell out."""
+    """Return the text, or None if it holds half of a surrogate pair, which JSON can encode."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
-"""Lines of text from files, plain or gzipped, with the file and the line kept for whatever goes wrong.
+"""Lines of text from files, plain or gzipped, each with its place for errors.
 
-Files are read as bytes and split at newlines only (a text may hold any other Unicode line separator); a byte-order
-mark at the start and a carriage return at a line's end are taken off. What is broken is either an error that names the
-file and the line, or counted in a `Report`; nothing is dropped in silence.
+Files are read as bytes and split only at newlines (a text may hold any other Unicode line separator); a byte-order mark
+at the start and a carriage return at the end of a line are removed. An invalid line is an error with its place, or is
+counted in a `Report`; nothing is dropped silently.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ logger = logging.getLogger(__name__)
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
-"""What reading a gzip stream that is cut off or damaged raises."""
+"""Errors of a gzip stream that is truncated or damaged."""
 
 
 class OnBad(StrEnum):
-    """What to do with a broken text."""
+    """What to do with an invalid text."""
 
     ERROR = "error"
     SKIP = "skip"
 
 
 class Fault(StrEnum):
-    """How a text can be broken."""
+    """How a text can be invalid."""
 
     INVALID_UTF8 = "invalid UTF-8"
     EMPTY = "empty text"
@@ -54,9 +54,9 @@ class Line:
 
 @dataclass
 class Report:
-    """What was read and what was left out, by fault; the first few places of each are kept.
+    """Counts of texts that were read and skipped, by fault, with the first few places of each.
 
-    `how_to_skip` is what an error tells the user to do who would rather skip; None where there is no way to.
+    `how_to_skip` is the advice that errors give for skipping invalid texts; None if they cannot be skipped.
     """
 
     on_bad: OnBad = OnBad.ERROR
@@ -69,7 +69,7 @@ class Report:
         self.on_bad = member_of(OnBad, self.on_bad, "on_bad", DataError)
 
     def bad(self, fault: Fault, place: Place, detail: str = "") -> None:
-        """Raise for a broken text, or count it, as `on_bad` says."""
+        """Raise for an invalid text, or count it, depending on `on_bad`."""
         if self.on_bad is OnBad.ERROR:
             note = f" ({detail})" if detail else ""
             otherwise = f", or {self.how_to_skip} to count and skip" if self.how_to_skip else ""
@@ -80,7 +80,7 @@ class Report:
             places.append(place)
 
     def summary(self) -> str:
-        """One line for the log: how many were read, how many were skipped, why and where."""
+        """Return one line for the log: texts read and skipped, with reasons and places."""
         if not self.skipped:
             return f"read {self.read:,} texts, skipped none"
         reasons = "; ".join(
@@ -91,7 +91,7 @@ class Report:
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file for reading, through gzip where its name ends in `.gz`."""
+    """Open a file for reading, through gzip if its name ends in `.gz`."""
     if path.is_dir():
         raise DataError(f"{path}: this is a folder; name a file")
     if not path.is_file():
@@ -100,13 +100,13 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 
 def read_lines(path: Path) -> Iterator[Line]:
-    """Every line of a file, blank ones too."""
+    """Read every line of a file, including blank ones."""
     with open_bytes(path) as stream:
         yield from lines_of(stream, str(path))
 
 
 def lines_of(stream: IO[bytes], name: str) -> Iterator[Line]:
-    """Every line of a stream, blank ones too; its name is for their places."""
+    """Read every line of a stream, including blank ones; the name is for their places."""
     number = 0
     try:
         for number, raw in enumerate(stream, start=1):
@@ -134,9 +134,9 @@ def read_texts(path: Path, report: Report) -> Iterator[tuple[str, Place]]:
 
 
 def file_checksum(path: Path) -> str:
-    """SHA-256 of a file's content as it is read (gunzipped), so that packing it changes nothing.
+    """Return the SHA-256 of a file's content, decompressed, so that compressing the file does not change it.
 
-    It is worked out once in a process for a file that does not change: several parts of a training ask for it.
+    It is computed once per process for a file that does not change.
     """
     now = path.stat() if path.is_file() else None
     return _checksum(path, None if now is None else (now.st_ino, now.st_size, now.st_mtime_ns))

@@ -1,7 +1,7 @@
 """Encoded sentences on disk: one long stream of token ids, and where sentences and articles begin in it.
 
-The stream is written once, memory-mapped ever after, and read in slices; what is held in memory is a number a sentence.
-The cache is keyed by the content of the text, the tokenizer and the limit, as that of pairs is.
+The stream is written once, then memory-mapped and read in slices; only one number per sentence is held in memory. The
+cache is keyed by the content of the text, the tokenizer and the limit, as for pairs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from kermit.data.articles import ArticleSource, checksum, read_paragraphs, split_sentences
+from kermit.data.articles import ArticleSource, articles_checksum, read_paragraphs, split_sentences
 from kermit.data.cache import cache_folder
 from kermit.data.encoding import arrow_rows, arrow_writer, encoded_once
 from kermit.data.plain import OnBad, Report
 from kermit.data.tokenizer import encode_texts, fingerprint
 
-_LAYOUT = 1  # raise when the layout or the cutting into sentences changes, so that old caches are made anew
+_LAYOUT = 1  # increase when the layout or sentence splitting changes, so that old caches are not used
 _BLOCK = 2000
 _TOKENS = pa.schema([("token", pa.int32())])
 _SENTENCES = pa.schema([("length", pa.int32()), ("opens", pa.bool_())])
@@ -73,14 +73,14 @@ def encode_articles(
 ) -> EncodedSentences:
     """Encode every source, or find it in the cache.
 
-    A sentence follows a space, unless it opens an article, for tokens that know of spaces.
+    A sentence is encoded with a leading space, unless it opens an article.
 
     Args:
         sources: where the articles are; a sentence's source is the index here.
-        tokenizer: what makes ids of them.
-        max_tokens: the longest sentence; a longer one is cut into even pieces.
-        on_bad: whether a broken line raises or is counted and reported.
-        cache: the folder to keep the stream in; the user's cache by default.
+        tokenizer: encodes them.
+        max_tokens: maximum length of a sentence; a longer one is split into even pieces.
+        on_bad: whether invalid lines raise or are counted and reported.
+        cache: the folder for the stream; the user's cache by default.
     """
     folder = cache_folder() if cache is None else cache
     streams, lengths, opens, indices = [], [], [], []
@@ -102,7 +102,7 @@ def encode_articles(
 def _encode_source(
     source: ArticleSource, tokenizer: PreTrainedTokenizerFast, *, max_tokens: int, on_bad: OnBad, cache: Path
 ) -> Path:
-    key = repr(("sentences", _LAYOUT, checksum(source), fingerprint(tokenizer), max_tokens, str(on_bad)))
+    key = repr(("sentences", _LAYOUT, articles_checksum(source), fingerprint(tokenizer), max_tokens, str(on_bad)))
 
     def write(scratch: Path, report: Report) -> None:
         with (
@@ -132,7 +132,7 @@ def _sentences(source: ArticleSource, report: Report) -> Iterator[tuple[str, boo
 def _pieces(
     sentences: Iterator[tuple[str, bool]], tokenizer: PreTrainedTokenizerFast, max_tokens: int
 ) -> Iterator[list[_Piece]]:
-    """Sentences encoded block by block, long ones cut; after one without any token, the next opens in its place."""
+    """Encode sentences block by block and split long ones; if an opening sentence has no token, the next one opens."""
     opening = False
     while block := list(islice(sentences, _BLOCK)):
         pieces = []

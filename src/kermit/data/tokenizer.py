@@ -1,8 +1,8 @@
 """One tokenizer for both sides: a joint byte-level BPE, trained from the recipe's own text.
 
-Byte level means that every text can be written in it, so there is no unknown token, and that decoding gives back
-exactly the text that was encoded. The special tokens are the canvas's (`[CLS]`, `[SEP]`, `[PAD]`, `[MASK]`) and the
-end-of-slot token, which is a token of its own: the model says it, and no text and no padding ever holds it.
+Byte level means that every text can be encoded without an unknown token, and that decoding returns exactly the text
+that was encoded. The special tokens are the canvas's (`[CLS]`, `[SEP]`, `[PAD]`, `[MASK]`) and end-of-slot, a token of
+its own that the model predicts and that no text or padding ever holds.
 
 This module knows no model and no recipe.
 """
@@ -21,7 +21,7 @@ from tokenizers import Encoding, Tokenizer, decoders, models, pre_tokenizers, tr
 from kermit.errors import DataError, ModelError, in_a_line
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast  # below where it is used: KERMIT's models follow it, and need this
+    from transformers import PreTrainedTokenizerFast  # imported where it is used: it takes a second
 
 PAD, CLS, SEP, MASK, END_OF_SLOT = "[PAD]", "[CLS]", "[SEP]", "[MASK]", "[EOSLOT]"
 SPECIAL_TOKENS = (PAD, CLS, SEP, MASK, END_OF_SLOT)
@@ -36,13 +36,13 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int, *, split_digits: bool
     """Train a byte-level BPE on `texts`; the same texts in the same order give the same tokenizer.
 
     Args:
-        texts: the training text, a line or a paragraph at a time; read once.
-        vocab_size: tokens in all, specials and the 256 bytes included.
+        texts: the training text, line by line or paragraph by paragraph; read once.
+        vocab_size: total number of tokens, including special tokens and the 256 bytes.
         split_digits: make every digit a token of its own, so that a number is copied digit by digit.
     """
     if vocab_size < SMALLEST_VOCABULARY:
         raise DataError(
-            f"a vocabulary of {vocab_size} is too small: the bytes and the special tokens alone are"
+            f"a vocabulary of {vocab_size} is too small: the bytes and the special tokens are already"
             f" {SMALLEST_VOCABULARY}; ask for more"
         )
     from transformers import PreTrainedTokenizerFast
@@ -97,37 +97,37 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerFast:
 
 
 def _whole_texts(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
-    """The tokenizer without the padding and the cutting that some are saved with."""
+    """Return the tokenizer without the padding and truncation that some are saved with."""
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.backend_tokenizer.no_truncation()
     return tokenizer
 
 
 def end_of_slot_id(tokenizer: PreTrainedTokenizerFast) -> int:
-    """The id of the end-of-slot token; a tokenizer that lacks it (a checkpoint's from the Hub) is given one."""
+    """Return the id of end-of-slot; it is added to a tokenizer that lacks it."""
     if END_OF_SLOT not in tokenizer.get_vocab():
         tokenizer.add_special_tokens({"extra_special_tokens": [END_OF_SLOT]}, replace_extra_special_tokens=False)
     return int(tokenizer.convert_tokens_to_ids(END_OF_SLOT))
 
 
 def blank_id(tokenizer: PreTrainedTokenizerFast) -> int:
-    """The id of the token that marks a blank: the mask token, or one of our own where a tokenizer has no such token."""
+    """Return the id of the token that marks a blank: the mask token, which is added if it is missing."""
     if tokenizer.mask_token_id is None:
         tokenizer.add_special_tokens({"mask_token": MASK})
     return int(tokenizer.mask_token_id)
 
 
 def encode_texts(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[list[int]]:
-    """Ids of each text without special tokens; what looks like a special token in the text is spelled out as text.
+    """Encode texts without special tokens; what looks like a special token in a text is encoded as text.
 
     Raises:
-        DataError: something that is no text, or that holds half of a surrogate pair.
+        DataError: something is not a string, or holds half of a surrogate pair.
     """
     return [encoding.ids for encoding in _encodings(tokenizer, texts)]
 
 
 def token_ends(tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:
-    """Where in the text each of its tokens ends."""
+    """Return where in the text each of its tokens ends."""
     (encoding,) = _encodings(tokenizer, [text])
     return [end for _, end in encoding.offsets]
 
@@ -145,26 +145,26 @@ def _encodings(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[Enc
 
 
 def decode_ids(tokenizer: PreTrainedTokenizerFast, ids: list[int]) -> str:
-    """The text of ids, specials left out and nothing tidied up."""
+    """Return the text of ids, without special tokens and without clean-up of spaces."""
     return str(tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
 def fingerprint(tokenizer: PreTrainedTokenizerFast) -> str:
-    """A short hash of all that decides what the tokenizer does to a text."""
+    """Return a short hash of everything that decides how the tokenizer encodes a text."""
     return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()[:16]
 
 
 def word_continuations(tokenizer: PreTrainedTokenizerFast) -> torch.Tensor:
-    """Whether each token would glue to the word on its left.
+    """Return whether each token continues the word on its left.
 
     In a byte-level vocabulary that is a token without a leading space whose first character is a letter or a digit
     (or a byte of one: umlauts are two bytes); in WordPiece one with `##`; with Metaspace one without the `▁` that
     starts with a letter or a digit. Special tokens never continue a word.
 
-    It is worked out once for a tokenizer, and again if that has grown since: translations ask for it one by one.
+    It is computed once per tokenizer, and again if the tokenizer has grown.
 
     Returns:
-        (vocab,) booleans, by token id; not to be written to.
+        (vocab,) booleans, by token id; do not modify.
     """
     size, continues = _continuations.get(tokenizer, (0, None))
     if continues is None or size != len(tokenizer):

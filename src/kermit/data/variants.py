@@ -1,7 +1,7 @@
 """Variants of text pairs that make a translation model robust: casing, slips, numbers, names, joins, words, copies.
 
-A kind is either one-sided (the source is varied, the target stays clean) or varies both sides alike. Every kind draws
-from a generator of its own, seeded by (seed, kind), so that no kind depends on the rate of another. The rules know
+A kind either varies one side (the target stays clean) or both sides alike. Every kind has its own generator, seeded by
+(seed, kind), so that no kind depends on the rate of another. The rules know
 English and German; word alignments (`dictionary`) and most kinds hold for other languages of separated words too.
 Nothing here reads or writes files: see `kermit.data.augmentation`.
 """
@@ -24,7 +24,7 @@ from kermit.data.names import TextPair, find_names
 from kermit.errors import UsageError, nearest
 
 Alter = Callable[[TextPair, Generator], TextPair | None]
-"""Makes a variant of a pair; None, or the pair itself, where there is none."""
+"""Makes a variant of a pair; None, or the pair itself, if there is none."""
 
 DEFAULTS: Mapping[str, float] = {
     "lower": 0.05,
@@ -37,7 +37,7 @@ DEFAULTS: Mapping[str, float] = {
     "words": 3000,
     "copies": 1000,
 }
-"""Every kind with its rate: a share of the input pairs; of words and copies, how many."""
+"""Every kind with its rate: a share of the input pairs; for words and copies, a number."""
 ONE_SIDED = ("lower", "capitals", "typos")
 COUNTED = ("words", "copies")
 MAX_JOINED = 40
@@ -74,7 +74,7 @@ def variants(pairs: Sequence[TextPair], kind: str, rate: float, seed: int) -> di
     Args:
         pairs: texts of X and Y, each in one line.
         kind: one of `DEFAULTS`.
-        rate: its share of the pairs, or how many, as `checked` takes it.
+        rate: its share of the pairs, or their number, as `checked` takes it.
         seed: of all draws.
 
     Returns:

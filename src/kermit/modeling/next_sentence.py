@@ -12,7 +12,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from kermit.folders import weight_files
+from kermit.loading import weight_files
 from kermit.modeling.classification import Pooler
 
 NOT_ASKED = -100

@@ -9,8 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Response
-from fastapi import Request as HttpRequest
+from fastapi import APIRouter, Depends, FastAPI, Request as HttpRequest, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -26,8 +25,8 @@ from kermit.serving.schemas import (
     Answer,
     CompleteRequest,
     EmbedRequest,
+    GeneratedTexts,
     Generating,
-    Generations,
     Health,
     InfillRequest,
     Models,
@@ -36,8 +35,8 @@ from kermit.serving.schemas import (
     RoundEvent,
     SampleRequest,
     ScoreRequest,
-    Scores,
     StartEvent,
+    TextScores,
     TranslateRequest,
     Vectors,
 )
@@ -99,6 +98,7 @@ def create_app(kermit: Kermit, settings: ServiceSettings | None = None) -> FastA
     app.add_exception_handler(RequestValidationError, _explain)
     app.include_router(_open_routes(service))
     app.include_router(_model_routes(service))
+    app.include_router(_measuring_routes(service))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_middleware(BodyLimit, most=service.settings.max_body)
     app.add_middleware(Observer, metrics=service.metrics)
@@ -138,9 +138,6 @@ def _model_routes(service: Service) -> APIRouter:
             raise CallerGoneError("the caller has gone")
         return EventSourceResponse(_as_sse(first, events), headers={"Cache-Control": "no-store"})
 
-    async def answer(asked: Request, http: HttpRequest) -> Answer:
-        return await service.answer(asked, lambda: _hung_up(http))
-
     @router.get("/v1/models", responses={401: _PROBLEMS[401]}, tags=["model"])
     async def models() -> Models:
         """The model that is served, its languages and its limits."""
@@ -151,27 +148,37 @@ def _model_routes(service: Service) -> APIRouter:
         """Counters, for Prometheus."""
         return Response(service.metrics.text(), media_type=PROMETHEUS)
 
-    @router.post("/v1/translate", response_model=Generations, responses=_PROBLEMS | _STREAM, tags=["model"])
+    @router.post("/v1/translate", response_model=GeneratedTexts, responses=_PROBLEMS | _STREAM, tags=["model"])
     async def translate(asked: TranslateRequest, http: HttpRequest) -> Any:
         """The other side of each text: p(y given x) or p(x given y)."""
         return await generate(asked, http)
 
-    @router.post("/v1/infill", response_model=Generations, responses=_PROBLEMS | _STREAM, tags=["model"])
+    @router.post("/v1/infill", response_model=GeneratedTexts, responses=_PROBLEMS | _STREAM, tags=["model"])
     async def infill(asked: InfillRequest, http: HttpRequest) -> Any:
         """Fill the blanks of texts or pairs; a blank is four underscores."""
         return await generate(asked, http)
 
-    @router.post("/v1/complete", response_model=Generations, responses=_PROBLEMS | _STREAM, tags=["model"])
+    @router.post("/v1/complete", response_model=GeneratedTexts, responses=_PROBLEMS | _STREAM, tags=["model"])
     async def complete(asked: CompleteRequest, http: HttpRequest) -> Any:
         """Complete pairs from fragments on both sides, inserting anywhere."""
         return await generate(asked, http)
 
-    @router.post("/v1/sample", response_model=Generations, responses=_PROBLEMS | _STREAM, tags=["model"])
+    @router.post("/v1/sample", response_model=GeneratedTexts, responses=_PROBLEMS | _STREAM, tags=["model"])
     async def sample(asked: SampleRequest, http: HttpRequest) -> Any:
         """Draw pairs from p(x, y), or one side from p(x) or p(y)."""
         return await generate(asked, http)
 
-    @router.post("/v1/score", response_model=Scores, responses=_PROBLEMS, tags=["model"])
+    return router
+
+
+def _measuring_routes(service: Service) -> APIRouter:
+    """The routes that generate nothing; they need the token, if there is one."""
+    router = APIRouter(dependencies=[Depends(_guard(service.settings.token))])
+
+    async def answer(asked: Request, http: HttpRequest) -> Answer:
+        return await service.answer(asked, lambda: _hung_up(http))
+
+    @router.post("/v1/score", response_model=TextScores, responses=_PROBLEMS, tags=["model"])
     async def score(asked: ScoreRequest, http: HttpRequest) -> Any:
         """The log-likelihood of texts or pairs, in nats."""
         return await answer(asked, http)

@@ -15,7 +15,10 @@ from pathlib import Path
 from kermit.canvas import Factorization, Segment
 from kermit.data.tokenizer import encode_texts
 from kermit.decoding import Constraints, DecodingSettings, OnRound, Trace, strategies_of
+from kermit.decoding.choices import DecodingChoices
+from kermit.loading import display_name
 from kermit.pipeline import Kermit
+from kermit.priors import make_prior
 from kermit.results import Generation, Score
 from kermit.serving.jobs import Job, Tell
 from kermit.serving.refusals import TooLongError
@@ -25,8 +28,8 @@ from kermit.serving.schemas import (
     CompleteRequest,
     EmbedRequest,
     Generated,
+    GeneratedTexts,
     Generating,
-    Generations,
     InfillRequest,
     ModelCard,
     Request,
@@ -34,14 +37,13 @@ from kermit.serving.schemas import (
     SampleRequest,
     Scored,
     ScoreRequest,
-    Scores,
     StartEvent,
+    TextScores,
     TraceRecord,
     TranslateRequest,
     Vectors,
 )
 from kermit.serving.settings import ServiceSettings
-from kermit.tasks.families import InsertionDecoding, ObjectiveSettings
 
 
 class Engine:
@@ -64,9 +66,8 @@ class Engine:
         model = self.kermit.model
         trained = model.config.factorizations
         x, y = self.kermit.languages
-        path = Path(model.name_or_path or "model")
         return ModelCard(
-            name=path.parent.name if path.name == "best" else path.name,
+            name=display_name(Path(model.name_or_path or "model")),
             languages={"x": x, "y": y},
             factorizations=None if trained is None else [Factorization(name) for name in trained],
             strategies=self.strategies,
@@ -167,14 +168,14 @@ class Engine:
                 raise TypeError(f"no way to answer a {type(like).__name__}")
         results = iter(found)
         return [
-            Generations(
+            GeneratedTexts(
                 results=[self._generated(result, request.trace, one_side) for result in islice(results, request.size)]
             )
             for request in asked
         ]
 
     def _decoding(self, request: Generating) -> DecodingSettings:
-        settings = InsertionDecoding(
+        settings = DecodingChoices(
             strategy=request.strategy or self.strategies[0],
             termination_penalty=request.termination_penalty,
             temperature=request.temperature,
@@ -182,7 +183,7 @@ class Engine:
             top_p=request.top_p,
             max_rounds=request.max_rounds,
             max_tokens=request.max_tokens or (None if isinstance(request, TranslateRequest) else self.max_tokens),
-        ).build()
+        ).settings()
         if not isinstance(request, InfillRequest):
             return settings
         return replace(
@@ -204,7 +205,7 @@ class Engine:
             trace=TraceRecord.model_validate(readable.to_json()) if readable is not None else None,
         )
 
-    def _score(self, job: Job) -> Scores:
+    def _score(self, job: Job) -> TextScores:
         request = job.request
         assert isinstance(request, ScoreRequest)
 
@@ -219,12 +220,12 @@ class Engine:
                 request.y,
                 factorization=request.factorization,
                 method=request.method,
-                prior=ObjectiveSettings(prior=request.prior, temperature=request.temperature).order_prior(),
+                prior=make_prior(request.prior, temperature=request.temperature),
                 orders=request.orders,
                 seed=request.seed,
                 on_batch=go_on,
             )
-        return Scores(results=[_scored(score, request) for score in scores])
+        return TextScores(results=[_scored(score, request) for score in scores])
 
 
 class _UnwantedError(Exception):

@@ -13,17 +13,17 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from kermit.blanks import BlankedText
 from kermit.canvas import Factorization
 from kermit.decoding import DRAWING_TEMPERATURE, Finish, Strategy
+from kermit.priors import PriorName
 from kermit.results import Pooling, ScoreMethod
-from kermit.tasks.families import PriorName
 
 MAX_CHARACTERS = 20_000
 MAX_SEED = 2**53 - 1
 """The largest whole number that every JSON reader keeps."""
 
-Text = Annotated[str, StringConstraints(max_length=MAX_CHARACTERS)]
-Texts = Annotated[list[Text], Field(min_length=1)]
+RequestText = Annotated[str, StringConstraints(max_length=MAX_CHARACTERS)]
+RequestTexts = Annotated[list[RequestText], Field(min_length=1)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
-Seed = Annotated[int, Field(ge=0, le=MAX_SEED, description="The first text's seed; the others follow.")]
+RequestSeed = Annotated[int, Field(ge=0, le=MAX_SEED, description="The first text's seed; the others follow.")]
 
 
 class Schema(BaseModel):
@@ -55,10 +55,10 @@ class Request(Schema):
 
 
 class _OnTexts(Request):
-    """Texts, or pairs of texts."""
+    """RequestTexts, or pairs of texts."""
 
-    x: Texts
-    y: Texts | None = Field(default=None, description="The second sides, as many as the first.")
+    x: RequestTexts
+    y: RequestTexts | None = Field(default=None, description="The second sides, as many as the first.")
 
     @model_validator(mode="after")
     def _as_many(self) -> _OnTexts:
@@ -97,7 +97,7 @@ class Generating(Request):
         default=None,
         description="Insert at most this many; by default the service's limit, for a translation of n tokens 2 n + 10.",
     )
-    seed: Seed = 0
+    seed: RequestSeed = 0
     trace: bool = Field(default=False, description="Whether to answer with every round's insertions.")
     stream: bool = Field(default=False, description="Whether to answer with server-sent events, round by round.")
 
@@ -105,7 +105,7 @@ class Generating(Request):
 class TranslateRequest(Generating):
     """The other side of each text."""
 
-    texts: Texts
+    texts: RequestTexts
     to: str = Field(max_length=100, description="A language of the model; x and y always work.")
 
     @property
@@ -136,7 +136,7 @@ class InfillRequest(Generating, _OnTexts):
 class CompleteRequest(Generating, _OnTexts):
     """Complete pairs from fragments on both sides, inserting anywhere."""
 
-    y: Texts
+    y: RequestTexts
     temperature: float | None = Field(default=DRAWING_TEMPERATURE, ge=0.01, le=100, description="Null takes the best.")
     keep_words: bool = Field(default=True, description="Whether given words stay whole.")
 
@@ -184,7 +184,7 @@ class ScoreRequest(_OnTexts):
 
 
 class EmbedRequest(_OnTexts):
-    """Texts, or pairs, as vectors."""
+    """RequestTexts, or pairs, as vectors."""
 
     pooling: Pooling = "mean"
 
@@ -225,7 +225,7 @@ class Generated(Schema):
     trace: TraceRecord | None = None
 
 
-class Generations(Schema):
+class GeneratedTexts(Schema):
     """One result a text, in order."""
 
     results: list[Generated]
@@ -243,7 +243,7 @@ class Scored(Schema):
     )
 
 
-class Scores(Schema):
+class TextScores(Schema):
     """One score a text, in order."""
 
     results: list[Scored]
@@ -255,7 +255,7 @@ class Vectors(Schema):
     vectors: list[list[float]]
 
 
-Answer = Generations | Scores | Vectors
+Answer = GeneratedTexts | TextScores | Vectors
 
 
 class StartEvent(CanvasRecord):

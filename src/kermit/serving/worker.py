@@ -11,7 +11,7 @@ from kermit.serving.engine import Engine
 from kermit.serving.jobs import Job, JobQueue
 from kermit.serving.metrics import Metrics
 from kermit.serving.refusals import DeadlineError, InternalError
-from kermit.serving.schemas import Answer, Generations
+from kermit.serving.schemas import Answer, GeneratedTexts
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Worker(threading.Thread):
         if not job.wanted:  # some of it may have been abandoned
             job.answer.set_exception(DeadlineError(self.engine.settings.deadline))
             return
-        if isinstance(answer, Generations):
+        if isinstance(answer, GeneratedTexts):
             for result in answer.results:
                 self.metrics.rounds.observe(result.rounds)
         job.answer.set_result(answer)

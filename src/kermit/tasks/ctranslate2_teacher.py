@@ -1,54 +1,53 @@
 """A Transformer run by CTranslate2, several times faster on a CPU: the fast teacher of distillation.
 
-The weights are converted into a temporary folder, loaded from there, and quantised as they are loaded. Beam search has
-the Transformer's settings; near ties may be decided otherwise, by rounding. The package ctranslate2 is optional. This
-module knows no files of text.
+The weights are converted into a temporary folder, loaded from there, and quantised while they are loaded. Beam search
+has the Transformer's settings; rounding may decide near ties differently. The package ctranslate2 is optional. This
+module reads no text files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
-from kermit.baselines.transformer import BeamSearch, Transformer
-from kermit.data.tokenizer import decode_ids, encode_texts
-from kermit.errors import DataError, ModelError, in_a_line
-from kermit.tasks.translation import Direction, Translation
-from kermit.tasks.translator import Translator
-from kermit.training.settings import Settings
+from kermit.canvas import Segment
+from kermit.data.tokenizer import decode_ids
+from kermit.decoding import Finish
+from kermit.errors import ModelError, in_a_line
+from kermit.families.base import Facade
+from kermit.families.transformer import BeamSearch, TransformerFacade, encode_within
+from kermit.results import Generation
 
 INSTALL = "pip install 'kermit-insertion[distill]'"
 
 
-@dataclass(frozen=True)
-class CTranslate2Teacher:
+class CTranslate2Teacher(TransformerFacade):
     """A converted Transformer; make one with `convert`."""
 
-    translator: Translator
-    engine: Any
-    precision: str
-    version: str
-    backend: str = "ctranslate2"
+    backend = "ctranslate2"
+
+    def __init__(self, facade: TransformerFacade, engine: Any, precision: str, version: str) -> None:
+        super().__init__(facade.model, facade.tokenizer)
+        self.engine, self.precision, self.version = engine, precision, version
 
     @classmethod
-    def convert(cls, translator: Translator, precision: str = "int8") -> CTranslate2Teacher:
-        """Convert a Transformer's weights; onto a GPU where there is one, else with as many threads as torch has.
+    def convert(cls, facade: Facade, precision: str = "int8") -> CTranslate2Teacher:
+        """Convert a Transformer's weights, for a GPU if there is one, else for as many threads as torch has.
 
         Args:
-            translator: a loaded model of the family `transformer`, in float32.
-            precision: `int8`, `float32`, or another compute type that CTranslate2 has for this machine.
+            facade: a loaded model of the family `transformer`, in float32.
+            precision: `int8`, `float32`, or another compute type that CTranslate2 supports on this machine.
 
         Raises:
             ModelError: the package is missing, the model is of another family, or CTranslate2 cannot run it.
         """
-        if not isinstance(translator.model, Transformer):
+        if not isinstance(facade, TransformerFacade):
             raise ModelError(
-                f"the backend ctranslate2 runs only the family transformer, and the teacher is of the family"
-                f" {translator.family.name}; use the backend transformers"
+                "the backend ctranslate2 runs only the family transformer, and the teacher's model_type is"
+                f" {facade.model.config.model_type}; use the backend transformers"
             )
         try:
             import ctranslate2
@@ -61,39 +60,33 @@ class CTranslate2Teacher:
             )
         threads = torch.get_num_threads() if device == "cpu" else 1
         with TemporaryDirectory(prefix="kermit-ctranslate2-") as folder:
-            _specification(translator).save(folder)
+            _specification(facade).save(folder)
             try:
                 engine = ctranslate2.Translator(
                     folder, device, compute_type=precision, inter_threads=threads, intra_threads=1
                 )
             except (ValueError, RuntimeError) as error:
                 raise ModelError(f"CTranslate2 cannot run the teacher: {in_a_line(error)}") from error
-        return cls(translator, engine, precision, ctranslate2.__version__)
+        return cls(facade, engine, precision, ctranslate2.__version__)
 
     def translate(
         self,
         texts: Sequence[str],
-        direction: Direction,
-        decoding: Settings,
+        to: str,
         *,
-        progress: Callable[[int], None] | None = None,
-    ) -> list[Translation]:
-        """Translate texts, in their order; `progress` is told once, at the end.
+        settings: BeamSearch | None = None,
+        seeds: Sequence[int] | None = None,
+        trace: bool = False,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> list[Generation]:
+        """Translate texts, in their order; `on_progress` is called once, at the end.
 
-        Log-probabilities are slightly higher than those of `Translator`: special tokens have no share in them.
+        Log-probabilities are slightly higher than those of torch: special tokens have no share in them.
         """
-        self.translator.check(direction)
-        if not isinstance(decoding, BeamSearch):
-            raise ModelError("a Transformer translates by beam search; give its decoding settings")
-        tokenizer, positions = self.translator.tokenizer, self.translator.model.config.max_position_embeddings
-        sources = encode_texts(tokenizer, [text.strip() for text in texts])
-        for number, source in enumerate(sources):
-            if len(source) >= positions:
-                raise DataError(
-                    f"{len(source)} tokens, but the model can read {positions - 1}; split it",
-                    text=number,
-                    limit=positions - 1,
-                )
+        target, decoding = self.segment(to), settings or BeamSearch()
+        self.check_trained(target)
+        tokenizer, positions = self.tokenizer, self.model.config.max_position_embeddings
+        sources = encode_within(tokenizer, texts, positions - 1)
         end = tokenizer.sep_token
         found = self.engine.translate_batch(
             [[*tokenizer.convert_ids_to_tokens(source), end] for source in sources],
@@ -101,7 +94,7 @@ class CTranslate2Teacher:
             length_penalty=decoding.length_penalty,
             max_decoding_length=min(decoding.max_tokens, positions - 2) + 1,  # with the end mark
             min_decoding_length=0,
-            max_input_length=0,  # no limit but the one above
+            max_input_length=0,  # no limit besides the one above
             max_batch_size=max(1, int(decoding.batch_tokens)),
             batch_type="tokens",
             suppress_sequences=[[token] for token in tokenizer.all_special_tokens if token != end],
@@ -110,25 +103,25 @@ class CTranslate2Teacher:
         )
         results = []
         for text, source, result in zip(texts, sources, found, strict=True):
-            tokens = result.hypotheses[0] if source else [end]  # of a blank text nothing is made
-            finished = tokens[-1:] == [end]
+            tokens = result.hypotheses[0] if source else [end]  # a blank text stays blank
             ids = tokenizer.convert_tokens_to_ids(tokens[:-1])
+            translation = decode_ids(tokenizer, ids)
             results.append(
-                Translation(
-                    source=text,
-                    text=decode_ids(tokenizer, ids),
+                Generation(
+                    x=text if target is Segment.Y else translation,
+                    y=translation if target is Segment.Y else text,
                     rounds=len(tokens) if source else 0,
                     tokens=len(ids),
                     log_prob=result.scores[0] * len(tokens) ** decoding.length_penalty if source else 0.0,
-                    finish="finished" if finished else "max_tokens",
+                    finish=Finish.FINISHED if tokens[-1:] == [end] else Finish.MAX_TOKENS,
                 )
             )
-        if progress is not None:
-            progress(len(texts))
+        if on_progress is not None:
+            on_progress(len(texts))
         return results
 
 
-def _specification(translator: Translator) -> Any:
+def _specification(facade: TransformerFacade) -> Any:
     """CTranslate2's description of the model, with its weights.
 
     It differs from the package's own conversion of Marian models: the decoder starts from the embedding of `[CLS]`
@@ -138,7 +131,7 @@ def _specification(translator: Translator) -> Any:
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation
 
-    model, tokenizer = translator.model, translator.tokenizer
+    model, tokenizer = facade.model, facade.tokenizer
     config, loader = model.config, BartLoader()
     activations = {"relu": Activation.RELU, "gelu": Activation.GELU, "gelu_new": Activation.GELUTanh}
     activations |= {"silu": Activation.SWISH, "swish": Activation.SWISH}
@@ -161,7 +154,7 @@ def _specification(translator: Translator) -> Any:
     specification.config.add_source_eos = False
     specification.config.bos_token = specification.config.decoder_start_token = tokenizer.cls_token
     specification.config.eos_token = tokenizer.sep_token
-    specification.config.unk_token = tokenizer.pad_token  # byte level: nothing is unknown, and it must be a token
+    specification.config.unk_token = tokenizer.pad_token  # byte level has no unknown token, but CTranslate2 needs one
     specification.validate()
     specification.optimize(quantization=None)
     return specification

@@ -1,14 +1,12 @@
 """Distillation: a teacher's own translations as training data (sequence-level knowledge distillation).
 
-The text is taken in blocks. Each block's translations are written aside and renamed when whole, so that an interrupted
-run goes on where it was; a manifest says by which teacher, with which decoding and from which text they were made, and
-another one is refused. At the end the blocks become two line-aligned files, source and teacher's translation, without
-texts whose translation did not end and, if asked for, pairs that are visibly wrong.
+The text is translated in blocks, so that an interrupted run can resume; a manifest records teacher, decoding and text,
+and other settings are refused. At the end the blocks become two line-aligned files, source and translation, without
+translations that did not end and, with a filter, without pairs that are clearly wrong.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import shutil
@@ -22,25 +20,24 @@ from typing import Any
 
 from kermit.data.plain import Fault, OnBad, Report, file_checksum, read_texts
 from kermit.errors import DataError, KermitError, Place
-from kermit.files import partial, write_whole
-from kermit.folders import model_folder, weight_files
+from kermit.families.base import ChosenDecoding, Facade
+from kermit.loading import find_model
+from kermit.provenance import Manifest, model_checksum, partial, write_whole
+from kermit.results import Generation
 from kermit.tasks.ctranslate2_teacher import CTranslate2Teacher
-from kermit.tasks.distillation_filters import Languages, Reason, wrong_pair
-from kermit.tasks.translation import Direction, Translation
-from kermit.tasks.translator import Translator
-from kermit.training.settings import Settings
+from kermit.tasks.distillation_filters import Reason, WordCounts, wrong_pair
+from kermit.tasks.translation import Direction, target_text
 
 logger = logging.getLogger(__name__)
 
-_UNSAID = {"precision": "float32", "backend": "transformers", "filter": False}  # what manifests did not always say
-_NOTED = ("backend_version",)  # what may change before a run goes on
+_NOTED = ("backend_version", "texts", "unfinished", "filtered")
 
 
 @dataclass(frozen=True)
 class Distilled:
-    """The two line-aligned files, and how many texts are in them and were left out.
+    """The two line-aligned files, with the numbers of texts in them and left out.
 
-    `filtered` counts the pairs that are visibly wrong, by reason; it is empty where no filter was asked for.
+    `filtered` counts the pairs that are clearly wrong, by reason; it is empty without a filter.
     """
 
     source: Path
@@ -51,11 +48,11 @@ class Distilled:
 
 
 def distill(
-    translator: Translator | CTranslate2Teacher,
-    teacher: Path,
+    facade: Facade,
+    teacher: str | Path,
     text: Path,
     direction: Direction,
-    decoding: Settings,
+    decoding: ChosenDecoding,
     output: Path,
     *,
     limit: int | None = None,
@@ -67,52 +64,47 @@ def distill(
     """Translate a file with a teacher and write `NAME.SOURCE` and `NAME.TARGET` into a folder.
 
     Args:
-        translator: the teacher, loaded; or converted, to be run by CTranslate2.
-        teacher: the folder that it was loaded from.
-        text: the source side, a text a line, plain or gzipped; NAME is its name up to the language.
-        direction: which way to translate.
-        decoding: how, by the teacher's family's settings.
-        output: where the files go; blocks already there from the same run are not made again.
-        limit: translate the first so many texts alone; None for all.
-        on_bad: what to do with lines that are empty, no UTF-8 or longer than the teacher can read.
-        filter_pairs: leave out pairs that are visibly wrong (see `distillation_filters`).
-        block_size: texts translated between two savings.
-        progress: told how many more texts are done.
+        facade: the teacher, loaded; or converted, to be run by CTranslate2.
+        teacher: its name, as it was loaded by.
+        text: the source side, one text per line, plain or gzipped; NAME is its name without the language.
+        direction: from which language to which.
+        decoding: how the teacher decodes.
+        output: the output folder; blocks of the same run in it are not translated again.
+        limit: translate only the first N texts; None for all.
+        on_bad: what to do with lines that are empty, not UTF-8, or too long for the teacher.
+        filter_pairs: leave out pairs that are clearly wrong (see `distillation_filters`).
+        block_size: number of texts per block.
+        progress: called with the number of texts just done.
 
     Raises:
-        DataError: the file holds no text, the folder holds blocks or files made otherwise, or no pair is left.
+        DataError: the file holds no text, the folder holds other files or translations made with other settings, or no
+            pair is left.
     """
     name = text.name.removesuffix(".gz").removesuffix(f".{direction.source}")
     files = [output / f"{name}.{language}" for language in (direction.source, direction.target)]
     blocks = output / f".{name}.{direction}.blocks"
-    weights = weight_files(model_folder(teacher))
-    manifest: dict[str, Any] = {
-        "teacher": hashlib.sha256(b"".join(file.read_bytes() for file in weights)).hexdigest(),
+    engine = _engine(facade)
+    settings: dict[str, Any] = {
+        "teacher": model_checksum(find_model(teacher)),
         "text": file_checksum(text),
         "direction": str(direction),
-        "decoding": decoding.model_dump(mode="json"),
-        **_engine(translator),
+        "decoding": decoding.record(),
+        "backend": engine["backend"],
+        "precision": engine["precision"],
         "limit": limit,
         "block_size": block_size,
         "filter": filter_pairs,
     }
-    place = output / f"{name}.{direction}.json"
-    made = _made_before(text, files, blocks, place, manifest)
+    manifest = Manifest(output / f"{name}.{direction}.json", settings, results=_NOTED)
+    made = _made_before(text, files, blocks, manifest)
     if "texts" in made and all(file.is_file() for file in files):
         logger.info("%s: translated before, nothing left to do", text)
         return Distilled(files[0], files[1], made["texts"], made["unfinished"], made.get("filtered", {}))
     blocks.mkdir(parents=True, exist_ok=True)
     if not made:
-        write_whole(place, json.dumps(manifest, indent=2) + "\n")
+        manifest.write(backend_version=engine["backend_version"])
     report = Report(on_bad, how_to_skip="add --skip-bad")
-    for index, block in enumerate(_blocks(text, report, block_size, limit)):
-        path = blocks / f"{index:06}.jsonl"
-        if not path.is_file():
-            results = _translated(translator, block, direction, decoding, report, progress)
-            lines = [json.dumps([r.source, _one_line(r.text), r.finish], ensure_ascii=False) + "\n" for r in results]
-            write_whole(path, "".join(lines))
-        elif progress is not None:
-            progress(len(block))
+    _translate_blocks(facade, text, direction, decoding, blocks, report, limit, block_size, progress)
     logger.info("%s: %s", text, report.summary())
     if not report.read:
         raise DataError(f"{text}: the file holds no text to translate")
@@ -124,20 +116,44 @@ def distill(
         shutil.rmtree(blocks)
         raise DataError(f"{text}: {_nothing_left(unfinished, filtered)}")
     if unfinished:
-        logger.warning("%s: %d texts left out, as the teacher's translation did not end", text, unfinished)
+        logger.warning("%s: %d texts left out: the teacher's translation did not end", text, unfinished)
+    counts: dict[str, Any] = {"texts": kept, "unfinished": unfinished}
     if filter_pairs:
-        logger.info("%s: %d pairs left out by the filter (%s)", text, sum(filtered.values()), told(filtered))
-        manifest["filtered"] = filtered
-    manifest |= {"texts": kept, "unfinished": unfinished}
-    write_whole(place, json.dumps(manifest, indent=2) + "\n")  # first: files are ours where it has their counts
+        logger.info("%s: %d pairs left out by the filter (%s)", text, sum(filtered.values()), counted(filtered))
+        counts["filtered"] = filtered
+    manifest.write(backend_version=engine["backend_version"], **counts)  # first: it says that the files are ours
     for path, file in zip(scratch, files, strict=True):
         path.rename(file)
     shutil.rmtree(blocks)
     return Distilled(files[0], files[1], kept, unfinished, filtered)
 
 
-def told(filtered: dict[str, int]) -> str:
-    """Counts by reason, as `length 3, copy 1`."""
+def _translate_blocks(
+    facade: Facade,
+    text: Path,
+    direction: Direction,
+    decoding: ChosenDecoding,
+    blocks: Path,
+    report: Report,
+    limit: int | None,
+    block_size: int,
+    progress: Callable[[int], None] | None,
+) -> None:
+    """Translate the file block by block; blocks that exist are not translated again."""
+    for index, block in enumerate(_blocks(text, report, block_size, limit)):
+        path = blocks / f"{index:06}.jsonl"
+        if not path.is_file():
+            lines = [
+                json.dumps([text, _one_line(target_text(facade, direction, result)), result.finish], ensure_ascii=False)
+                for text, result in _translated(facade, block, direction, decoding, report, progress)
+            ]
+            write_whole(path, "".join(f"{line}\n" for line in lines))
+        elif progress is not None:
+            progress(len(block))
+
+
+def counted(filtered: dict[str, int]) -> str:
+    """Format counts by reason, as `length 3, copy 1`."""
     return ", ".join(f"{reason} {count:,}" for reason, count in filtered.items())
 
 
@@ -145,7 +161,7 @@ def _nothing_left(unfinished: int, filtered: dict[str, int]) -> str:
     if any(filtered.values()):
         return (
             f"no pair is left: {unfinished:,} of the teacher's translations did not end, and the filter left out the"
-            f" others ({told(filtered)}), so nothing was written; look at them without the filter"
+            f" others ({counted(filtered)}), so nothing was written; look at them without the filter"
         )
     return (
         f"none of the teacher's {unfinished:,} translations ended, so nothing was written; raise max_tokens, or choose"
@@ -153,60 +169,52 @@ def _nothing_left(unfinished: int, filtered: dict[str, int]) -> str:
     )
 
 
-def _engine(translator: Translator | CTranslate2Teacher) -> dict[str, str]:
-    """What runs the teacher, for the manifest."""
-    if isinstance(translator, CTranslate2Teacher):
-        found = (translator.backend, translator.version, translator.precision)
+def _engine(facade: Facade) -> dict[str, str]:
+    """Return what runs the teacher, for the manifest."""
+    if isinstance(facade, CTranslate2Teacher):
+        found = (facade.backend, facade.version, facade.precision)
     else:
-        found = ("transformers", version("transformers"), str(translator.model.dtype).removeprefix("torch."))
+        found = ("transformers", version("transformers"), str(facade.model.dtype).removeprefix("torch."))
     return dict(zip(("backend", "backend_version", "precision"), found, strict=True))
 
 
-def _made_before(text: Path, files: list[Path], blocks: Path, place: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    """What is noted of the translations that are there, if any; raise where something else is in their place."""
+def _made_before(text: Path, files: list[Path], blocks: Path, manifest: Manifest) -> dict[str, Any]:
+    """Return what was noted about translations made before, if any; raise if other files are in their place."""
     for file in files:
         if file.exists() and file.samefile(text):
-            raise DataError(f"{file} is the text to translate, and would be replaced; choose another output folder")
+            raise DataError(f"{file} is the text to translate and would be replaced; choose another output folder")
     present = [file for file in files if file.exists()]
-    if not present and not any(blocks.glob("*.jsonl")):
+    begun = any(blocks.glob("*.jsonl"))
+    if not present and not begun:
         return {}
-    made = _read_manifest(place) if place.is_file() else {}
-    compared = {key: value for key, value in manifest.items() if key not in _NOTED}
-    differing = [key for key, value in compared.items() if made.get(key, _UNSAID.get(key)) != value]
-    if made and differing:
-        raise DataError(
-            f"{place.parent} holds translations made with another {', '.join(differing)} (see {place.name});"
-            " choose another output folder, or remove them"
-        )
+    made = manifest.made("translations")
     if present and "texts" not in made:
-        raise DataError(f"{present[0]} was not made by this command, and is not replaced; choose another output folder")
+        raise DataError(f"{present[0]} was not made by this command and is not replaced; choose another output folder")
     if not made:
-        raise DataError(f"{blocks} holds translations of which no {place.name} tells; remove that folder")
-    return made
-
-
-def _read_manifest(place: Path) -> dict[str, Any]:
-    try:
-        made = json.loads(place.read_text(encoding="utf-8"))
-    except ValueError:
-        made = None
-    if not isinstance(made, dict):
-        raise DataError(f"{place}: this does not tell how translations were made; choose another output folder")
+        raise DataError(f"{blocks} holds translations without their {manifest.path.name}; remove that folder")
     return made
 
 
 def _translated(
-    translator: Translator | CTranslate2Teacher,
+    facade: Facade,
     block: list[tuple[str, Place]],
     direction: Direction,
-    decoding: Settings,
+    decoding: ChosenDecoding,
     report: Report,
     progress: Callable[[int], None] | None,
-) -> list[Translation]:
+) -> list[tuple[str, Generation]]:
     """Translate texts, given with their places; those that are too long for the model go to the report."""
     while True:
         try:
-            return translator.translate([text for text, _ in block], direction, decoding, progress=progress)
+            texts = [text for text, _ in block]
+            found = facade.translate(
+                texts,
+                direction.target,
+                settings=decoding.settings(),
+                seeds=decoding.seeds(len(texts)),
+                on_progress=progress,
+            )
+            return list(zip(texts, found, strict=True))
         except KermitError as error:
             if (number := error.text) is None:
                 raise
@@ -228,10 +236,10 @@ def _one_line(text: str) -> str:
 
 
 def _join(blocks: Path, files: list[Path], filter_pairs: bool) -> tuple[int, int, dict[str, int]]:
-    """Write the pairs that are kept; return how many, how many did not end, and how many were filtered by reason."""
+    """Write the pairs to keep; return the numbers of pairs kept, unfinished, and filtered by reason."""
     kept = unfinished = 0
     filtered: Counter[Reason] = Counter()
-    languages = Languages.count(pair for pair in _pairs(blocks) if pair is not None) if filter_pairs else None
+    languages = WordCounts.count(pair for pair in _pairs(blocks) if pair is not None) if filter_pairs else None
     with files[0].open("w", encoding="utf-8") as sources, files[1].open("w", encoding="utf-8") as targets:
         for pair in _pairs(blocks):
             if pair is None:
@@ -246,7 +254,7 @@ def _join(blocks: Path, files: list[Path], filter_pairs: bool) -> tuple[int, int
 
 
 def _pairs(blocks: Path) -> Iterator[tuple[str, str] | None]:
-    """Texts with their translations, block by block; None for one that did not end."""
+    """Yield texts with their translations, block by block; None for one that did not end."""
     for block in sorted(blocks.glob("*.jsonl")):
         for line in block.read_text(encoding="utf-8").split("\n"):
             if line:

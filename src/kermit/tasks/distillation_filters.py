@@ -1,9 +1,8 @@
-"""Filters for pairs of a text and its translation that are visibly wrong.
+"""Filters for pairs of a text and its translation that are clearly wrong.
 
-A pair is left out for the first of four reasons: lengths that do not match, a copy, a loop, or a side in the other
-side's language. The last is told by naive Bayes over words, with counts from the texts themselves, so that no other
-data is needed. Words are what spaces and punctuation separate: the filters are for languages that write them. This
-module knows no files and no models.
+A pair is left out for the first of four reasons: mismatched lengths, a copy, a loop, or a side in the other side's
+language. The last is decided by naive Bayes over words, with counts from the texts themselves. Words are separated by
+spaces and punctuation, so the filters are for languages that write them. This module knows no files and no models.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ MIN_COPY_WORDS = 3
 MIN_REPEATS = 3
 MIN_LANGUAGE_WORDS = 4
 MARGIN = 1.5
-"""Mean log-odds per word, in nats, from which on a text is in the wrong language."""
+"""Mean log-odds per word, in nats, above which a text is in the wrong language."""
 
 _WORD = re.compile(r"\w+")
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -43,13 +42,13 @@ def lengths_differ(source: str, target: str) -> bool:
 
 
 def is_copy(source: str, target: str) -> bool:
-    """Whether the words are the same but for case and punctuation, and more than two."""
+    """Whether the words are the same except for case and punctuation, and more than two."""
     words = _words(_WORD, source)
     return len(words) >= MIN_COPY_WORDS and words == _words(_WORD, target)
 
 
 def repeats(text: str) -> bool:
-    """Whether a sequence of tokens (words and punctuation) stands three or more times in a row."""
+    """Whether a sequence of tokens (words and punctuation) occurs three or more times in a row."""
     tokens = _words(_TOKEN, text)
     for period in range(1, len(tokens) // MIN_REPEATS + 1):
         run = 0  # of tokens that equal the one a period before
@@ -61,7 +60,7 @@ def repeats(text: str) -> bool:
 
 
 def wrong_form(source: str, target: str) -> Reason | None:
-    """The first reason that the pair alone gives."""
+    """Return the first reason that needs no counts."""
     if lengths_differ(source, target):
         return Reason.LENGTH
     if is_copy(source, target):
@@ -72,14 +71,14 @@ def wrong_form(source: str, target: str) -> Reason | None:
 
 
 @dataclass(frozen=True)
-class Languages:
+class WordCounts:
     """Counts of the words of both sides."""
 
     source: Counter[str]
     target: Counter[str]
 
     @classmethod
-    def count(cls, pairs: Iterable[tuple[str, str]]) -> Languages:
+    def count(cls, pairs: Iterable[tuple[str, str]]) -> WordCounts:
         """Count the words of pairs, without those that `wrong_form` finds."""
         languages = cls(Counter(), Counter())
         for source, target in pairs:
@@ -90,7 +89,7 @@ class Languages:
 
     @cached_property
     def size_ratio(self) -> float:
-        """Log of how many more words the source side has, with half a word for every kind on both."""
+        """Return the log-ratio of source to target words, smoothed by half a word of every kind."""
         kinds = len(self.source.keys() | self.target.keys())
         return math.log(self.source.total() + kinds / 2 + 1) - math.log(self.target.total() + kinds / 2 + 1)
 
@@ -108,10 +107,9 @@ class Languages:
 
 
 def _log_odds(text: str, own: Counter[str], other: Counter[str], size_ratio: float) -> float:
-    """Mean log-odds per word for the other side; 0 for a text of too few words.
+    """Return the mean log-odds per word for the other side; 0 for a text of too few words.
 
-    Counts are smoothed by one half. The text's words are first taken off its own side's counts, as they are no
-    evidence about themselves.
+    Counts are smoothed by one half. The text's own words are first subtracted from its side's counts.
     """
     words = Counter(_words(_LETTERS, text))
     if words.total() < MIN_LANGUAGE_WORDS:
@@ -123,8 +121,8 @@ def _log_odds(text: str, own: Counter[str], other: Counter[str], size_ratio: flo
     return odds / words.total()
 
 
-def wrong_pair(source: str, target: str, languages: Languages) -> Reason | None:
-    """Why a pair should be left out, if it should."""
+def wrong_pair(source: str, target: str, languages: WordCounts) -> Reason | None:
+    """Return why a pair should be left out, if it should."""
     return wrong_form(source, target) or (Reason.LANGUAGE if languages.wrong(source, target) else None)
 
 

@@ -1,8 +1,8 @@
-"""Pretraining as a task to train for: plain text, in pairs of segments as BERT packs it (section 4.2 of the paper).
+"""Pretraining as a task: plain text, in pairs of segments as in BERT (section 4.2 of the paper).
 
-`data` names articles (`kermit.data.articles`), which are cut into sentences and packed anew in every epoch
-(`kermit.data.packing`). A model is judged by its own validation loss, which decides what is kept, and by how well it
-recovers the same held-out tokens as models of other families (`kermit.tasks.held_out`).
+`data` names articles (`kermit.data.articles`), which are split into sentences and packed differently in every epoch
+(`kermit.data.packing`). The best model is the one with the lowest validation loss; how well models of all families
+recover the same held-out tokens is reported as well (`kermit.tasks.held_out`).
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from pydantic import Field, PositiveInt, model_validator
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Factorization
-from kermit.data.articles import ArticleSource, checksum, read_paragraphs
+from kermit.data.articles import ArticleSource, articles_checksum, read_paragraphs
 from kermit.data.batching import SPECIALS_PER_ROW
 from kermit.data.packing import PackedText
 from kermit.data.plain import Report, file_checksum
 from kermit.data.sentences import encode_articles
 from kermit.data.tokenizer import end_of_slot_id
 from kermit.errors import RecipeError
+from kermit.families.base import PretrainingFamily
+from kermit.loading import position_limit
 from kermit.modeling import specials_of
-from kermit.modeling.trunk import first_position
-from kermit.tasks.held_out import HELD_OUT_SEED, PretrainingFamily, judge
-from kermit.training.settings import EvaluationSettings, FactorizationMix, Fraction, SourceSettings, TextSettings
+from kermit.tasks.held_out import HELD_OUT_SEED, judge
+from kermit.training.settings import EvaluationSettings, SourceSettings, TextSettings
 from kermit.training.tasks import BestMetric, Evaluator
+from kermit.validated import FactorizationMix, Fraction
 
 if TYPE_CHECKING:
     from kermit.training.recipe import LoadedRecipe, Recipe
@@ -47,7 +49,7 @@ class ArticleSettings(SourceSettings):
             raise ValueError("give either text, a file or folder, or hub, a dataset's name")
         if self.hub is None:
             for name in self.changed("config", "split", "field"):
-                raise ValueError(f"{name} is for hub, and this source is text; leave it out")
+                raise ValueError(f"{name} applies only to hub; leave it out")
         return self
 
     def article_source(self, data: Path) -> ArticleSource:
@@ -59,7 +61,7 @@ class ArticleSettings(SourceSettings):
         """Of each file, or of the dataset."""
         source = self.article_source(data)
         if source.path is None:
-            return {source.name: checksum(source)}
+            return {source.name: articles_checksum(source)}
         return {str(Path(str(self.text)) / file.relative_to(source.path)): file_checksum(file) for file in source.files}
 
 
@@ -67,7 +69,7 @@ class ArticleData(TextSettings):
     """The articles to train on and to validate with, and how they are packed.
 
     `max_tokens` is the length of a packed pair, special tokens included; `short_rate` the share of pairs that are meant
-    to be shorter; with `next_sentence` every other y is from another article, and the model learns to tell.
+    to be shorter; with `next_sentence` every other y is from another article, and the model learns to detect it.
     """
 
     train: tuple[ArticleSettings, ...] = Field(min_length=1)
@@ -78,13 +80,13 @@ class ArticleData(TextSettings):
 
 
 class PretrainingEvaluation(EvaluationSettings):
-    """When to judge the model, and on how many pairs of the validation text, evenly spread over it."""
+    """When to evaluate the model, and the number of pairs of the validation text, evenly spaced."""
 
     texts: PositiveInt = 200
 
 
 class PretrainingTask:
-    """How pretraining's text is read and packed, and how a model is judged by held-out tokens."""
+    """How pretraining reads and packs text, and evaluates a model by held-out tokens."""
 
     name = "pretraining"
     data_settings: type[TextSettings] = ArticleData
@@ -94,13 +96,13 @@ class PretrainingTask:
     best = BestMetric("loss", "loss", higher=False)
 
     def check(self, recipe: Recipe) -> None:
-        """Both segments are generated."""
+        """Check that both segments are generated."""
         if set(recipe.factorizations) != {Factorization.JOINT}:
             raise RecipeError("factorizations: pretraining drops tokens of the whole text; leave it out, or give joint")
 
     def checksums(self, loaded: LoadedRecipe) -> list[str]:
         """Of each source of articles."""
-        return [checksum(source) for source in _sources(loaded)]
+        return [articles_checksum(source) for source in _sources(loaded)]
 
     def texts(self, loaded: LoadedRecipe) -> Iterator[str]:
         """Every paragraph."""
@@ -109,11 +111,11 @@ class PretrainingTask:
                 yield paragraph.text
 
     def training_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PackedText:
-        """All articles, encoded, and packed anew in every epoch."""
+        """Return all articles, encoded, and packed differently in every epoch."""
         return _packed(_sources(loaded), loaded.recipe, tokenizer, seed=loaded.recipe.seed)
 
     def validation_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PackedText | None:
-        """As many validation pairs as are to be judged, the same for every recipe."""
+        """Return the validation pairs to evaluate on, the same for every recipe."""
         validation = article_data(loaded.recipe).validation
         if validation is None:
             return None
@@ -135,13 +137,9 @@ class PretrainingTask:
         return evaluate
 
     def describe(self, model: PreTrainedModel, recipe: Recipe) -> None:
-        """The model must have positions enough for a packed pair."""
-        config = getattr(model.config, "trunk_config", model.config)
-        positions = getattr(config, "max_position_embeddings", None)
-        if positions is None:
-            return
-        positions -= first_position(model.base_model)
-        if positions < recipe.data.max_tokens:
+        """Check that the model has enough positions for a packed pair."""
+        positions = position_limit(model)
+        if positions is not None and positions < recipe.data.max_tokens:
             raise RecipeError(
                 f"data.max_tokens: {recipe.data.max_tokens} is more than the model's {positions} positions"
             )
@@ -166,7 +164,7 @@ def _packed(
     limit: int | None = None,
 ) -> PackedText:
     data = article_data(recipe)
-    end_of_slot_id(tokenizer)  # all families have it, so text that was encoded for one serves the others
+    end_of_slot_id(tokenizer)  # for all families, so that they share encoded text
     room = data.max_tokens - SPECIALS_PER_ROW
     return PackedText(
         encode_articles(sources, tokenizer, max_tokens=room // 2, on_bad=data.on_bad),

@@ -1,14 +1,15 @@
-"""Translation as a task: directions, results, and the scores that are reported (section 4.1 of the paper).
+"""Translation: directions, and the scores that are reported (section 4.1 of the paper).
 
-Scores come from sacrebleu on raw, cased text, and carry its signatures. Beside BLEU and chrF stand the length ratio
-(insertion models tend to stop early), the mean number of rounds and of tokens, and the mean of log2(tokens + 1), which
-is what a perfectly balanced insertion order needs.
+Scores come from sacrebleu on raw, cased text, with its signatures. Besides BLEU and chrF they include the length ratio
+(insertion models tend to stop early), the mean numbers of rounds and tokens, and the mean of log2(tokens + 1), the
+rounds of a perfectly balanced insertion order.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -16,10 +17,12 @@ from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
 
+from kermit.canvas import Factorization, Segment
 from kermit.data.parallel import Pair, TextSource, read_pairs
 from kermit.data.plain import Report
-from kermit.errors import DataError
-from kermit.rendering import ReadableTrace
+from kermit.errors import DataError, ModelError, placed
+from kermit.families.base import ChosenDecoding, Facade
+from kermit.results import Generation
 
 
 @dataclass(frozen=True)
@@ -37,46 +40,48 @@ class Direction:
         """Read `en-de`."""
         source, dash, target = text.strip().partition("-")
         if not dash or not source or not target:
-            raise DataError(f"{text!r} is no direction; write it as en-de")
+            raise DataError(f"{text!r} is not a direction; write it as en-de")
         return cls(source, target)
 
 
-@dataclass(frozen=True)
-class Translation:
-    """One translated text.
+def directions_of(factorizations: Collection[Factorization], languages: tuple[str, str]) -> list[Direction]:
+    """List the directions of translation that a mix of factorizations trains."""
+    x, y = languages
+    ways = {Factorization.Y_GIVEN_X: Direction(x, y), Factorization.X_GIVEN_Y: Direction(y, x)}
+    return [way for name, way in ways.items() if {name, Factorization.JOINT} & set(factorizations)]
 
-    Attributes:
-        rounds: forward passes that produced it (an autoregressive model needs one a token, and one to stop).
-        tokens: generated tokens, the end mark not counted.
-        log_prob: natural log-probability of what was generated, as the decoder counts it.
-        finish: `finished`, or which limit stopped it.
-        trace: the rounds, where they were asked for.
+
+def trained_directions(facade: Facade) -> list[Direction]:
+    """List the directions that a model was trained for; both if that is unknown."""
+    trained = getattr(facade.model.config, "factorizations", None) or [Factorization.JOINT.value]
+    return directions_of([Factorization(name) for name in trained], facade.languages)
+
+
+def check_direction(facade: Facade, direction: Direction) -> Direction:
+    """Return the direction if the model was trained for it.
+
+    Raises:
+        ModelError: it was not.
     """
+    if direction not in (trained := trained_directions(facade)):
+        raise ModelError(f"the model was not trained for {direction}, only for {', '.join(map(str, trained))}")
+    return direction
 
-    source: str
-    text: str
-    rounds: int
-    tokens: int
-    log_prob: float
-    finish: str
-    trace: ReadableTrace | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """As `kermit translate --json` prints it; without a trace the key is absent."""
-        record: dict[str, Any] = {
-            "source": self.source,
-            "text": self.text,
-            "rounds": self.rounds,
-            "tokens": self.tokens,
-            "log_prob": self.log_prob,
-            "finish": self.finish,
-        }
-        return record if self.trace is None else record | {"trace": self.trace.to_json()}
+def direction_to(facade: Facade, target: str) -> Direction:
+    """Return the direction into a language; ``x`` and ``y`` always work."""
+    x, y = facade.languages
+    return check_direction(facade, Direction(x, y) if facade.segment(target) is Segment.Y else Direction(y, x))
+
+
+def target_text(facade: Facade, direction: Direction, result: Generation) -> str:
+    """Return the translation in a result."""
+    return (result.y or "") if facade.segment(direction.target) is Segment.Y else result.x
 
 
 @dataclass(frozen=True)
 class TranslationScores:
-    """How well one direction went, as `kermit evaluate translation --json` prints it."""
+    """Scores of one direction, as `kermit evaluate translation --json` prints them."""
 
     direction: str
     bleu: float
@@ -94,7 +99,8 @@ class TranslationScores:
 
 
 def score_translations(
-    translations: Sequence[Translation],
+    texts: Sequence[str],
+    results: Sequence[Generation],
     references: Sequence[str],
     direction: Direction,
     *,
@@ -104,16 +110,16 @@ def score_translations(
     """Score translations against one reference each.
 
     Args:
-        translations: the translated texts.
-        references: what each should be.
-        direction: which way it went.
+        texts: the translations.
+        results: how each was generated.
+        references: one per translation.
+        direction: from which language to which.
         seconds: how long translating took.
-        note: what else decided the result (model, decoding, data), put after sacrebleu's signatures.
+        note: signature of what else decided the result (model, decoding, data).
     """
-    if len(translations) != len(references) or not translations:
-        raise DataError(f"{len(translations)} translations cannot be scored against {len(references)} references")
+    if len(texts) != len(references) or not texts:
+        raise DataError(f"{len(texts)} translations cannot be scored against {len(references)} references")
     bleu, chrf = BLEU(), CHRF()
-    texts = [translation.text for translation in translations]
     bleu_score = bleu.corpus_score(texts, [list(references)])
     chrf_score = chrf.corpus_score(texts, [list(references)])
     signature = f"BLEU|{bleu.get_signature()} chrF|{chrf.get_signature()}"
@@ -122,16 +128,44 @@ def score_translations(
         bleu=round(bleu_score.score, 2),
         chrf=round(chrf_score.score, 2),
         length_ratio=round(bleu_score.sys_len / max(bleu_score.ref_len, 1), 4),
-        mean_rounds=round(fmean(translation.rounds for translation in translations), 3),
-        mean_tokens=round(fmean(translation.tokens for translation in translations), 3),
-        mean_log2=round(fmean(math.log2(translation.tokens + 1) for translation in translations), 3),
-        sentences_per_second=round(len(translations) / max(seconds, 1e-9), 2),
+        mean_rounds=round(fmean(result.rounds for result in results), 3),
+        mean_tokens=round(fmean(result.tokens for result in results), 3),
+        mean_log2=round(fmean(math.log2(result.tokens + 1) for result in results), 3),
+        sentences_per_second=round(len(texts) / max(seconds, 1e-9), 2),
         signature=f"{signature} {note}".strip(),
     )
 
 
+def evaluate_translation(
+    facade: Facade,
+    pairs: Sequence[Pair],
+    direction: Direction,
+    decoding: ChosenDecoding | None = None,
+    *,
+    note: str = "",
+    progress: Callable[[int], None] | None = None,
+) -> tuple[TranslationScores, list[Generation]]:
+    """Translate one side of the pairs and score it against the other; errors about a text name its place."""
+    check_direction(facade, direction)
+    forward = facade.segment(direction.target) is Segment.Y
+    sources = [pair.x if forward else pair.y for pair in pairs]
+    references = [pair.y if forward else pair.x for pair in pairs]
+    start = time.perf_counter()
+    with placed([pair.places[0 if forward else 1] for pair in pairs]):
+        results = facade.translate(
+            sources,
+            direction.target,
+            settings=None if decoding is None else decoding.settings(),
+            seeds=None if decoding is None else decoding.seeds(len(sources)),
+            on_progress=progress,
+        )
+    seconds = time.perf_counter() - start
+    texts = [target_text(facade, direction, result) for result in results]
+    return score_translations(texts, results, references, direction, seconds=seconds, note=note), results
+
+
 def find_side(folder: Path, split: str, language: str) -> Path:
-    """`SPLIT.LANGUAGE` in a folder, plain or gzipped."""
+    """Find `SPLIT.LANGUAGE` in a folder, plain or gzipped."""
     for name in (f"{split}.{language}", f"{split}.{language}.gz"):
         if (folder / name).is_file():
             return folder / name
@@ -142,7 +176,7 @@ def find_side(folder: Path, split: str, language: str) -> Path:
 
 
 def read_split(folder: Path, split: str, languages: tuple[str, str]) -> list[Pair]:
-    """The pairs of `SPLIT.x` and `SPLIT.y`, all whole or an error."""
+    """Read the pairs of `SPLIT.x` and `SPLIT.y`; an invalid pair is an error."""
     x, y = (find_side(folder, split, language) for language in languages)
     pairs = list(read_pairs(TextSource(x=x, y=y), Report(how_to_skip=None)))
     if not pairs:

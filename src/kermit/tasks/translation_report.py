@@ -1,44 +1,37 @@
-"""How translation scores are shown: the note of a signature, a table, and a plot of rounds by length."""
+"""Reports of translation scores: the signature, a table, and a plot of rounds by length."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import fmean
 
 from kermit.data.parallel import Pair
-from kermit.tasks.translation import Translation, TranslationScores
-from kermit.tasks.translator import Translator
-from kermit.training.settings import Settings
+from kermit.families import family_of_model_type
+from kermit.families.base import ChosenDecoding, Facade
+from kermit.provenance import listed, model_checksum, signature
+from kermit.results import Generation
+from kermit.tasks.translation import TranslationScores
 
 
-def note_of(translator: Translator, decoding: Settings, split: str, pairs: Sequence[Pair]) -> str:
-    """What decided a score beside sacrebleu: version, family, decoding, precision, split and a checksum of its text."""
+def note_of(facade: Facade, decoding: ChosenDecoding, split: str, pairs: Sequence[Pair]) -> str:
+    """Return the signature of what decided a score beside sacrebleu: model, decoding, precision, split and its text."""
     text = "\n".join(f"{pair.x}\t{pair.y}" for pair in pairs)
-    settings = ",".join(f"{key}={value}" for key, value in decoding.model_dump(mode="json").items())
     parts = {
-        "family": translator.family.name,
-        "decoding": settings,
-        "precision": str(translator.model.dtype).removeprefix("torch."),
+        "family": family_of_model_type(facade.model.config.model_type).name,
+        "model": model_checksum(Path(facade.model.name_or_path)),
+        "decoding": listed(decoding.record()),
+        "precision": str(facade.model.dtype).removeprefix("torch."),
         "split": split,
         "data": hashlib.sha256(text.encode()).hexdigest()[:12],
-        "version": _version(),
     }
-    return "kermit|" + "|".join(f"{key}:{value}" for key, value in parts.items())
+    return signature(parts)
 
 
-def _version() -> str:
-    try:
-        return version("kermit-insertion")
-    except PackageNotFoundError:
-        return "unknown"
-
-
-def table(results: Sequence[TranslationScores]) -> str:
-    """The scores in columns, with their signatures below."""
+def scores_table(results: Sequence[TranslationScores]) -> str:
+    """Format scores in columns, with their signatures below."""
     heads = ["direction", "BLEU", "chrF", "length ratio", "rounds", "tokens", "log2(n+1)", "texts/s"]
     rows = [
         [
@@ -58,8 +51,8 @@ def table(results: Sequence[TranslationScores]) -> str:
     return "\n".join([*lines, *(scores.signature for scores in results)])
 
 
-def plot_rounds(by_direction: Mapping[str, Sequence[Translation]], path: Path) -> None:
-    """Mean rounds by number of tokens, beside log2(n + 1), as PNG."""
+def plot_rounds(by_direction: Mapping[str, Sequence[Generation]], path: Path) -> None:
+    """Plot mean rounds by number of tokens, with log2(n + 1), as PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -67,10 +60,10 @@ def plot_rounds(by_direction: Mapping[str, Sequence[Translation]], path: Path) -
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     longest = 1
-    for direction, translations in by_direction.items():
+    for direction, results in by_direction.items():
         rounds: dict[int, list[int]] = defaultdict(list)
-        for translation in translations:
-            rounds[translation.tokens].append(translation.rounds)
+        for result in results:
+            rounds[result.tokens].append(result.rounds)
         lengths = sorted(rounds)
         longest = max([longest, *lengths])
         axes.plot(lengths, [fmean(rounds[length]) for length in lengths], marker=".", label=direction)

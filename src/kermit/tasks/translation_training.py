@@ -1,7 +1,7 @@
-"""Translation as a task to train for: pairs of texts, judged by BLEU on the validation pairs (the paper's section 4.1).
+"""Translation as a task to train for: pairs of texts, evaluated by BLEU on the validation pairs (section 4.1).
 
-`data` names parallel text, and unpaired text for the marginals; `evaluation.directions` says which ways are judged. The
-best model is the one with the highest mean BLEU.
+`data` names parallel text, and unpaired text for the marginals; `evaluation.directions` names the directions to
+evaluate. The best model is the one with the highest mean BLEU.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Factorization
 from kermit.data.encoding import EncodedText, encode_sources
-from kermit.data.parallel import Pair, TextSource, checksum, read_pairs
+from kermit.data.parallel import Pair, TextSource, read_pairs, source_checksum
 from kermit.data.plain import Report, file_checksum
 from kermit.data.tokenizer import encode_texts
 from kermit.errors import RecipeError
-from kermit.tasks.translation import Direction
-from kermit.tasks.translator import TranslationFamily, Translator, directions_of
-from kermit.training.settings import EvaluationSettings, FactorizationMix, Settings, SourceSettings, TextSettings
+from kermit.families.base import TranslationFamily
+from kermit.tasks.translation import Direction, directions_of, evaluate_translation
+from kermit.training.settings import EvaluationSettings, SourceSettings, TextSettings
 from kermit.training.tasks import BestMetric, Evaluator
+from kermit.validated import FactorizationMix, Settings
 
 if TYPE_CHECKING:
     from kermit.training.recipe import LoadedRecipe, Recipe
 
 
 class Languages(Settings):
-    """What the two sides are called, as in `--to de`."""
+    """Names of the two sides, as in `--to de`."""
 
     x: str = "x"
     y: str = "y"
@@ -39,7 +40,9 @@ class Languages(Settings):
     @model_validator(mode="after")
     def _two(self) -> Languages:
         if self.x == self.y:
-            raise ValueError(f"x and y are both called {self.x}; give each its own name, {self.x} and {self.x}2 say")
+            raise ValueError(
+                f"x and y have the same name, {self.x}; give different ones, such as {self.x} and {self.x}2"
+            )
         return self
 
 
@@ -47,10 +50,10 @@ _ONLY_FOR = {("tsv",): ("columns",), ("jsonl", "hub"): ("fields",), ("hub",): ("
 
 
 class PairSource(SourceSettings):
-    """Where one corpus is: x and y files, or tsv, jsonl, hub; unpaired where one file, column or field is null.
+    """Where one corpus is: x and y files, or tsv, jsonl, hub; unpaired if one file, column or field is null.
 
-    `factorizations` overrides the recipe's mix for these texts (a teacher's translations serve only the direction they
-    were made for, say).
+    `factorizations` overrides the recipe's mix for these texts; for example, a teacher's translations serve only their
+    own direction.
     """
 
     x: str | None = None
@@ -78,7 +81,7 @@ class PairSource(SourceSettings):
         for kinds, names in _ONLY_FOR.items():
             if all(getattr(self, kind) is None for kind in kinds):
                 for name in self.changed(*names):
-                    raise ValueError(f"{name} is for {' and '.join(kinds)}, and this source is another; leave it out")
+                    raise ValueError(f"{name} applies only to {' and '.join(kinds)}; leave it out")
         return self
 
     @property
@@ -94,13 +97,13 @@ class PairSource(SourceSettings):
         return all(self.sides)
 
     def mix(self, default: FactorizationMix) -> FactorizationMix:
-        """What is generated from these texts; unpaired text serves its own marginal."""
+        """Return what is generated from these texts; unpaired text serves only its own marginal."""
         if self.paired:
             return self.factorizations or default
         own = Factorization.X if self.sides[0] else Factorization.Y
         mix = self.factorizations or {own: 1.0}
         if set(mix) != {own}:
-            raise ValueError(f"unpaired text of this side serves {own.value} alone")
+            raise ValueError(f"unpaired text of this side serves only {own.value}")
         return mix
 
     def text_source(self, data: Path) -> TextSource:
@@ -116,7 +119,7 @@ class PairSource(SourceSettings):
     def checksums(self, data: Path) -> dict[str, str]:
         """Of each file, or of the dataset."""
         if self.hub is not None:
-            return {self.hub: checksum(self.text_source(data))}
+            return {self.hub: source_checksum(self.text_source(data))}
         named = [path for path in (self.x, self.y, self.tsv, self.jsonl) if path is not None]
         return {path: file_checksum(data / Path(path).expanduser()) for path in named}
 
@@ -130,13 +133,13 @@ class PairData(TextSettings):
 
 
 class TranslationEvaluation(EvaluationSettings):
-    """When to translate the validation text, and how much of it; `directions` default to those being trained."""
+    """When to translate the validation text, and the number of texts; `directions` default to those being trained."""
 
     directions: tuple[str, ...] = ()
 
 
 class TranslationTask:
-    """How translation's text is read and encoded, and how a model is judged by translating."""
+    """How translation reads and encodes text, and evaluates a model."""
 
     name = "translation"
     data_settings: type[TextSettings] = PairData
@@ -146,18 +149,18 @@ class TranslationTask:
     best = BestMetric("bleu", "BLEU", higher=True)
 
     def check(self, recipe: Recipe) -> None:
-        """The directions to judge must be such as are trained."""
+        """Check that the directions to evaluate are trained."""
         assert isinstance(recipe.evaluation, TranslationEvaluation)
         languages = pair_data(recipe).languages
         known = [str(way) for way in directions_of(trained(recipe), (languages.x, languages.y))]
         for number, text in enumerate(recipe.evaluation.directions):
             if text.strip() not in known:
-                wanted = f"one of {', '.join(known)}" if known else "left out, for no translation is trained"
+                wanted = f"one of {', '.join(known)}" if known else "left out, as no translation is trained"
                 raise RecipeError(f"evaluation.directions.{number}: must be {wanted}, not {text!r}")
 
     def checksums(self, loaded: LoadedRecipe) -> list[str]:
         """Of each source of pairs."""
-        return [checksum(source) for source in _sources(loaded)]
+        return [source_checksum(source) for source in _sources(loaded)]
 
     def texts(self, loaded: LoadedRecipe) -> Iterator[str]:
         """Both sides of every pair."""
@@ -190,20 +193,20 @@ class TranslationTask:
         pairs = list(islice(fitting, recipe.evaluation.texts))
         family = cast("TranslationFamily", loaded.family)
 
-        def evaluate(model: PreTrainedModel) -> Mapping[str, float]:
-            translator = Translator(family, model, tokenizer, languages)
+        def judge(model: PreTrainedModel) -> Mapping[str, float]:
+            facade = family.facade(model, tokenizer)
             metrics: dict[str, float] = {}
-            results = [translator.evaluate(pairs, way, recipe.decoding)[0] for way in directions]
+            results = [evaluate_translation(facade, pairs, way, recipe.decoding)[0] for way in directions]
             for scores in results:
                 metrics[f"bleu_{scores.direction}"] = scores.bleu
                 metrics[f"length_ratio_{scores.direction}"] = scores.length_ratio
                 metrics[f"rounds_{scores.direction}"] = scores.mean_rounds
             return {**metrics, "bleu": round(fmean(scores.bleu for scores in results), 3)}
 
-        return evaluate
+        return judge
 
     def describe(self, model: PreTrainedModel, recipe: Recipe) -> None:
-        """What the sides are called, and what is generated from what."""
+        """Record the names of the sides, and what is generated from what."""
         model.config.languages = pair_data(recipe).languages.model_dump()
         model.config.factorizations = sorted(factorization.value for factorization in trained(recipe))
 
@@ -215,36 +218,12 @@ def pair_data(recipe: Recipe) -> PairData:
 
 
 def trained(recipe: Recipe) -> set[Factorization]:
-    """What is generated from what, over all sources of text."""
+    """Return what is generated from what, over all sources of text."""
     return {factorization for source in recipe.data.train for factorization in source.mix(recipe.factorizations)}
 
 
-def check_one_direction(recipe: Recipe, learner: str) -> None:
-    """For models that translate one way alone.
-
-    Args:
-        recipe: the recipe.
-        learner: what the model is called.
-
-    Raises:
-        RecipeError: it asks for more, or a source holds something else.
-    """
-    mix, data = set(recipe.factorizations), pair_data(recipe)
-    if len(mix) != 1 or not mix <= {Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y}:
-        raise RecipeError(
-            f"factorizations: {learner} translates one way; give y_given_x or x_given_y alone,"
-            f" not {', '.join(factorization.value for factorization in recipe.factorizations)}"
-        )
-    sources = {f"data.train.{number}": source for number, source in enumerate(data.train)}
-    if data.validation is not None:
-        sources["data.validation"] = data.validation
-    for place, source in sources.items():
-        if not source.paired or set(source.mix(recipe.factorizations)) != mix:
-            raise RecipeError(f"{place}: {learner} learns from pairs, in one direction")
-
-
 def _fits(pair: Pair, tokenizer: PreTrainedTokenizerFast, most: int) -> bool:
-    """Whether neither side has more tokens than the encoded text takes."""
+    """Whether both sides are within the limit of tokens."""
     return all(len(ids) <= most for ids in encode_texts(tokenizer, [pair.x or "", pair.y or ""]))
 
 

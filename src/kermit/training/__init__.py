@@ -1,1 +1,1 @@
-"""Training: the recipe, the families of models it can name, the trainer and its checkpoints."""
+"""Training: the recipe, the trainer and its checkpoints."""

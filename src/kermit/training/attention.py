@@ -1,9 +1,9 @@
-"""Attention in single precision, where a processor trains in half.
+"""Attention in float32 for training in half precision on a CPU.
 
-A processor may multiply matrices faster in bfloat16, but torch's way back through attention takes five times as long
-in it as in float32: a fifth of a training step. `SingleAttention` is a context in which every call of
-`scaled_dot_product_attention` computes in float32, and gives back the format that it was asked in. Not to be used with
-gradient checkpointing, which computes again outside of it.
+A CPU may multiply matrices faster in bfloat16, but torch's backward pass of attention takes five times as long in it as
+in float32, which is a fifth of a training step. `SingleAttention` is a context in which every call of
+`scaled_dot_product_attention` computes in float32 and returns the input's format. It cannot be combined with gradient
+checkpointing, which recomputes outside of the context.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 
 class SingleAttention(TorchFunctionMode):
-    """Answers `scaled_dot_product_attention` on CPU tensors in float32."""
+    """Computes `scaled_dot_product_attention` on CPU tensors in float32."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -1,6 +1,6 @@
-"""Averages of weights: a moving one beside the training, or the mean of saved checkpoints.
+"""Averaged weights: a moving average during training, or the mean of saved checkpoints.
 
-Averaged weights translate better than the last ones at no cost in training; they are what is evaluated and kept.
+Averaged weights translate better than the last ones at no cost in training; they are evaluated and kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import nn
 class MovingAverage:
     """An exponential moving average of a model's trainable parameters.
 
-    The decay after step t is min(decay, (1 + t) / (10 + t)), so that the first steps do not linger.
+    The decay after step t is min(decay, (1 + t) / (10 + t)), so that the first steps are soon forgotten.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -27,13 +27,13 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Take in the weights after update number `step` (from 1)."""
+        """Add the weights after update number `step` (from 1)."""
         decay = min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(self._average, [parameter.detach() for parameter in self._live], 1.0 - decay)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """The model has the averaged weights inside this context, and its own again after it."""
+        """Give the model the averaged weights inside this context."""
         with _weights(self._live, self._average):
             yield
 
@@ -50,7 +50,7 @@ class MovingAverage:
 
 @contextmanager
 def mean_with_checkpoints(model: nn.Module, folders: Sequence[Path]) -> Iterator[None]:
-    """The model has the mean of its weights and of earlier checkpoints' inside this context, and its own after it."""
+    """Give the model the mean of its own weights and those of earlier checkpoints inside this context."""
     names, live = _trainable(model)
     count = len(folders) + 1
     total = [parameter.detach() / count for parameter in live]

@@ -1,4 +1,4 @@
-"""What is done at the edges of a training's steps: keeping time and the average, telling, and heeding signals."""
+"""Callbacks of a training: the clock and the average, progress, the log, and signals."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self._before = 0.0
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Start the clock, where an earlier run left it."""
+        """Start the clock where an earlier run left it."""
         self._started = time.monotonic()
         self._before = minutes_spent(state)
-        state.compute_steps(args, state.max_steps)  # a resumed state brings the intervals of its own time
+        state.compute_steps(args, state.max_steps)  # a resumed state brings its own intervals
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Update the average, the epoch and the clock; stop when the minutes are spent."""
@@ -50,7 +50,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
             control.should_save = control.should_evaluate = True
 
     def _epoch(self, batches: int) -> float:
-        """How many times the text has been gone through after so many batches."""
+        """Return the number of passes over the text after some batches."""
         epochs = 0.0
         for size in self.trainer.stream.sizes:
             epochs += min(batches / size, 1.0)
@@ -61,17 +61,17 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 
 
 def minutes_spent(state: TrainerState) -> float:
-    """How many minutes a training has taken, over all its resumptions."""
+    """Return the minutes that a training has taken, over all its resumptions."""
     saved = state.stateful_callbacks.get(_MINUTES)
     return float(saved["attributes"]["minutes"]) if isinstance(saved, dict) else 0.0
 
 
 class Bar(TrainerCallback):  # type: ignore[misc]
-    """Progress on stderr, hidden where no one looks; stdout is for results.
+    """Progress on stderr, if it is a terminal; stdout is for results.
 
     Args:
-        title: what the bar says; None where it is to say nothing.
-        hidden: whether it is not to be shown at all.
+        title: the bar's title, or None.
+        hidden: whether to hide it.
     """
 
     def __init__(self, title: str | None, *, hidden: bool) -> None:
@@ -79,7 +79,7 @@ class Bar(TrainerCallback):  # type: ignore[misc]
         self._bar: tqdm[Any] | None = None
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Show the bar, from the step that is gone on from."""
+        """Show the bar, from the current step on."""
         hidden = True if self._hidden or not state.is_world_process_zero else None
         self._bar = tqdm(
             total=state.max_steps,
@@ -91,18 +91,18 @@ class Bar(TrainerCallback):  # type: ignore[misc]
         )
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Advance it."""
+        """Advance the bar."""
         assert self._bar is not None
         self._bar.update(1)
 
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Take it away."""
+        """Remove the bar."""
         assert self._bar is not None
         self._bar.close()
 
 
 class Log(TrainerCallback):  # type: ignore[misc]
-    """Losses and metrics go to the log, where transformers would print them, with the speed and the time left."""
+    """Logs losses and metrics, with the speed and the time left."""
 
     def __init__(self) -> None:
         self._begun = self._first = 0.0
@@ -114,7 +114,7 @@ class Log(TrainerCallback):  # type: ignore[misc]
     def on_log(
         self, args: Any, state: TrainerState, control: TrainerControl, logs: dict[str, Any] | None = None, **_: Any
     ) -> None:
-        """A line, for which a bar on the same terminal makes room; transformers' own summary is left out."""
+        """Log one line; a bar on the same terminal makes room for it. The final summary of transformers is left out."""
         if not logs or "train_runtime" in logs:
             return
         shown = ", ".join(f"{name} {value:.4g}" for name, value in logs.items() if isinstance(value, int | float))
@@ -123,7 +123,7 @@ class Log(TrainerCallback):  # type: ignore[misc]
                 logger.info("step %d of %d%s: %s", state.global_step, state.max_steps, self._pace(state), shown)
 
     def _pace(self, state: TrainerState) -> str:
-        """The speed since this run began, and how long the rest will take at it."""
+        """Return the speed since this run began, and the time that is left at that speed."""
         done, seconds = state.global_step - self._first, time.monotonic() - self._begun
         if done <= 0 or seconds <= 0:
             return ""
@@ -133,7 +133,7 @@ class Log(TrainerCallback):  # type: ignore[misc]
 
 
 class Signals(TrainerCallback):  # type: ignore[misc]
-    """On SIGINT, SIGTERM or SIGHUP: finish the step, write a checkpoint, stop. A second signal stops at once."""
+    """On SIGINT, SIGTERM or SIGHUP, finish the step, write a checkpoint and stop; a second signal stops at once."""
 
     def __init__(self, trainer: KermitTrainer) -> None:
         self.trainer = trainer
@@ -141,7 +141,7 @@ class Signals(TrainerCallback):  # type: ignore[misc]
         self._former: dict[int, Any] = {}
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Take over the signals."""
+        """Install the handlers."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self._former[number] = signal.signal(number, self._catch)
 
@@ -159,6 +159,6 @@ class Signals(TrainerCallback):  # type: ignore[misc]
             control.should_save = control.should_training_stop = True
 
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Give the signals back."""
+        """Restore the handlers."""
         for number, former in self._former.items():
             signal.signal(number, former)

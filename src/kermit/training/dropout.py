@@ -1,13 +1,12 @@
-"""Dropout that does not hold up a processor.
+"""Fast dropout on a CPU.
 
-torch draws a dropout mask on the CPU with one thread and a number a value, which was a third of a training step. Here a
-mask is a random byte a value, from NumPy's SFC64, compared with a threshold; the probability is rounded to 1/256 and
-the scale is that of the rounded one, so the expectation is exact.
+torch draws a dropout mask on the CPU in one thread, one number per value, which was a third of a training step. Here a
+mask is one random byte per value, from NumPy's SFC64, compared with a threshold; the probability is rounded to 1/256,
+and values are scaled by the rounded probability, so the expectation is exact.
 
-`FastDropout` is a context in which every call of `torch.nn.functional.dropout` on a CPU is answered that way, whether
-it comes from an `nn.Dropout` or from a model's own code. It is seeded when it is made, so a step that makes it from
-(seed, step) is the same after a resumption. Not to be used with gradient checkpointing, which replays torch's
-generator only.
+`FastDropout` is a context in which every call of `torch.nn.functional.dropout` on a CPU works that way, from an
+`nn.Dropout` or from a model's own code. It is seeded when it is made, so a step that makes it from (seed, step) is the
+same after resuming. It cannot be combined with gradient checkpointing, which replays only torch's generator.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 
 class FastDropout(TorchFunctionMode):
-    """Answers `functional.dropout` on CPU tensors from random bytes seeded by `entropy`."""
+    """Computes `functional.dropout` on CPU tensors with random bytes seeded by `entropy`."""
 
     def __init__(self, entropy: Sequence[int]) -> None:
         super().__init__()
@@ -51,7 +50,7 @@ class FastDropout(TorchFunctionMode):
 
 
 class _Masked(torch.autograd.Function):
-    """Values where the mask is set, times the scale; zero elsewhere. Only the mask is kept for the way back."""
+    """Values where the mask is set, times the scale; zero elsewhere. Only the mask is kept for the backward pass."""
 
     @staticmethod
     def forward(context: Any, values: torch.Tensor, keep: torch.Tensor, scale: float) -> torch.Tensor:

@@ -1,9 +1,9 @@
-"""Muon: momentum whose steps are orthogonalised, for the matrices inside the layers.
+"""Muon: momentum with orthogonalised steps, for the matrices inside the layers.
 
-The same update as torch.optim.Muon's, which orthogonalises in bfloat16: processors without it take a hundred times as
-long as in float32. Here matrices of one shape are orthogonalised together, in the format that they have unless another
-is asked for, and in three rounds instead of five: they are divided by a closer bound of their largest singular value,
-and each round has its own polynomial.
+The update is that of torch.optim.Muon, which always orthogonalises in bfloat16: CPUs without it take a hundred times as
+long as in float32. Here matrices of one shape are orthogonalised together, in their own format by default, and in three
+iterations instead of five: they are divided by a tighter bound of their largest singular value, and each iteration has
+its own polynomial.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ _POLYNOMIALS = ((4.5909, -13.3846, 9.8828), (4.3068, -9.9649, 6.0889), (3.8863, 
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
-    """Matrices with the same singular vectors and singular values near 1, by Newton-Schulz; (number, rows, columns)."""
+    """Return matrices with the same singular vectors and singular values near 1, by Newton-Schulz.
+
+    Args:
+        matrices: (number, rows, columns).
+    """
     tall = matrices.shape[1] > matrices.shape[2]
     found = matrices.mT if tall else matrices
     found = found / found.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
@@ -59,7 +63,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One update of every matrix that has a gradient."""
+        """Update every matrix that has a gradient."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -1,7 +1,7 @@
-"""Optimisers and learning-rate schedules, as the recipe names them.
+"""Optimisers and learning-rate schedules of recipes.
 
-Weight decay is for matrices only. Muon (orthogonalised momentum) is for the matrices inside the layers; embeddings,
-norms and biases stay with AdamW, and the two step as one optimiser.
+Weight decay applies only to matrices. Muon (orthogonalised momentum) updates the matrices inside the layers; AdamW
+updates embeddings, norms and biases, and the two step as one optimiser.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kermit.training.settings import OptimizerName, OptimizerSettings, Precision
 def build_optimizer(
     model: nn.Module, settings: OptimizerSettings, precision: Precision = Precision.FLOAT32
 ) -> torch.optim.Optimizer:
-    """The recipe's optimiser over a model's trainable parameters.
+    """Build the recipe's optimiser for a model's trainable parameters.
 
     Args:
         model: the model.
         settings: the recipe's.
-        precision: of the training; Muon orthogonalises in bfloat16 where that is bfloat16.
+        precision: of the training; in bfloat16, Muon orthogonalises in bfloat16 too.
     """
     embeddings = {id(parameter) for parameter in _embedding_parameters(model)}
     hidden, matrices, vectors = [], [], []
@@ -89,7 +89,7 @@ class JointOptimizer(torch.optim.Optimizer):
             part.zero_grad(set_to_none)
 
     def state_dict(self) -> dict[str, Any]:
-        """The parts' states."""
+        """Return the parts' states."""
         return {"parts": [part.state_dict() for part in self.parts]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -100,7 +100,7 @@ class JointOptimizer(torch.optim.Optimizer):
 
 
 def rate_at(step: int, schedule: ScheduleSettings) -> float:
-    """The learning rate after `step` updates, as a fraction of the peak."""
+    """Return the learning rate after `step` updates, as a fraction of the peak."""
     warmup, last = schedule.warmup_steps, schedule.max_steps
     if step < warmup:
         return (step + 1) / (warmup + 1)

@@ -1,9 +1,8 @@
-"""A recipe: one validated YAML file that says all there is to say about a training.
+"""A recipe: one validated YAML file that describes a training completely.
 
-It is checked once, at the door. A wrong key or value is a `RecipeError` that gives the key's path, what is allowed, and
-for a key that nobody knows the nearest that somebody does. `data` and `evaluation` are checked by the task that `task`
-names (`kermit.training.tasks`), `model`, `objective` and `decoding` by the family that `model.family` names
-(`kermit.training.families`).
+It is checked once, when it is loaded. A wrong key or value is a `RecipeError` that gives the key's path and what is
+allowed; for an unknown key, the nearest known one. The task that `task` names (`kermit.training.tasks`) checks `data`
+and `evaluation`; the family that `model.family` names (`kermit.families`) checks `model`, `objective` and `decoding`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import os
 import re
 import typing
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, cast, get_args, get_origin
@@ -22,33 +21,31 @@ import yaml
 from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, create_model, model_validator
 
 from kermit.errors import RecipeError, in_a_line, nearest
-from kermit.training.families import Family, family_names, get_family
+from kermit.families import family_names, get_family
+from kermit.families.base import Family, refuse_orders
 from kermit.training.settings import (
     AveragingSettings,
     BatchSettings,
     CheckpointSettings,
     EvaluationSettings,
-    FactorizationMix,
-    FamilySettings,
     OptimizerSettings,
-    OrderMix,
     RuntimeSettings,
     ScheduleSettings,
     Seed,
-    Settings,
     TextSettings,
     TokenizerSettings,
 )
 from kermit.training.tasks import Task, get_task, serves, task_names
+from kermit.validated import FactorizationMix, FamilySettings, OrderMix, Settings
 
 DEFAULT_TASK = "translation"
 
 
 class Recipe(Settings):
-    """A whole training, for a task. `factorizations` says what is generated from what, with weights.
+    """A training for a task. `factorizations` says what is generated from what, with weights.
 
     `orders` says in which insertion orders, for models with cached context: names of priors, with weights.
-    `imports` are modules that make priors, objectives, families and tasks known which the recipe then names.
+    `imports` are modules that register priors, objectives, families and tasks which the recipe then names.
     """
 
     description: str = ""
@@ -59,7 +56,7 @@ class Recipe(Settings):
     tokenizer: TokenizerSettings
     model: SerializeAsAny[FamilySettings]
     objective: SerializeAsAny[Settings]
-    decoding: SerializeAsAny[Settings]
+    decoding: Any
     factorizations: FactorizationMix = Field(min_length=1)
     orders: OrderMix | None = None
     init_from: str | None = None
@@ -74,14 +71,14 @@ class Recipe(Settings):
     @model_validator(mode="after")
     def _something_to_replace(self) -> Recipe:
         if self.tokenizer.replaces and self.init_from is None:
-            raise ValueError("tokenizer.replaces asks for init_from, the model whose tokenizer is replaced")
+            raise ValueError("tokenizer.replaces needs init_from, the model whose tokenizer is replaced")
         return self
 
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
-# What may change when a training is resumed: how long it is, how it is watched, and how many processes prepare its
-# batches, which are the same whoever prepares them. A longer schedule applies from the checkpoint on.
+# What may change when a training is resumed: its length, evaluation and logging, and the number of processes that
+# prepare batches, which does not change them. A longer schedule applies from the checkpoint on.
 RESUMABLE_CHANGES = (
     "description",
     "schedule.max_minutes",
@@ -111,7 +108,7 @@ def load_recipe(path: str | Path, *, data: str | Path | None = None, overrides: 
     Args:
         path: the YAML file.
         data: the folder of relative data paths; else the environment's KERMIT_DATA, else the current folder.
-        overrides: `a.b=value` each, the value written as in YAML; list items by number.
+        overrides: `a.b=value` each, the value as in YAML; list items by number.
     """
     path = Path(path)
     raw = read_keys(path)
@@ -122,7 +119,7 @@ def load_recipe(path: str | Path, *, data: str | Path | None = None, overrides: 
 
 
 def read_keys(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """The keys of a recipe, laid over those of the recipe that it `extends`, if it names one beside it."""
+    """Read the keys of a recipe, over those of the recipe that it `extends`, if it names one in its folder."""
     if path.is_dir():
         raise RecipeError(f"{path}: this is a folder; name a recipe in it")
     try:
@@ -146,7 +143,7 @@ def read_keys(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 
 def _place(error: Exception) -> str:
-    """The line and the column that a YAML error tells of, as `:line:column`."""
+    """Return the place of a YAML error, as `:line:column`."""
     mark = getattr(error, "problem_mark", None)
     return "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
 
@@ -156,7 +153,7 @@ def _problem(error: Exception) -> str:
 
 
 def _expanded(value: Any, place: str) -> Any:
-    """Every `${NAME}` in a text replaced by that variable of the environment."""
+    """Replace every `${NAME}` in a text by that environment variable."""
     if isinstance(value, dict):
         return {key: _expanded(inner, f"{place}: {key}") for key, inner in value.items()}
     if isinstance(value, list):
@@ -165,12 +162,14 @@ def _expanded(value: Any, place: str) -> Any:
         return value
     for name in _VARIABLE.findall(value):
         if name not in os.environ:
-            raise RecipeError(f"{place}: the environment has no {name}; set it, to a folder's full path say")
+            raise RecipeError(
+                f"{place}: the environment variable {name} is not set; set it, for example to the full path of a folder"
+            )
     return _VARIABLE.sub(lambda match: os.environ[match.group(1)], value)
 
 
 def _laid_over(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
-    """Sections are merged key by key; anything else, lists too, replaces what is below it, and null removes it."""
+    """Merge sections key by key; any other value, lists included, replaces the one below it, and null removes it."""
     merged = dict(base)
     for key, value in top.items():
         below = merged.pop(key, None)
@@ -181,7 +180,7 @@ def _laid_over(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_recipe(raw: dict[str, Any], *, data: Path, where: str = "recipe") -> LoadedRecipe:
-    """Check a recipe that is already a mapping."""
+    """Check a recipe that was already read."""
     _import(raw.get("imports"), f"{where}: imports")
     task = get_task(_known(raw.get("task", DEFAULT_TASK), task_names(), f"{where}: task"))
     model = raw.get("model")
@@ -214,22 +213,8 @@ def check_recipe(raw: dict[str, Any], *, data: Path, where: str = "recipe") -> L
     return LoadedRecipe(recipe=recipe, task=task, family=family, data=data)
 
 
-def refuse_orders(recipe: Recipe, needed: str) -> None:
-    """Raise where a recipe mixes orders and its model cannot.
-
-    Args:
-        recipe: the recipe.
-        needed: what it would take.
-    """
-    for number, source in enumerate(recipe.data.train):
-        if source.orders is not None:
-            raise RecipeError(f"data.train.{number}.orders: needs {needed}; leave it out")
-    if recipe.orders is not None:
-        raise RecipeError(f"orders: needs {needed}; leave it out")
-
-
 def _import(modules: Any, place: str) -> None:
-    """Import what a recipe names, so that all it registers is known; what is no list of names is told of later."""
+    """Import the modules that a recipe names; a value that is not a list of names is refused later."""
     for name in modules if isinstance(modules, list | tuple) else ():
         try:
             importlib.import_module(str(name))
@@ -241,20 +226,8 @@ def _import(modules: Any, place: str) -> None:
 
 
 def dump_recipe(recipe: Recipe) -> str:
-    """The recipe in full, as YAML, defaults included."""
+    """Return the recipe as YAML, including defaults."""
     return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-
-
-def changed_keys(before: dict[str, Any], after: dict[str, Any], prefix: str = "") -> list[str]:
-    """Dotted keys whose values differ between two dumped recipes."""
-    changes: list[str] = []
-    for key in sorted({*before, *after}):
-        old, new = before.get(key), after.get(key)
-        if isinstance(old, dict) and isinstance(new, dict):
-            changes += changed_keys(old, new, f"{prefix}{key}.")
-        elif old != new:
-            changes.append(f"{prefix}{key}")
-    return changes
 
 
 def _override(raw: dict[str, Any], override: str) -> None:
@@ -274,7 +247,7 @@ def _override(raw: dict[str, Any], override: str) -> None:
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise RecipeError(f"--set {override}: {text!r} is no YAML value") from error
+        raise RecipeError(f"--set {override}: {text!r} is not a YAML value") from error
     if isinstance(place, list):
         place[_list_index(place, last, key)] = value
     elif isinstance(place, dict):
@@ -290,7 +263,7 @@ def _list_index(items: list[Any], text: str, key: str) -> int:
 
 
 def _causes(error: ValidationError) -> list[Any]:
-    """The problems that none further inside explains: a list without its broken items seems too short, say."""
+    """Return the problems that no deeper one explains; a list without its invalid items would seem too short."""
     problems = error.errors()
     parents = {problem["loc"][:depth] for problem in problems for depth in range(len(problem["loc"]))}
     return [problem for problem in problems if problem["loc"] not in parents]
@@ -299,11 +272,11 @@ def _causes(error: ValidationError) -> list[Any]:
 def _explain(problem: Any, schema: type[BaseModel]) -> str:
     location = [str(part) for part in problem["loc"] if part != "[key]"]
     path = ".".join(location) or "recipe"
-    if problem["type"] == "extra_forbidden":
+    if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         known = _fields_at(schema, problem["loc"][:-1])
         return f"{path}: unknown key{nearest(location[-1], known)}; known here: {', '.join(known)}"
     if problem["type"] == "missing":
-        return f"{path}: this key is needed and absent"
+        return f"{path}: this key is missing"
     shown = "" if isinstance(problem["input"], dict) else f", not {problem['input']!r}"
     return f"{path}: {problem['msg'].removeprefix('Value error, ')}{shown}"
 
@@ -315,21 +288,28 @@ def _known(name: Any, known: Sequence[str], place: str) -> str:
 
 
 def _fields_at(schema: type[BaseModel], location: Sequence[str | int]) -> list[str]:
-    """The keys known at a place in the schema, list numbers passed over."""
-    current: type[BaseModel] | None = schema
+    """List the keys known at a place in the schema; the numbers of list items do not count."""
+    current: type[Any] | None = schema
     for part in location:
         if isinstance(part, int) or current is None:
             continue
-        field = current.model_fields.get(part)
-        current = None if field is None else _model_in(field.annotation)
-    return [] if current is None else list(current.model_fields)
+        annotation = _annotations(current).get(part)
+        current = None if annotation is None else _section_in(annotation)
+    return [] if current is None else list(_annotations(current))
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+def _annotations(section: type[Any]) -> dict[str, Any]:
+    """Return the keys of a section with their types."""
+    if issubclass(section, BaseModel):
+        return {name: field.annotation for name, field in section.model_fields.items()}
+    return {field.name: field.type for field in fields(section)}
+
+
+def _section_in(annotation: Any) -> type[Any] | None:
+    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or is_dataclass(annotation)):
         return annotation
     if get_origin(annotation) in (tuple, list, UnionType, typing.Union):
         for inner in get_args(annotation):
-            if found := _model_in(inner):
+            if found := _section_in(inner):
                 return found
     return None

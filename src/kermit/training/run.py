@@ -1,8 +1,8 @@
-"""A training from recipe to saved model: tokenizer, encoded text, model, trainer, and what is kept at the end.
+"""A training from recipe to saved model: tokenizer, encoded text, model, trainer, and the final model.
 
 The output folder holds `recipe.yaml` (in full), `inputs.json` (checksums of the text and of the tokenizer),
 `checkpoint-N` folders to resume from, `best` (the best model on the validation text so far), `runs` (TensorBoard), and
-when the training is done the model itself with its tokenizer.
+at the end the model with its tokenizer.
 """
 
 from __future__ import annotations
@@ -26,16 +26,15 @@ from kermit.data.cache import cache_folder, made_once
 from kermit.data.plain import Fault, OnBad, Report, file_checksum, read_lines
 from kermit.data.tokenizer import fingerprint, load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
-from kermit.files import partial, write_whole
-from kermit.folders import model_folder, named_or_bundled
+from kermit.loading import BUNDLED, find_model
 from kermit.modeling.next_sentence import PARTS
+from kermit.provenance import differences, partial, restore_interrupted_swap, write_json, write_whole, written_whole
 from kermit.training.callbacks import minutes_spent
-from kermit.training.checkpoints import list_checkpoints, restore_interrupted_swap, written_whole
+from kermit.training.checkpoints import list_checkpoints
 from kermit.training.recipe import (
     RESUMABLE_CHANGES,
     LoadedRecipe,
     Recipe,
-    changed_keys,
     check_recipe,
     dump_recipe,
     read_keys,
@@ -47,9 +46,6 @@ from kermit.training.vocabulary import carry_over, pieces_of
 
 logger = logging.getLogger(__name__)
 
-BUNDLED = "bundled"
-"""What recipes call the model that comes with the package."""
-
 
 @dataclass(frozen=True)
 class TrainingResult:
@@ -57,8 +53,8 @@ class TrainingResult:
 
     Args:
         model: the folder of the model.
-        steps: how many were done.
-        best: the best value of the task's metric on the validation text, if there was any.
+        steps: number of steps done.
+        best: the best value of the task's metric on the validation text, if any.
         metric: that metric.
         stopped_by: the signal that stopped it, if one did.
     """
@@ -71,12 +67,12 @@ class TrainingResult:
 
 
 def train(loaded: LoadedRecipe, output: Path, *, resume: bool = False) -> TrainingResult:
-    """Run a recipe, or go on with it.
+    """Run a recipe, or resume it.
 
     Args:
         loaded: the checked recipe.
-        output: where everything goes; must not hold another training, unless resuming.
-        resume: go on from the last whole checkpoint in `output`, or start anew if there is none.
+        output: the output folder; must not hold another training, unless resuming.
+        resume: continue from the last complete checkpoint in `output`, or start over if there is none.
     """
     recipe = loaded.recipe
     _check_precision(recipe)
@@ -112,16 +108,13 @@ def train(loaded: LoadedRecipe, output: Path, *, resume: bool = False) -> Traini
 
 
 def _check_precision(recipe: Recipe) -> None:
-    """Raise for float16 on a processor: accelerate scales no gradients there, and trains in float32 unasked."""
+    """Raise for float16 on a CPU: accelerate does not scale gradients there, and silently trains in float32."""
     if recipe.runtime.precision is Precision.FLOAT16 and not torch.cuda.is_available():
-        raise RecipeError(
-            "runtime.precision: float16 is for GPUs, and this machine has none; set bfloat16, which needs no scaled"
-            " gradients, or float32"
-        )
+        raise RecipeError("runtime.precision: float16 needs a GPU, and this machine has none; set bfloat16 or float32")
 
 
 def prepare_tokenizer(loaded: LoadedRecipe) -> PreTrainedTokenizerFast:
-    """The recipe's tokenizer: loaded, or trained once and then found in the cache by the content of its text."""
+    """Return the recipe's tokenizer: loaded, or trained once and then cached by the content of its text."""
     settings = loaded.recipe.tokenizer
     if settings.path is not None:
         return load_tokenizer(_named(loaded, settings.path))
@@ -143,15 +136,15 @@ def prepare_tokenizer(loaded: LoadedRecipe) -> PreTrainedTokenizerFast:
 
 
 def _named(loaded: LoadedRecipe, name: str) -> str | Path:
-    """A folder that a recipe names: `bundled`, one below the data folder, or any other."""
+    """Resolve a name in a recipe: `bundled`, a folder below the data folder, or any other model."""
     if name == BUNDLED:
-        return named_or_bundled(None)
+        return find_model()
     local = loaded.data / name
     return local if local.exists() else name
 
 
 def _texts_of_files(files: Sequence[Path], on_bad: OnBad) -> Iterator[str]:
-    """The lines of files, blank ones left out: they may part articles, and hold nothing to learn."""
+    """Read the lines of files, except blank ones, which may separate articles."""
     for file in files:
         report = Report(on_bad)
         for line in read_lines(file):
@@ -164,12 +157,12 @@ def _texts_of_files(files: Sequence[Path], on_bad: OnBad) -> Iterator[str]:
 
 
 def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-    """A new model of the recipe's family, with the weights that `init_from` names; its config says what it is for."""
+    """Return a new model of the recipe's family, with the weights that `init_from` names."""
     recipe = loaded.recipe
     if recipe.init_from is None:
         model = _new_model(loaded, tokenizer)
     else:
-        folder = model_folder(Path(_named(loaded, recipe.init_from)).expanduser())
+        folder = find_model(_named(loaded, recipe.init_from))
         trained, model = loaded.family.load(folder), _new_model(loaded, tokenizer)
         saved = load_tokenizer(folder)
         if saved.get_vocab() == tokenizer.get_vocab():
@@ -191,20 +184,20 @@ def _new_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreT
 
 
 def take_over(trained: PreTrainedModel, model: PreTrainedModel, folder: Path) -> None:
-    """Give a model the weights of a trained one of the same shape; a next-sentence head may be in one of them alone."""
+    """Copy the weights of a trained model of the same shape; only one of the two may have a next-sentence head."""
     given, own = trained.state_dict(), model.state_dict()
     for name in {**own, **given}:
         shapes = [list(weights[name].shape) if name in weights else "none" for weights in (given, own)]
         if shapes[0] != shapes[1] and not (name.startswith(PARTS) and "none" in shapes):
             raise RecipeError(
-                f"init_from: {name} of {folder} is not of the shape that the recipe's model asks for: {shapes[0]}, not"
+                f"init_from: {name} of {folder} has another shape than in the recipe's model: {shapes[0]}, not"
                 f" {shapes[1]}; give the `model` that it was trained with"
             )
     model.load_state_dict(own | {name: weight for name, weight in given.items() if name in own})
 
 
 def _check_room(model: PreTrainedModel, text: Text) -> None:
-    """Raise for texts that are longer than an insertion model has positions for."""
+    """Raise for texts that are longer than an insertion model has positions."""
     rows = text.epoch(0)
     side = int(max(rows.x_lengths.max(initial=0), rows.y_lengths.max(initial=0)))
     whole = int((rows.x_lengths + rows.y_lengths).max(initial=0)) + SPECIALS_PER_ROW
@@ -218,54 +211,60 @@ def _check_room(model: PreTrainedModel, text: Text) -> None:
 
 
 def _prepare_output(recipe: Recipe, output: Path, *, resume: bool, write: bool) -> Path | None:
-    """Check that the folder is free or holds this very training; return the checkpoint to go on from."""
+    """Check that the folder is free or holds this very training; return the checkpoint to resume from."""
     restore_interrupted_swap(output / "best")
     checkpoints = list_checkpoints(output)
-    kept = output / "recipe.yaml"
     done = (output / "model.safetensors").is_file()
     if not checkpoints and not done:
         _refuse_foreign(output)
-    if resume and kept.is_file():
-        before = check_recipe(read_keys(kept), data=Path(), where=str(kept)).recipe.model_dump(mode="json")
-        changes = [
-            key
-            for key in changed_keys(before, recipe.model_dump(mode="json"))
-            if not any(key == allowed or key.startswith(f"{allowed}.") for allowed in RESUMABLE_CHANGES)
-        ]
-        if changes:
-            raise RecipeError(
-                f"{output} was trained with another recipe: {', '.join(changes)} differ; resume with the same, or"
-                " train into another folder"
-            )
-    if resume and not checkpoints and done:
-        raise RecipeError(
-            f"{output} holds a finished training without its checkpoints, so there is nothing to go on from; choose"
-            " another folder, with `init_from` if it is to begin with this model"
-        )
-    if not resume and (checkpoints or done or (output / "best").is_dir()):
+    if resume:
+        _check_resumable(recipe, output, finished=done and not checkpoints)
+    elif checkpoints or done or (output / "best").is_dir():
         raise RecipeError(f"{output} already holds a training; add --resume to go on with it, or choose another folder")
     if write:
         output.mkdir(parents=True, exist_ok=True)
         if not checkpoints:
             shutil.rmtree(output / "runs", ignore_errors=True)
-        write_whole(kept, dump_recipe(recipe))
+        write_whole(output / "recipe.yaml", dump_recipe(recipe))
     return checkpoints[-1] if checkpoints else None
 
 
+def _check_resumable(recipe: Recipe, output: Path, *, finished: bool) -> None:
+    """Raise if the folder holds another recipe's training, or a finished one without checkpoints."""
+    kept = output / "recipe.yaml"
+    if kept.is_file():
+        before = check_recipe(read_keys(kept), data=Path(), where=str(kept)).recipe.model_dump(mode="json")
+        changes = [
+            key
+            for key in differences(before, recipe.model_dump(mode="json"))
+            if not any(key == allowed or key.startswith(f"{allowed}.") for allowed in RESUMABLE_CHANGES)
+        ]
+        if changes:
+            raise RecipeError(
+                f"{output} was trained with another recipe: {', '.join(changes)} differ; resume with the same recipe,"
+                " or train into another folder"
+            )
+    if finished:
+        raise RecipeError(
+            f"{output} holds a finished training without its checkpoints, so there is nothing to resume; choose"
+            " another folder, with `init_from` to start from this model"
+        )
+
+
 def _refuse_foreign(output: Path) -> None:
-    """Raise for a folder that holds what a training would replace, and that no training left there."""
+    """Raise for a folder with files that a training would replace and that no training has written."""
     if _is_in_full(output / "recipe.yaml"):
         return
     for name in ("recipe.yaml", "best", "runs"):
         if (output / name).exists():
             raise RecipeError(
-                f"{output / name} was not left by a training, and would be replaced; choose another folder, for this"
-                " training alone"
+                f"{output / name} was not written by a training and would be replaced; choose another folder for"
+                " this training"
             )
 
 
 def _is_in_full(recipe: Path) -> bool:
-    """Whether a recipe holds every section, as those do that trainings leave."""
+    """Whether a recipe has every section, as those that trainings write."""
     try:
         raw = yaml.safe_load(recipe.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
@@ -276,23 +275,22 @@ def _is_in_full(recipe: Path) -> bool:
 def _check_inputs(
     loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast, output: Path, *, resumed: bool, write: bool
 ) -> None:
-    """Note what the text and the tokenizer are; raise where a training would go on with others than before."""
+    """Record checksums of text and tokenizer; raise if a resumed training would use others than before."""
     kept, data = output / "inputs.json", loaded.recipe.data
     sources = [*data.train, *([] if data.validation is None else [data.validation])]
     now = {name: found for source in sources for name, found in source.checksums(loaded.data).items()}
     now["tokenizer"] = fingerprint(tokenizer)
     before = json.loads(kept.read_text(encoding="utf-8")) if resumed and kept.is_file() else now
-    if changed := [name for name in {**now, **before} if before.get(name) != now.get(name)]:
+    if changed := differences(before, now):
         raise RecipeError(
-            f"{', '.join(changed)}: not what {output} was trained with before; put the former back, or train into"
-            " another folder"
+            f"{', '.join(changed)}: not what {output} was trained with before; restore it, or train into another folder"
         )
     if write:
-        write_whole(kept, json.dumps(now, indent=2) + "\n")
+        write_json(kept, now)
 
 
 def _keep(trainer: KermitTrainer, output: Path, parameters: int) -> None:
-    """Put the best model (or without validation the averaged last one) into the output folder, with a summary."""
+    """Copy the best model (without validation, the averaged last one) into the output folder, with a summary."""
     best = output / "best"
     if not best.is_dir():
         with trainer.averaged(), written_whole(best) as folder:
@@ -312,7 +310,7 @@ def _keep(trainer: KermitTrainer, output: Path, parameters: int) -> None:
         f"best_validation_{trainer.task.best.name}": state.best_metric,
         "seed": trainer.recipe.seed,
     }
-    write_whole(output / "summary.json", json.dumps(summary, indent=2) + "\n")
+    write_json(output / "summary.json", summary)
 
 
 def _is_main_process() -> bool:

@@ -1,8 +1,7 @@
-"""The parts of a recipe that are the same for every task and family of models, each a small validated record.
+"""The sections of a recipe that are the same for every task and family, each a small validated record.
 
-Field names are the recipe's keys. What differs between tasks (the text, the evaluation) is declared by the task, what
-differs between families (the model's shape, the objective, the decoding) by the family, as subclasses of `Settings`;
-`kermit.training.recipe` puts the parts together.
+Field names are the recipe's keys. A task declares its sections `data` and `evaluation`, a family its sections `model`,
+`objective` and `decoding`; `kermit.training.recipe` combines them.
 """
 
 from __future__ import annotations
@@ -11,31 +10,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from kermit.canvas import Factorization
 from kermit.data.plain import OnBad
+from kermit.validated import FactorizationMix, Fraction, NotNegative, OrderMix, Settings, Share
 
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-Share = Annotated[float, Field(ge=0.0, lt=1.0)]
-NotNegative = Annotated[float, Field(ge=0.0)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
-FactorizationMix = dict[Factorization, PositiveFloat]
-OrderMix = Annotated[dict[str, PositiveFloat], Field(min_length=1)]
-
-
-class Settings(BaseModel):
-    """Base of every part of a recipe: unknown keys are errors, nothing changes after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    def changed(self, *names: str) -> list[str]:
-        """Which of these settings are not those that are taken by default."""
-        return [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
 
 
 class SourceSettings(Settings):
-    """Base of a task's source of text; `weight` is how often an epoch holds each of its texts.
+    """Base of a task's source of text; `weight` is the number of times that an epoch holds each of its texts.
 
     `orders` overrides the recipe's mix of insertion orders for these texts.
     """
@@ -45,11 +29,11 @@ class SourceSettings(Settings):
     orders: OrderMix | None = None
 
     def mix(self, default: FactorizationMix) -> FactorizationMix:
-        """What is generated from these texts, given what the recipe says of all."""
+        """Return what is generated from these texts; the default is the recipe's mix."""
         return default
 
     def checksums(self, data: Path) -> dict[str, str]:
-        """A hash of all that is read, file by file as the recipe names them; none where a change may go unnoticed."""
+        """Return a hash of each file that is read, by the name in the recipe; empty if changes are not checked."""
         return {}
 
 
@@ -64,15 +48,15 @@ class TextSettings(Settings):
     @model_validator(mode="after")
     def _validation_once(self) -> TextSettings:
         if self.validation is not None and self.validation.weight != 1:
-            raise ValueError("validation.weight: every validation text is judged once; leave it out")
+            raise ValueError("validation.weight: every validation text counts once; leave it out")
         return self
 
 
 class TokenizerSettings(Settings):
     """A tokenizer to train (`vocab_size`, on `texts` or else on all training files), or one to load (`path`).
 
-    With `split_digits` every digit is a token of its own. With `replaces` the tokenizer takes the place of the one that
-    `init_from` was trained with.
+    With `split_digits` every digit is a separate token. With `replaces` the tokenizer replaces the one that `init_from`
+    was trained with.
     """
 
     vocab_size: PositiveInt | None = None
@@ -86,21 +70,21 @@ class TokenizerSettings(Settings):
         if (self.vocab_size is None) == (self.path is None):
             raise ValueError("give either vocab_size, to train one, or path, to load one")
         if self.path is not None and self.texts:
-            raise ValueError("texts are for training one, and path loads one that is trained; leave them out")
+            raise ValueError("texts are for training a tokenizer, and path loads a trained one; leave them out")
         if self.path is not None and self.split_digits:
             raise ValueError("split_digits applies only when training a tokenizer; leave it out, or give vocab_size")
         return self
 
 
 class BatchSettings(Settings):
-    """The size of a step: tokens a batch with specials and padding, and batches a step."""
+    """The size of a step: tokens per batch with special tokens and padding, and batches per step."""
 
     tokens: PositiveInt = 4096
     accumulate: PositiveInt = 1
 
 
 class OptimizerName(StrEnum):
-    """The optimisers on offer."""
+    """The optimisers."""
 
     ADAMW = "adamw"
     MUON = "muon"
@@ -125,12 +109,12 @@ class OptimizerSettings(Settings):
     def _nothing_in_vain(self) -> OptimizerSettings:
         if self.name is not OptimizerName.MUON:
             for name in self.changed("muon_learning_rate", "momentum"):
-                raise ValueError(f"{name} is for muon, and {self.name} has none; leave it out, or set name: muon")
+                raise ValueError(f"{name} applies only to muon; leave it out, or set name: muon")
         return self
 
 
 class ScheduleName(StrEnum):
-    """How the learning rate goes after the warm-up."""
+    """The course of the learning rate after the warm-up."""
 
     INVERSE_SQRT = "inverse_sqrt"
     COSINE = "cosine"
@@ -139,7 +123,7 @@ class ScheduleName(StrEnum):
 
 
 class ScheduleSettings(Settings):
-    """How long, and with which learning rate: a linear warm-up, the named course, a linear cool-down to `final`.
+    """Length and learning rate: a linear warm-up, the named course, a linear cool-down to `final`.
 
     `cooldown_steps` are the last of `max_steps`; `final` is the fraction of the peak that is left at the end of
     cosine, linear or a cool-down.
@@ -165,15 +149,15 @@ class ScheduleSettings(Settings):
     def _nothing_in_vain(self) -> ScheduleSettings:
         if self.final and not self.cooldown_steps and self.name in (ScheduleName.INVERSE_SQRT, ScheduleName.CONSTANT):
             raise ValueError(
-                f"final is where a course ends, and {self.name} goes on; leave it out, or add cooldown_steps"
+                f"final has no effect on {self.name} without a cool-down; leave it out, or add cooldown_steps"
             )
         return self
 
 
 class AveragingSettings(Settings):
-    """Which weights are evaluated and kept: an exponential moving average, the mean of the last checkpoints, or last.
+    """The weights that are evaluated and kept: a moving average, the mean of the last checkpoints, or the last ones.
 
-    With `ema` the average is warmed up, so that early steps are soon forgotten.
+    The moving average is warmed up, so that early steps are soon forgotten.
     """
 
     ema: Share | None = None
@@ -187,14 +171,14 @@ class AveragingSettings(Settings):
 
 
 class EvaluationSettings(Settings):
-    """When to judge the model on the validation text, and on how many of its texts."""
+    """When to evaluate the model on the validation text, and the number of texts."""
 
     every: PositiveInt = 1000
     texts: PositiveInt = 500
 
 
 class CheckpointSettings(Settings):
-    """When to write a checkpoint to resume from, and how many to keep."""
+    """When to write a checkpoint, and the number to keep."""
 
     every: PositiveInt = 500
     keep: PositiveInt = 2
@@ -209,16 +193,10 @@ class Precision(StrEnum):
 
 
 class RuntimeSettings(Settings):
-    """What decides the speed and not the result."""
+    """What affects speed and not results."""
 
     precision: Precision = Precision.FLOAT32
     gradient_checkpointing: bool = False
     fast_dropout: bool = True
     workers: Annotated[int, Field(ge=0)] = 0
     log_every: PositiveInt = 50
-
-
-class FamilySettings(Settings):
-    """Base of a family's model settings; `family` names it."""
-
-    family: str

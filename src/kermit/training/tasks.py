@@ -1,9 +1,8 @@
 """Tasks: what a training is for.
 
-A task says what its text is and how it is read, how a model is judged on the validation text while it trains, and by
-which of its metrics the best one is kept. The recipe names it (`task: translation` by default), and a family says which
-tasks it serves. To add a task: write a class with `Task`'s methods, and call `register_task` with the families that
-serve it.
+A task reads its text, evaluates a model on the validation text during training, and names the metric by which the best
+model is kept. A recipe names its task (`task: translation` by default), and a family names the tasks that it serves. To
+add a task, write a class with the methods of `Task`, and call `register_task` with the families that serve it.
 """
 
 from __future__ import annotations
@@ -12,18 +11,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kermit.training.registry import Registry
-from kermit.training.settings import EvaluationSettings, FactorizationMix, TextSettings
+from kermit.registry import Registry
+from kermit.training.settings import EvaluationSettings, TextSettings
+from kermit.validated import FactorizationMix
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from kermit.data.batching import Text
-    from kermit.training.families import Family
+    from kermit.families.base import Family
     from kermit.training.recipe import LoadedRecipe, Recipe
 
 Evaluator = Callable[["PreTrainedModel"], Mapping[str, float]]
-"""Named metrics of a model, which is in evaluation mode, on the validation text."""
+"""Evaluates a model, which is in evaluation mode, on the validation text; returns metrics by name."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class BestMetric:
     higher: bool
 
     def improves(self, value: float, before: float | None) -> bool:
-        """Whether a value is better than the best so far, if there is one."""
+        """Whether a value is better than the best so far."""
         return before is None or (value > before if self.higher else value < before)
 
 
@@ -52,7 +52,7 @@ class Task(Protocol):
         name: as recipes name it.
         data_settings: the recipe's section `data`.
         evaluation_settings: the recipe's section `evaluation`.
-        factorizations: what is generated from what unless the recipe says otherwise.
+        factorizations: the default of the recipe's factorizations.
         decodes: whether the validation text is decoded, with the recipe's section `decoding`.
         best: the metric by which the best model is kept.
     """
@@ -65,15 +65,15 @@ class Task(Protocol):
     best: BestMetric
 
     def check(self, recipe: Recipe) -> None:
-        """Raise a RecipeError for a recipe whose parts do not go together."""
+        """Raise a RecipeError for a recipe whose parts contradict each other."""
         ...
 
     def checksums(self, loaded: LoadedRecipe) -> list[str]:
-        """A hash of the training text of each source."""
+        """Return a hash of the training text of each source."""
         ...
 
     def texts(self, loaded: LoadedRecipe) -> Iterator[str]:
-        """The training text, a line or a paragraph at a time, for a tokenizer to be trained on."""
+        """Yield the training text line by line or paragraph by paragraph, to train a tokenizer on."""
         ...
 
     def training_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Text:
@@ -85,11 +85,11 @@ class Task(Protocol):
         ...
 
     def evaluator(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Evaluator | None:
-        """What judges a model beside its validation loss, if there is anything to judge it by."""
+        """Return what evaluates a model beside its validation loss, if there is anything to evaluate it on."""
         ...
 
     def describe(self, model: PreTrainedModel, recipe: Recipe) -> None:
-        """Write into the model's config what its users need to know; raise a RecipeError if the model cannot serve."""
+        """Write what users need to know into the model's config; raise a RecipeError if the model does not fit."""
         ...
 
 
@@ -111,18 +111,18 @@ _SERVED_BY: dict[str, frozenset[str]] = {}
 
 
 def register_task(task: Task, families: Collection[str] = ()) -> None:
-    """Make a task known by its name, in place of one of the same name.
+    """Make a task known by its name; it replaces one of the same name.
 
     Args:
         task: the task.
-        families: the names of the families that serve it, beside those that name it among their `tasks`.
+        families: names of families that serve it, besides those that list it in their `tasks`.
     """
     _TASKS.add(task.name, task)
     _SERVED_BY[task.name] = frozenset([families] if isinstance(families, str) else families)
 
 
 def serves(family: Family, task: Task) -> bool:
-    """Whether a family's models can be trained for a task: one of the two names the other."""
+    """Whether a family's models can be trained for a task."""
     return task.name in family.tasks or family.name in _SERVED_BY.get(task.name, ())
 
 

@@ -1,9 +1,9 @@
 """A thin layer on transformers' Trainer: our batches, our loss, our checkpoints; the loop is theirs.
 
-What it adds: batches by token budget from a stream that depends on (seed, epoch) alone; a loss that is normalised over
-all processes and accumulated batches, so that any split of the same texts gives the same gradients; randomness that is
-seeded anew at every step, so that a resumed training is the very same training; averaged weights; the task's
-metrics on the validation text; checkpoints that are whole or absent.
+What it adds: batches by token budget that depend only on (seed, epoch); a loss normalised over all processes and
+accumulated batches, so that any split of the same texts gives the same gradients; randomness that is seeded at every
+step, so that a resumed training equals an uninterrupted one; averaged weights; the task's metrics on the validation
+text; checkpoints that are complete or absent.
 """
 
 from __future__ import annotations
@@ -36,24 +36,26 @@ from kermit.data.batching import (
     batch_generator,
     share_of_rank,
 )
+from kermit.families.base import ITEMS, Collator, Family
+from kermit.provenance import written_whole
 from kermit.training.averaging import MovingAverage, mean_with_checkpoints
 from kermit.training.callbacks import Bar, Log, Progress, Signals
-from kermit.training.checkpoints import list_checkpoints, load_state, remove_old, save_state, step_of, written_whole
-from kermit.training.families import ITEMS, Collator, Family
+from kermit.training.checkpoints import list_checkpoints, remove_old, step_of
+from kermit.training.cpu import fast_on_cpu
 from kermit.training.optimizers import build_optimizer, build_schedule
-from kermit.training.processor import quick
 from kermit.training.recipe import Recipe
 from kermit.training.settings import Precision
 from kermit.training.tasks import Evaluator, get_task
 
 logger = logging.getLogger(__name__)
 
-_VALIDATION_SEED = 0  # the same drawn tokens in every evaluation, whatever the training's own seed
+_STATE = "state.pt"
+_VALIDATION_SEED = 0  # the same tokens in every evaluation, whatever the training's seed
 
 
 @dataclass
 class CollatedBatches(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
-    """What torch's DataLoader asks for a planned batch: this process's share of it, collated."""
+    """Collates this process's share of each planned batch, for torch's DataLoader."""
 
     text: Text
     collator: Collator
@@ -124,7 +126,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
     # Data
 
     def get_train_dataloader(self) -> torch.utils.data.DataLoader[dict[str, torch.Tensor]]:
-        """The stream of batches; accelerate is not asked to shard it, as every process takes its share itself."""
+        """Return the stream of batches; every process takes its share itself, so accelerate must not shard it."""
         settings = self.recipe.batch
         self.stream = BatchStream(self.planner, self.recipe.schedule.max_steps * settings.accumulate)
         return torch.utils.data.DataLoader(
@@ -142,7 +144,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
     # Loss
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> torch.Tensor | None:
-        """What the step's loss is divided by: the items of all its batches on all processes."""
+        """Return what the step's loss is divided by: the items of all its batches on all processes."""
         if not batch_samples:
             return None
         items = torch.stack([batch[ITEMS].sum() for batch in batch_samples]).sum().to(device)
@@ -155,28 +157,28 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | None = None,
     ) -> Any:
-        """The sum over this share, over the items of the whole step; times the processes, over which DDP averages."""
-        with self.accelerator.autocast():  # a family's loss may go on where the model's forward ends
+        """Return this share's sum, divided by the step's items, times the processes, over which DDP averages."""
+        with self.accelerator.autocast():  # a family's loss may compute more than the model's forward
             total = self.family.loss(model, {k: v for k, v in inputs.items() if k != ITEMS}, self.recipe)
         items = inputs[ITEMS].sum() if num_items_in_batch is None else num_items_in_batch
         return total / items * self.accelerator.num_processes
 
     def training_step(self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Any:
-        """A forward and backward pass whose randomness depends on (seed, step, batch in the step, process) alone."""
+        """Run a forward and backward pass whose randomness depends only on (seed, step, batch in the step, process)."""
         self._batch_in_step = self._batch_in_step + 1 if self._last_step == self.state.global_step else 0
         self._last_step = self.state.global_step
         entropy = [self.recipe.seed, self._last_step, self._batch_in_step, self.args.process_index]
         torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0]))
         runtime = self.recipe.runtime
         on_cpu = self.args.device.type == "cpu" and not runtime.gradient_checkpointing
-        with quick(entropy, self.args, dropout=runtime.fast_dropout) if on_cpu else nullcontext():
+        with fast_on_cpu(entropy, self.args, dropout=runtime.fast_dropout) if on_cpu else nullcontext():
             return super().training_step(model, inputs, num_items_in_batch)
 
     _last_step = -1
     _batch_in_step = 0
 
     def largest(self, value: float) -> float:
-        """The largest of all processes' values, so that they all come to the same decision."""
+        """Return the largest of all processes' values, so that all take the same decision."""
         if self.accelerator.num_processes == 1:
             return value
         return float(self.accelerator.gather(torch.tensor([value], device=self.args.device)).max())
@@ -202,12 +204,12 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """The model has the weights that are to be kept: the moving average, the checkpoints' mean, or its own."""
+        """Give the model the weights to keep: the moving average, the mean of checkpoints, or its own."""
         context: AbstractContextManager[None] = nullcontext()
         if self.average is not None:
             context = self.average.applied()
         elif self.recipe.averaging.checkpoints > 1:
-            now = self.state.global_step  # whose checkpoint is written after it is evaluated, if at all
+            now = self.state.global_step  # its checkpoint, if any, is written after the evaluation
             steps = {step_of(folder): folder for folder in list_checkpoints(self.output)}
             earlier = [folder for step, folder in steps.items() if step != now and self._is_due(step)]
             context = mean_with_checkpoints(self.model, earlier[1 - self.recipe.averaging.checkpoints :])
@@ -220,7 +222,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
             self.model.train(training)
 
     def evaluate(self, *arguments: Any, **keywords: Any) -> dict[str, float]:
-        """Validation loss and the task's metrics with the averaged weights; the best model so far goes to `best`."""
+        """Compute validation loss and metrics with the averaged weights; save the best model so far to `best`."""
         start = time.perf_counter()
         found: dict[str, float] = {}
         with self.averaged():
@@ -255,7 +257,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         return float(total / items)
 
     def save_kept(self, folder: Path) -> None:
-        """Write the model as it is now, with its tokenizer, as a folder that `from_pretrained` loads."""
+        """Write the current model and its tokenizer into a folder that `from_pretrained` loads."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         (folder / "recipe.yaml").write_text((self.output / "recipe.yaml").read_text("utf-8"), encoding="utf-8")
@@ -263,16 +265,12 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
     # Checkpoints
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
-        """Everything that resuming needs, written aside and renamed."""
+        """Write everything that resuming needs."""
         if self.args.should_save:
             with written_whole(self.output / f"checkpoint-{self.state.global_step}") as folder:
                 self.model.save_pretrained(folder)
                 self.tokenizer.save_pretrained(folder)
-                save_state(self.optimizer.state_dict(), folder, "optimizer")
-                progress = {"schedule": self.lr_scheduler.state_dict(), "epochs": self.stream.sizes}
-                if getattr(self.accelerator, "scaler", None) is not None:
-                    progress["scaler"] = self.accelerator.scaler.state_dict()
-                save_state(progress, folder, "progress")
+                torch.save(self._state(), folder / _STATE)
                 if self.average is not None:
                     self.average.save(folder / "average.safetensors")
                 self.state.save_to_json(str(folder / "trainer_state.json"))
@@ -280,39 +278,50 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
             remove_old(self.output, keep, self._is_due)
         self.accelerator.wait_for_everyone()
 
+    def _state(self) -> dict[str, Any]:
+        """Return everything beside the weights that resuming needs, as plain data and tensors."""
+        state = {
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.lr_scheduler.state_dict(),
+            "epochs": list(self.stream.sizes),
+        }
+        if getattr(self.accelerator, "scaler", None) is not None:
+            state["scaler"] = self.accelerator.scaler.state_dict()
+        return state
+
     def _is_due(self, step: int) -> bool:
-        """Whether a step has a checkpoint in a training that nothing interrupts."""
+        """Whether an uninterrupted training writes a checkpoint at this step."""
         return step % self.recipe.checkpoints.every == 0 or step == self.recipe.schedule.max_steps
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is None:
             return
         folder = Path(checkpoint)
-        self.optimizer.load_state_dict(load_state(folder, "optimizer"))
-        progress = load_state(folder, "progress")
-        self.lr_scheduler.load_state_dict(progress["schedule"])
-        self.stream.resume(progress.get("epochs", ()), step_of(folder) * self.recipe.batch.accumulate)
-        if "scaler" in progress:
-            self.accelerator.scaler.load_state_dict(progress["scaler"])
+        state = torch.load(folder / _STATE, map_location=self.args.device, weights_only=True)
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.lr_scheduler.load_state_dict(state["schedule"])
+        self.stream.resume(state["epochs"], step_of(folder) * self.recipe.batch.accumulate)
+        if "scaler" in state:
+            self.accelerator.scaler.load_state_dict(state["scaler"])
         if self.average is not None:
             self.average.load(folder / "average.safetensors")
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Of weights that a checkpoint lacks as they are tied to others, or never saved, there is nothing to warn."""
+        """Do not warn about weights that a checkpoint lacks because they are tied to others or never saved."""
         model = self.model
         known = {*getattr(model, "all_tied_weights_keys", ()), *(model._keys_to_ignore_on_save or ())}
         if load_result.unexpected_keys or set(load_result.missing_keys) - known:
             super()._issue_warnings_after_load(load_result)
 
     def _load_scaler(self, checkpoint: str | None) -> None:
-        """Loaded with the schedule."""
+        """Do nothing: it is loaded with the schedule."""
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        """Every step is seeded anew, so there is none."""
+        """Do nothing: every step is seeded."""
 
 
 def on_validation_text(recipe: Recipe) -> Recipe:
-    """The recipe as it would be if the validation text were all there is."""
+    """Return the recipe with the validation text as its only training text."""
     if recipe.data.validation is None:
         return recipe
     data = recipe.data.model_copy(update={"train": (recipe.data.validation,)})
@@ -346,5 +355,5 @@ def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:
         seed=recipe.seed,
     )
     if arguments.n_gpu > 1:
-        arguments._n_gpu = 1  # one process a device, by torchrun; never torch's DataParallel
+        arguments._n_gpu = 1  # one process per device, by torchrun; never torch's DataParallel
     return arguments

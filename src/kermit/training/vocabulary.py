@@ -1,4 +1,4 @@
-"""A trained model with another tokenizer: its weights, and embeddings that begin with those of the same text."""
+"""A trained model with another tokenizer: its weights, with new embeddings made from the old ones."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kermit.errors import RecipeError
 
 
 def carry_over(old: PreTrainedModel, new: PreTrainedModel, pieces: list[list[int]]) -> None:
-    """Give a new model the weights of a trained one that has other tokens, and is alike in everything else.
+    """Copy the weights of a trained model to one that differs only in its tokens.
 
     Args:
         old: the trained model.
-        new: the new one. A row of what it has for each token becomes the mean of the old rows of the token's pieces.
+        new: the new model. Each token's row becomes the mean of the old rows of the token's pieces.
         pieces: of each new token; see `pieces_of`.
 
     Raises:
@@ -29,7 +29,7 @@ def carry_over(old: PreTrainedModel, new: PreTrainedModel, pieces: list[list[int
     def carried(name: str, target: Tensor) -> Tensor:
         weight: Tensor | None = before.get(name)
         if weight is None or weight.dim() != target.dim():
-            raise RecipeError(f"init_from: it has no weight {name}, which the recipe's model asks for")
+            raise RecipeError(f"init_from: it has no weight {name}, which the recipe's model needs")
         for dimension, size in enumerate(weight.shape):
             if (size, target.shape[dimension]) == (tokens, len(pieces)):
                 parted = weight.movedim(dimension, 0)
@@ -37,7 +37,7 @@ def carry_over(old: PreTrainedModel, new: PreTrainedModel, pieces: list[list[int
                 weight = (total / counts.view(-1, *[1] * (total.dim() - 1))).movedim(0, dimension)
                 break
         if weight.shape != target.shape:
-            raise RecipeError(f"init_from: {name} is not of the shape that the recipe's model asks for")
+            raise RecipeError(f"init_from: {name} has another shape than in the recipe's model")
         return weight
 
     before = old.state_dict()
@@ -45,7 +45,7 @@ def carry_over(old: PreTrainedModel, new: PreTrainedModel, pieces: list[list[int
 
 
 def pieces_of(old: PreTrainedTokenizerFast, new: PreTrainedTokenizerFast) -> list[list[int]]:
-    """What an old tokenizer makes of each token of a new one: the same token, or the tokens of its text."""
+    """Return what an old tokenizer makes of each token of a new one: the same token, or the tokens of its text."""
     vocabulary = old.get_vocab()
     tokens = new.convert_ids_to_tokens(range(len(new)))
     spelled = encode_texts(old, new.batch_decode([[token_id] for token_id in range(len(new))]))

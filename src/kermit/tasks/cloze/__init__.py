@@ -1,15 +1,14 @@
 """Zero-shot cloze question answering (the paper's section 4.3): data, three systems, and their scores.
 
-`read_cloze` makes instances of QA2D and SQuAD. A `ClozeSystem` fills their gaps: a KERMIT by insertion, a masked
-language model by a beam search over masks, a left-to-right one by drawing continuations. `predict` and `summarise`
-score it.
+`read_cloze` makes instances of QA2D and SQuAD. A `ClozeSystem` fills their gaps: KERMIT by insertion, a masked language
+model by beam search over masks, a left-to-right one by sampling continuations. `predict` and `cloze_scores` score it.
 """
 
-from kermit.tasks.cloze.causal_lm import CausalLMSystem
-from kermit.tasks.cloze.evaluation import ClozeScores, predict, settings_of, signature_of, summarise
-from kermit.tasks.cloze.insertion import InsertionSystem
+from kermit.tasks.cloze.causal_lm_system import CausalLMSystem
+from kermit.tasks.cloze.evaluation import ClozeScores, cloze_scores, predict, provenance_of, signature_of
+from kermit.tasks.cloze.insertion_system import InsertionSystem
 from kermit.tasks.cloze.instances import ClozeInstance, ClozeSet, Skip, read_cloze
-from kermit.tasks.cloze.masked_lm import MaskedLMSystem
+from kermit.tasks.cloze.masked_lm_system import MaskedLMSystem
 from kermit.tasks.cloze.predictions import Prediction, PredictionLog
 from kermit.tasks.cloze.system import ClozeAnswer, ClozeSystem
 
@@ -25,9 +24,9 @@ __all__ = [
     "Prediction",
     "PredictionLog",
     "Skip",
+    "cloze_scores",
     "predict",
+    "provenance_of",
     "read_cloze",
-    "settings_of",
     "signature_of",
-    "summarise",
 ]

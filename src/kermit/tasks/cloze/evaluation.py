@@ -1,14 +1,11 @@
-"""Scoring a system on cloze questions: exact match and F1, what the answers cost, and how the scores came about.
+"""Scoring a system on cloze questions: exact match, F1, the cost of answers, and the signature.
 
-An instance that a model has no room for, even without its passage, counts as answered with nothing, so that all systems
-are scored on the same instances. Batches are of instances of about the same length, the longest first; which instances
-share one changes no answer.
+An instance that does not fit the model, even without its passage, counts as an empty answer, so that all systems are
+scored on the same instances. Batches hold instances of similar length, the longest first; batching changes no answer.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,40 +13,37 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import torch
-from transformers import PreTrainedModel
-
 from kermit import __version__
 from kermit.data.plain import file_checksum
 from kermit.data.tokenizer import fingerprint
+from kermit.provenance import listed, signature
 from kermit.tasks.cloze.instances import ClozeInstance, ClozeSet
-from kermit.tasks.cloze.metrics import exact_match, f1
 from kermit.tasks.cloze.predictions import Prediction, PredictionLog
+from kermit.tasks.cloze.squad_metrics import exact_match, f1
 from kermit.tasks.cloze.system import ClozeAnswer, ClozeSystem
 
-_SAYS_NOTHING = ("_name_or_path", "transformers_version", "architectures", "dtype", "_attn_implementation")
 _NOTHING = ClozeAnswer(text="", tokens=0, forward_passes=0, sequences=0, score=0.0)
 
 
 @dataclass(frozen=True)
 class ClozeScores:
-    """How a system did, as `kermit evaluate cloze --json` prints it.
+    """Scores of a system, as `kermit evaluate cloze --json` prints them.
 
     Args:
         system: its name.
         exact_match: percent of the answers.
         f1: mean F1 in percent.
-        instances: how many were scored.
+        instances: number of instances.
         skipped: rows of QA2D that made no instance, by reason.
         cut: instances whose passage was cut.
         too_long: instances without room for an answer.
-        empty: answers without a word.
-        mean_forward_passes: calls of the model an answer.
-        mean_sequences: sequences that went through the model an answer.
-        mean_tokens: tokens an answer has.
-        mean_gap_tokens: tokens that the gaps held.
-        answers_per_second: over all answers, those of earlier runs included.
-        signature: all that decided the scores.
+        empty: number of empty answers.
+        mean_forward_passes: calls of the model per answer.
+        mean_sequences: sequences through the model per answer.
+        mean_tokens: tokens per answer.
+        mean_gap_tokens: tokens per gap.
+        answers_per_second: over all answers, including those of earlier runs.
+        signature: everything that decided the scores.
     """
 
     system: str
@@ -77,10 +71,10 @@ class ClozeScores:
             "exact match": f"{self.exact_match:.2f}",
             "F1": f"{self.f1:.2f}",
             "instances": f"{self.instances:,} ({self.cut:,} with the passage cut, {self.too_long:,} too long)",
-            "rows left out": skipped or "none",
-            "tokens an answer": f"{self.mean_tokens:.2f} (gaps held {self.mean_gap_tokens:.2f}); {self.empty:,} empty",
-            "forward passes": f"{self.mean_forward_passes:.2f} an answer, of {self.mean_sequences:.2f} sequences",
-            "answers a second": f"{self.answers_per_second:.2f}",
+            "rows skipped": skipped or "none",
+            "tokens per answer": f"{self.mean_tokens:.2f} (gaps: {self.mean_gap_tokens:.2f}); {self.empty:,} empty",
+            "forward passes": f"{self.mean_forward_passes:.2f} per answer, with {self.mean_sequences:.2f} sequences",
+            "answers per second": f"{self.answers_per_second:.2f}",
         }
         width = max(map(len, lines))
         return "\n".join([*(f"{name:{width}}  {value}" for name, value in lines.items()), self.signature])
@@ -94,17 +88,17 @@ def predict(
     batch_size: int = 32,
     progress: Callable[[int], None] | None = None,
 ) -> list[Prediction]:
-    """Answer every instance that the log has no prediction of.
+    """Answer every instance that has no prediction in the log.
 
     Args:
-        system: what answers.
+        system: the system.
         instances: the questions.
-        log: where the predictions are and go.
-        batch_size: how many instances to answer together.
-        progress: told how many more are done.
+        log: earlier predictions, and where new ones go.
+        batch_size: number of instances per batch.
+        progress: called with the number of instances just done.
 
     Returns:
-        A prediction an instance, in order.
+        One prediction per instance, in order.
     """
     left = [instance for instance in instances if instance.id not in log.predictions]
     if progress is not None and len(left) < len(instances):
@@ -145,8 +139,8 @@ def _predict_batch(system: ClozeSystem, batch: Sequence[ClozeInstance]) -> list[
     ]
 
 
-def summarise(system: str, predictions: Sequence[Prediction], data: ClozeSet, signature: str) -> ClozeScores:
-    """The scores of predictions."""
+def cloze_scores(system: str, predictions: Sequence[Prediction], data: ClozeSet, signature: str) -> ClozeScores:
+    """Compute the scores of predictions."""
     answered = [prediction for prediction in predictions if not prediction.too_long] or predictions
     return ClozeScores(
         system=system,
@@ -167,34 +161,32 @@ def summarise(system: str, predictions: Sequence[Prediction], data: ClozeSet, si
 
 
 def signature_of(model: str, settings: Mapping[str, Any], limit: int | None) -> str:
-    """All that decided a score, on one line; checksums are cut short.
+    """Return everything that decided a score on one line; checksums are shortened.
 
     Args:
-        model: the model as it was named.
-        settings: as `settings_of` has them.
-        limit: how many instances were taken, or None for all.
+        model: the model's name.
+        settings: as `provenance_of` returns them.
+        limit: number of instances, or None for all.
     """
-    chosen = ",".join(f"{key}={value}" for key, value in settings["decoding"].items())
     parts = {
         "task": "cloze",
         "system": settings["system"],
-        "model": f"{model}@{settings['weights'][:12]}",
+        "model": f"{model}@{settings['weights']}",
         "precision": settings["precision"],
         "tokenizer": settings["tokenizer"],
-        "decoding": chosen,
+        "decoding": listed(settings["decoding"]),
         "qa2d": settings["qa2d"][:12],
         "squad": settings["squad"][:12],
         "limit": limit,
-        "version": settings["version"],
     }
-    return "kermit|" + "|".join(f"{key}:{value}" for key, value in parts.items())
+    return signature(parts, settings["version"])
 
 
-def settings_of(system: ClozeSystem, qa2d: Path, squad: Path) -> dict[str, Any]:
-    """All that decides predictions, as plain data: the system, and checksums of what it is made of and asked."""
+def provenance_of(system: ClozeSystem, weights: str, qa2d: Path, squad: Path) -> dict[str, Any]:
+    """Return all that decides predictions, as plain data: the system, and checksums of model and data."""
     return {
         "system": system.name,
-        "weights": weights_checksum(system.model),
+        "weights": weights,
         "precision": str(system.model.dtype).removeprefix("torch."),
         "tokenizer": fingerprint(system.tokenizer),
         "decoding": dict(system.settings),
@@ -202,13 +194,3 @@ def settings_of(system: ClozeSystem, qa2d: Path, squad: Path) -> dict[str, Any]:
         "squad": file_checksum(squad),
         "version": __version__,
     }
-
-
-def weights_checksum(model: PreTrainedModel) -> str:
-    """SHA-256 of a model's weights, whatever file they came from, and of its configuration, which says what they do."""
-    config = {key: value for key, value in model.config.to_dict().items() if key not in _SAYS_NOTHING}
-    digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode())
-    for name, weight in sorted(model.state_dict().items()):
-        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
-        digest.update(weight.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()

@@ -1,8 +1,8 @@
 """Cloze instances from QA2D and SQuAD: the answer taken out of the declarative sentence (the paper's section 4.3).
 
-QA2D (Demszky et al., 2018) has a sentence that states the answer for each of some of SQuAD's questions; passage,
-question and gold answers are SQuAD's own. A row of which no instance can be made is counted by reason. This module
-knows no tokenizer and no model.
+QA2D (Demszky et al., 2018) has a declarative sentence with the answer for some of SQuAD's questions; passage, question
+and gold answers are SQuAD's. Rows that make no instance are counted by reason. This module knows no tokenizer and no
+model.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class ClozeInstance:
         left: the sentence before the gap, without the white space between.
         right: the sentence after it, with the white space between, if any.
         joined: whether the gap touches what is left of it, as after an opening bracket.
-        gap: what was taken out, as the sentence had it.
-        answers: what counts as right.
+        gap: what was removed, as in the sentence.
+        answers: the correct answers.
     """
 
     id: str
@@ -76,7 +76,7 @@ class ClozeInstance:
         """An instance from a sentence with a blank of four underscores.
 
         Raises:
-            DataError: the sentence has not one blank, or there is no answer.
+            DataError: the sentence does not have exactly one blank, or there is no answer.
         """
         parts = BlankedText.parse(sentence)
         if len(parts.fragments) != 2:
@@ -96,8 +96,8 @@ class ClozeSet:
 
     Args:
         instances: in QA2D's order.
-        rows: how many rows QA2D has.
-        skipped: how many of them made no instance, by reason.
+        rows: number of rows of QA2D.
+        skipped: number of rows that made no instance, by reason.
     """
 
     instances: tuple[ClozeInstance, ...]
@@ -124,7 +124,7 @@ def read_cloze(qa2d: Path, squad: Path) -> ClozeSet:
         squad: SQuAD's JSON, plain or gzipped, that QA2D's ids refer to.
 
     Raises:
-        DataError: a file that is not what it should be, with the place.
+        DataError: an invalid file, with the place.
     """
     questions = _read_squad(squad)
     instances: dict[str, ClozeInstance] = {}
@@ -208,7 +208,7 @@ def _read_squad(path: Path) -> dict[str, _Question]:
         try:
             record = json.load(stream)
         except (ValueError, *BROKEN_GZIP) as error:
-            raise DataError(f"{path}: this is no whole JSON file: {error}; fetch it again") from error
+            raise DataError(f"{path}: not a complete JSON file: {error}; download it again") from error
     try:
         return {identity: question for article in record["data"] for identity, question in _questions(article)}
     except (KeyError, TypeError) as error:
@@ -224,7 +224,7 @@ def _questions(article: Any) -> Iterable[tuple[str, _Question]]:
             answers = tuple((answer["text"], answer["answer_start"]) for answer in entry["answers"])
             texts = [entry["id"], paragraph["context"], entry["question"], *(text for text, _ in answers)]
             if not all(isinstance(text, str) for text in texts):
-                raise TypeError(f"a text of question {entry['id']!r} is no string")
+                raise TypeError(f"a text of question {entry['id']!r} is not a string")
             if not all(type(start) is int and start >= 0 for _, start in answers):
-                raise TypeError(f"an answer_start of question {entry['id']!r} is no number of characters")
+                raise TypeError(f"an answer_start of question {entry['id']!r} is not a number of characters")
             yield entry["id"], _Question(paragraph["context"], entry["question"], answers)

@@ -1,9 +1,9 @@
-"""Token ids around the gap, for any of the systems, and a passage that is too long cut to what a model can hold.
+"""Token ids around the gap, for all systems; a passage that is too long is cut to fit the model.
 
 The paper's layout is ``[CLS] passage(1/2) [SEP] passage(2/2) question cloze(left) cloze(right) [SEP]``; a model that
 reads from left to right gets ``passage question cloze(left)`` and then the rest. The question and the sentence are
 never cut. Of a passage that does not fit, whole sentences are kept, from the one that shares the most words with the
-question outwards on both sides. Where the answer stands plays no part in it.
+question outwards on both sides, regardless of where the answer is.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kermit.tasks.cloze.instances import ClozeInstance
-from kermit.tasks.cloze.metrics import normalise
+from kermit.tasks.cloze.squad_metrics import normalise
 
 _SENTENCE = re.compile(r"\S.*?(?:[.!?][\"'\u201d\u2019)\]]*(?=\s)|\Z)", re.DOTALL)
 _SPACE = re.compile(r"\s+")
-_ANCHORS = ("a", "(", "0")  # a letter, a bracket and a digit: few texts merge with all of them
+_ANCHORS = ("a", "(", "0")  # a letter, a bracket and a digit: few texts merge with all three
 
 Encode = Callable[[str], list[int]]
 
 
 class TextEncoder:
-    """Texts to token ids, as what begins a segment and as what follows something else.
+    """Encodes texts that begin a segment, and texts that follow something else.
 
-    SentencePiece's tokenizers take a text to begin a word, and put the marker of a space before it. That is right where
-    a segment begins, but a full stop after the gap would gain a token that the sentence does not have. Other tokenizers
-    write a text alike wherever it stands.
+    SentencePiece tokenizers assume that a text begins a word, and put the marker of a space before it. That is right at
+    the start of a segment, but a full stop after the gap would gain a token that the sentence does not have. Other
+    tokenizers encode a text the same way everywhere.
 
     Args:
         beginning: a text to content token ids.
@@ -39,12 +39,12 @@ class TextEncoder:
         self._marks = self._after_anchor(".") not in (None, beginning("."))
 
     def following(self, text: str) -> list[int]:
-        """Ids of a text that stands after something else."""
+        """Encode a text that follows something else."""
         found = self._after_anchor(text) if self._marks else None
         return self.beginning(text) if found is None else found
 
     def _after_anchor(self, text: str) -> list[int] | None:
-        """Ids of a text after an anchor that keeps its own; None where it merges with all of them."""
+        """Encode a text after an anchor that keeps its own ids; None if it merges with all of them."""
         for anchor in _ANCHORS:
             kept, both = self.beginning(anchor), self.beginning(anchor + text)
             if both[: len(kept)] == kept:
@@ -53,18 +53,18 @@ class TextEncoder:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ClozeLayout:
     """An instance as token ids, without special tokens.
 
     Args:
         id: the instance's.
-        first: the passage's first half; empty where the passage is not split.
+        first: the passage's first half; empty if the passage is not split.
         before: the rest of the passage, the question and cloze(left).
         after: cloze(right).
         joined: whether the gap touches what is left of it.
-        gap_length: how many tokens the gap held, the oracle length.
+        gap_length: number of tokens of the gap, the oracle length.
         cut: whether the passage was cut.
-        passage: the whole passage, whose spelling an answer takes over.
+        passage: the whole passage, for the spelling of answers.
     """
 
     id: str
@@ -80,10 +80,10 @@ class Layout:
         return len(self.first) + len(self.before) + len(self.after)
 
 
-def lay_out(
-    instance: ClozeInstance, encoder: TextEncoder, fits: Callable[[Layout], bool], *, split: bool
-) -> Layout | None:
-    """Encode an instance, its passage cut if need be.
+def lay_out_cloze(
+    instance: ClozeInstance, encoder: TextEncoder, fits: Callable[[ClozeLayout], bool], *, split: bool
+) -> ClozeLayout | None:
+    """Encode an instance; cut its passage if need be.
 
     Args:
         instance: what to lay out.
@@ -92,15 +92,15 @@ def lay_out(
         split: whether the passage goes half into `first`, half into `before`.
 
     Returns:
-        The layout, or None where question and sentence alone do not fit.
+        The layout, or None if question and sentence do not fit even without the passage.
     """
     after = tuple(encoder.following(instance.right))
     gap_length = max(1, len(encoder.following(instance.gap if instance.joined else f" {instance.gap}")))
 
-    def with_passage(passage: str, cut: bool) -> Layout:
+    def with_passage(passage: str, cut: bool) -> ClozeLayout:
         first, second = halves(passage) if split else ("", passage)
         before = " ".join(text for text in (second, instance.question, instance.left) if text)
-        return Layout(
+        return ClozeLayout(
             id=instance.id,
             first=tuple(encoder.beginning(first)),
             before=tuple(encoder.beginning(before)),
@@ -119,14 +119,14 @@ def lay_out(
 
 
 def halves(text: str) -> tuple[str, str]:
-    """A text split at the white space nearest to its middle."""
+    """Split a text at the white space nearest to its middle."""
     middle = len(text) / 2
     at = min((space.start() for space in _SPACE.finditer(text)), key=lambda at: abs(at - middle), default=len(text))
     return text[:at], text[at:].strip()
 
 
 def passage_window(passage: str, question: str, fits: Callable[[str], bool]) -> str | None:
-    """The part of a passage to keep: whole sentences around the one that shares the most words with the question.
+    """Return the part of a passage to keep: sentences around the one that shares the most words with the question.
 
     Args:
         passage: the passage.
@@ -134,8 +134,8 @@ def passage_window(passage: str, question: str, fits: Callable[[str], bool]) -> 
         fits: whether a part of the passage fits.
 
     Returns:
-        The window as it stands in the passage; the beginning of a sentence where not even that one fits whole; None
-        where not even the empty text fits.
+        The part of the passage; the beginning of a sentence if the whole sentence does not fit; None if not even the
+        empty text fits.
     """
     if not fits(""):
         return None
@@ -158,6 +158,6 @@ def passage_window(passage: str, question: str, fits: Callable[[str], bool]) -> 
 
 
 def _beginning(sentence: str, fits: Callable[[str], bool]) -> str:
-    """As many of a sentence's first words as fit."""
+    """Return as many of a sentence's first words as fit."""
     ends = [0, *(match.start() for match in _SPACE.finditer(sentence)), len(sentence)]
     return sentence[: ends[bisect_left(range(1, len(ends)), True, key=lambda n: not fits(sentence[: ends[n]]))]]

@@ -1,40 +1,38 @@
-"""Predictions as they are made, a JSON object a line, so that an interrupted evaluation goes on where it was.
+"""Predictions as they are made, one JSON object per line, so that an interrupted evaluation can resume.
 
-Beside ``NAME`` stands ``NAME.settings.json``, which says by which model, with which settings and from which data
-they were made. With others the file is refused. A last line that was cut off is made anew.
+``NAME.settings.json`` records model, settings and data of the predictions in ``NAME``; with others the file is refused.
+A truncated last line is made again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from kermit.errors import DataError, Place
-from kermit.files import write_whole
-
-_UNSET = "not set"
+from kermit.provenance import Manifest
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """An instance's answer and what it counts for.
+    """The answer to an instance, and its scores.
 
     Args:
         id: the instance's.
         answer: what the system answered.
-        answers: what would have been right.
+        answers: the correct answers.
         exact_match: 0 or 1.
         f1: from 0 to 1.
-        tokens: how many tokens the answer has.
-        gap_tokens: how many the gap held.
-        forward_passes: calls of the model, one after the other.
-        sequences: sequences that went through the model.
-        score: the log-probability by which it was chosen; None where there was no room for an answer.
+        tokens: number of tokens of the answer.
+        gap_tokens: number of tokens of the gap.
+        forward_passes: consecutive calls of the model.
+        sequences: sequences through the model.
+        score: the log-probability by which it was chosen; None if the instance does not fit.
         cut: whether the passage was cut.
-        too_long: whether question and sentence alone did not fit, so that there is no answer.
+        too_long: whether the instance does not fit even without its passage.
         seconds: its share of its batch's time.
     """
 
@@ -54,14 +52,14 @@ class Prediction:
 
 
 class PredictionLog:
-    """The predictions so far, in memory and, where a path is given, in a file that is appended to.
+    """The predictions so far, in memory and, with a path, in a file that is appended to.
 
     Args:
         path: the file, or None.
         settings: what decides the predictions, as plain data.
 
     Raises:
-        DataError: the file holds predictions made otherwise, or is no such file.
+        DataError: the file holds predictions made with other settings, or something else.
     """
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
@@ -70,13 +68,15 @@ class PredictionLog:
         if path is None:
             return
         if path.suffix == ".gz":
-            raise DataError(f"{path}: predictions are appended to, so they are not packed; leave .gz out of the name")
-        self._check(path.with_name(f"{path.name}.settings.json"), json.loads(json.dumps(settings)))
+            raise DataError(
+                f"{path}: predictions are appended, so the file cannot be compressed; leave .gz out of the name"
+            )
+        self._check(Manifest(path.with_name(f"{path.name}.settings.json"), settings))
         if path.is_file():
             self._resume(path)
 
     def add(self, predictions: Iterable[Prediction]) -> None:
-        """Take predictions down."""
+        """Add predictions."""
         new = {prediction.id: prediction for prediction in predictions}
         self.predictions |= new
         if self.path is not None:
@@ -84,28 +84,15 @@ class PredictionLog:
             with self.path.open("a", encoding="utf-8") as stream:
                 stream.write("".join(lines))
 
-    def _check(self, place: Path, settings: dict[str, Any]) -> None:
+    def _check(self, manifest: Manifest) -> None:
         assert self.path is not None
         begun = self.path.is_file() and self.path.stat().st_size > 0
-        if begun and not place.is_file():
-            raise DataError(
-                f"{self.path} is there, but not {place.name}, which says how it was made; choose another --output"
-            )
         if not begun:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(place, json.dumps(settings, indent=2) + "\n")
-            return
-        try:
-            made = dict(json.loads(place.read_text(encoding="utf-8")))
-        except (ValueError, TypeError) as error:
-            raise DataError(
-                f"{place} does not say how {self.path} was made ({error}); choose another --output"
-            ) from error
-        if notes := "; ".join(_differences(made, settings)):
-            raise DataError(
-                f"{self.path} holds predictions made with other settings ({notes}); choose another --output, or remove"
-                f" it and {place.name}"
-            )
+            manifest.write()
+        elif not manifest.path.is_file():
+            raise DataError(f"{self.path} exists without its {manifest.path.name}; choose another --output")
+        else:
+            manifest.made("predictions")
 
     def _resume(self, path: Path) -> None:
         text = path.read_bytes()
@@ -122,13 +109,3 @@ class PredictionLog:
         if len(whole) < len(text):
             with path.open("r+b") as stream:
                 stream.truncate(len(whole))
-
-
-def _differences(made: Mapping[str, Any], settings: Mapping[str, Any], within: str = "") -> Iterator[str]:
-    """What settings were and are now, by name; a setting among others is told by both names."""
-    for key in sorted(settings.keys() | made.keys()):
-        was, now = made.get(key, _UNSET), settings.get(key, _UNSET)
-        if isinstance(was, dict) and isinstance(now, dict):
-            yield from _differences(was, now, f"{within}{key}.")
-        elif was != now:
-            yield f"{within}{key} was {was}, now {now}"

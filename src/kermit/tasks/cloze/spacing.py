@@ -1,7 +1,7 @@
 """Treebank words and the text they stand for: ``65 %`` is written ``65%``, and ``` `` ``` is an opening quote.
 
-QA2D's sentences are tokenised in the Penn Treebank's way, SQuAD's text is not. `join_words` writes words as text;
-`find_words` finds an answer in a sentence whichever way the two were taken apart.
+QA2D's sentences are tokenised as in the Penn Treebank, SQuAD's text is not. `join_words` turns words into text;
+`find_words` finds an answer in a sentence however the two were tokenised.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FINAL = ".?!"
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a tokenised sentence; a full stop that was left on the last word is a word of its own."""
+    """Split a tokenised sentence into words; a full stop attached to the last word becomes a word."""
     words = text.split()
     if words and len(words[-1]) > 1 and words[-1][-1] in _FINAL and not _CLOSES.fullmatch(words[-1]):
         words[-1:] = [words[-1][:-1], words[-1][-1]]
@@ -36,12 +36,12 @@ def split_words(text: str) -> list[str]:
 
 
 def space_between(left: str, right: str) -> str:
-    """What stands between two words in running text: a space, or nothing beside punctuation."""
+    """Return what separates two words in running text: a space, or nothing next to punctuation."""
     return "" if _OPENS.fullmatch(left) or _CLOSES.fullmatch(right) else " "
 
 
 def join_words(words: Sequence[str]) -> str:
-    """Words as running text."""
+    """Join words into running text."""
     text = "".join(map(_written, words[:1]))
     for left, right in pairwise(words):
         text += space_between(left, right) + _written(right)
@@ -49,7 +49,7 @@ def join_words(words: Sequence[str]) -> str:
 
 
 def find_words(wanted: Sequence[str], words: Sequence[str]) -> list[tuple[int, int]]:
-    """Where some words stand in others: whole words, whatever their case, their quotes, and how they were split.
+    """Find some words in others: whole words, ignoring case, quotes, and how they were split.
 
     Args:
         wanted: the words to look for, at least one.
@@ -72,7 +72,7 @@ def find_words(wanted: Sequence[str], words: Sequence[str]) -> list[tuple[int, i
 
 
 def without_outer_punctuation(words: Sequence[str]) -> list[str]:
-    """The words from the first to the last that holds a letter or a digit."""
+    """Return the words from the first to the last with a letter or digit."""
     telling = [index for index, word in enumerate(words) if has_letters(word)]
     return list(words[telling[0] : telling[-1] + 1]) if telling else []
 
@@ -83,7 +83,7 @@ def has_letters(word: str) -> bool:
 
 
 def letters(words: Sequence[str]) -> str:
-    """The letters and digits alone, in lower case: the same for one text however it was tokenised."""
+    """Return only letters and digits, in lower case: the same for one text however it was tokenised."""
     return "".join(filter(str.isalnum, "".join(map(_key, words))))
 
 

@@ -1,7 +1,6 @@
-"""What answers cloze questions: the seam between the three systems and everything that uses them.
+"""The interface of systems that answer cloze questions.
 
-A system lays an instance out as its model wants it, and answers many layouts at once. What it answers to one does not
-depend on the others.
+A system encodes an instance for its model, and answers many at once. An answer does not depend on the other instances.
 """
 
 from __future__ import annotations
@@ -17,23 +16,23 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.data.tokenizer import decode_ids, encode_texts, word_continuations
 from kermit.tasks.cloze.instances import ClozeInstance
-from kermit.tasks.cloze.layout import Layout, TextEncoder
+from kermit.tasks.cloze.layout import ClozeLayout, TextEncoder
 
 CALL_TOKENS = 2**14
-PROCESSOR_CALL_TOKENS = 2**11
-"""The most tokens of a forward pass, padding and what is cached included; on a processor, whose arithmetic a few texts
-keep busy, no more than its caches have room for."""
+CPU_CALL_TOKENS = 2**11
+"""Maximum number of tokens of a forward pass, including padding and cache; smaller on a CPU, so that they fit its
+caches."""
 
 
 @dataclass(frozen=True)
 class ClozeAnswer:
-    """What a system put into a gap.
+    """The answer of a system.
 
     Args:
         text: the answer.
-        tokens: how many tokens it has.
-        forward_passes: how many calls of the model, one after the other, it took.
-        sequences: how many sequences went through the model in those calls.
+        tokens: number of tokens.
+        forward_passes: number of consecutive calls of the model.
+        sequences: number of sequences in those calls.
         score: the log-probability by which it was chosen, in nats.
     """
 
@@ -45,37 +44,37 @@ class ClozeAnswer:
 
 
 class ClozeSystem(Protocol):
-    """A model with a way of filling gaps."""
+    """A model that fills gaps."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
 
     @property
     def name(self) -> str:
-        """What it is called on the command line."""
+        """Its name on the command line."""
         ...
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What decides its answers beside the weights, as plain data."""
+        """What decides answers besides the weights, as plain data."""
         ...
 
-    def lay_out(self, instance: ClozeInstance) -> Layout | None:
-        """An instance as token ids; None where it cannot be made to fit."""
+    def lay_out(self, instance: ClozeInstance) -> ClozeLayout | None:
+        """Encode an instance; None if it does not fit."""
         ...
 
-    def answer(self, layouts: Sequence[Layout]) -> list[ClozeAnswer]:
+    def answer(self, layouts: Sequence[ClozeLayout]) -> list[ClozeAnswer]:
         """Fill the gaps, in order."""
         ...
 
 
 def call_tokens(model: PreTrainedModel) -> int:
-    """The most tokens of a forward pass, by where the model computes."""
-    return PROCESSOR_CALL_TOKENS if model.device.type == "cpu" else CALL_TOKENS
+    """Return the maximum number of tokens of a forward pass on the model's device."""
+    return CPU_CALL_TOKENS if model.device.type == "cpu" else CALL_TOKENS
 
 
 def in_calls(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Numbers by ascending size, in parts whose count times largest size is within the budget, or of one."""
+    """Yield numbers by ascending size, in parts whose count times largest size is within the budget, or of one."""
     part: list[int] = []
     for number in sorted(range(len(sizes)), key=lambda number: sizes[number]):
         if part and (len(part) + 1) * sizes[number] > budget:
@@ -87,20 +86,19 @@ def in_calls(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
 
 
 def instance_seed(seed: int, identity: str) -> int:
-    """A seed for the draws of one instance, wherever it stands among the others."""
+    """Return the seed of one instance, whatever its position."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{identity}".encode()).digest()[:7], "big")
 
 
 def text_encoder(tokenizer: PreTrainedTokenizerFast) -> TextEncoder:
-    """A tokenizer's way with the parts of an instance."""
+    """Return the encoder of a tokenizer."""
     return TextEncoder(lambda text: encode_texts(tokenizer, [text])[0])
 
 
 def spelled(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[int], passage: str) -> str:
-    """An answer as text: as the passage spells it where these tokens stand there in a row, else as the tokenizer does.
+    """Return an answer as text: as in the passage if it has these tokens in a row, else as the tokenizer decodes it.
 
-    BERT's tokenizer gives back ``200, 000`` for 200,000 and ``u. s.`` for U.S., which SQuAD's script takes for other
-    words; its answers are parts of the passage.
+    BERT's tokenizer decodes 200,000 as ``200, 000`` and U.S. as ``u. s.``, which SQuAD's script does not accept.
     """
     wanted = list(tokens)
     found = tokenizer.backend_tokenizer.encode(passage, add_special_tokens=False)
@@ -112,30 +110,16 @@ def spelled(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[int], passage: 
 
 
 def continuing_tokens(tokenizer: PreTrainedTokenizerFast, vocabulary: int) -> Tensor:
-    """(vocabulary,) bool, the tokens that would continue the word on their left.
+    """Return (vocabulary,) bool, the tokens that continue the word on their left.
 
-    The gap is bounded by white space, so no system may begin its answer with one, unless the gap is joined.
+    The gap is bounded by white space, so no answer may begin with one, unless the gap is joined.
     """
     known = word_continuations(tokenizer)[:vocabulary]
     return torch.nn.functional.pad(known, (0, vocabulary - len(known)))
 
 
 def never_generated(tokenizer: PreTrainedTokenizerFast, vocabulary: int) -> Tensor:
-    """(vocabulary,) bool, the special tokens and the rows of an embedding that no token has."""
+    """Return (vocabulary,) bool, special tokens and rows of the embedding without a token."""
     never = torch.arange(vocabulary) >= len(tokenizer)
     never[[number for number in tokenizer.all_special_ids if number < vocabulary]] = True
     return never
-
-
-def position_offset(model: PreTrainedModel) -> int:
-    """The number of the first position: RoBERTa and its kin count from their padding index."""
-    for name, module in model.named_modules():
-        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
-            return int(module.padding_idx) + 1
-    return 0
-
-
-def position_limit(model: PreTrainedModel) -> int | None:
-    """How many tokens a language model has positions for, or None if there is no limit."""
-    limit: int | None = getattr(model.config, "max_position_embeddings", None)
-    return None if limit is None or limit < 1 else limit - position_offset(model)

@@ -6,19 +6,15 @@ saved is loaded by transformers' AutoModelForSequenceClassification. This module
 
 from __future__ import annotations
 
-import hashlib
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from tqdm import tqdm
 from transformers import (
     AutoConfig,
@@ -28,20 +24,18 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
-from transformers.utils import logging as transformers_logging
 
 from kermit.data.tokenizer import load_tokenizer
-from kermit.errors import ModelError, in_a_line
-from kermit.folders import lacking_in_trunk
+from kermit.errors import ModelError
+from kermit.loading import lacking_in_trunk, on_device, quietly, reading
 from kermit.modeling import KermitConfig, LastTokenForSequenceClassification
 from kermit.tasks.glue.data import Example, Part
-from kermit.tasks.glue.encoding import TextEncoder, give_padding
-from kermit.tasks.glue.metrics import answers_of
+from kermit.tasks.glue.framing import ExampleEncoder, give_padding
 from kermit.tasks.glue.reading import is_causal, lacks_classifier, pooler_mapping
+from kermit.tasks.glue.scoring import answers_of
 from kermit.tasks.glue.table import GlueTask
 
 _NUMBER = "number"  # the one label of a task that asks for a number
-_SAYS_HOW = ("config.json", "tokenizer.json")  # how weights are used, and what they are given
 _HEADS = ("pre_classifier", "classifier", "score")  # what models of transformers call their layers for labels
 
 
@@ -51,16 +45,16 @@ class Classifier:
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
-    encoder: TextEncoder
+    encoder: ExampleEncoder
 
     @classmethod
     def start(
-        cls, trunk: str, task: GlueTask, *, max_length: int, seed: int, keep_insertion_head: bool = True
+        cls, trunk: Path, task: GlueTask, *, max_length: int, seed: int, keep_insertion_head: bool = True
     ) -> Classifier:
         """The classifier to finetune: a trunk with new layers for the labels.
 
         Args:
-            trunk: a folder or a name on the Hub: a KERMIT model, a masked or causal language model, an encoder.
+            trunk: the folder of a KERMIT model, a masked or causal language model, or an encoder.
             task: what it will be asked.
             max_length: the most tokens of an input.
             seed: of the new layers.
@@ -88,7 +82,7 @@ class Classifier:
             return cls._load(trunk, config, max_length, is_new=True)
 
     @classmethod
-    def load(cls, folder: str, task: GlueTask, *, max_length: int) -> Classifier:
+    def load(cls, folder: Path, task: GlueTask, *, max_length: int) -> Classifier:
         """A finetuned classifier.
 
         Raises:
@@ -104,22 +98,19 @@ class Classifier:
         return cls._load(folder, config, max_length, is_new=False)
 
     @classmethod
-    def _load(cls, place: str, config: Any, max_length: int, *, is_new: bool) -> Classifier:
+    def _load(cls, place: Path, config: Any, max_length: int, *, is_new: bool) -> Classifier:
         if is_causal(config):
             config.use_cache = False  # for generating; here it would only fill the memory
         kind = AutoModel if is_new and lacks_classifier(config) else AutoModelForSequenceClassification
-        try:
-            with _quiet_transformers():
-                model, info = kind.from_pretrained(
-                    place,
-                    config=config,
-                    dtype=torch.float32,
-                    key_mapping=pooler_mapping(config) if is_new else None,
-                    output_loading_info=True,
-                    ignore_mismatched_sizes=is_new,
-                )
-        except (OSError, ValueError, SafetensorError, StrictDataclassError) as error:
-            raise ModelError(f"{place} cannot be loaded as a classifier: {in_a_line(error)}") from error
+        with reading(place, kind.__name__), quietly():
+            model, info = kind.from_pretrained(
+                place,
+                config=config,
+                dtype=torch.float32,
+                key_mapping=pooler_mapping(config) if is_new else None,
+                output_loading_info=True,
+                ignore_mismatched_sizes=is_new,
+            )
         if inside := lacking_in_trunk(model, info):
             raise ModelError(f"{place} lacks weights of its trunk: {', '.join(inside[:5])}")
         if not is_new and (missing := sorted(info["missing_keys"])):
@@ -131,7 +122,7 @@ class Classifier:
             model = LastTokenForSequenceClassification.from_trunk(model, **labels)
         tokenizer = load_tokenizer(place)
         give_padding(model, tokenizer)
-        return cls(model, tokenizer, TextEncoder.of(model, tokenizer, max_length))
+        return cls(model, tokenizer, ExampleEncoder.of(model, tokenizer, max_length))
 
     def logits(
         self, examples: Sequence[Example], *, batch_size: int = 64, title: str | None = None
@@ -152,7 +143,7 @@ class Classifier:
         features = self.encoder.encode([Example(example.x, example.y, None, "") for example in examples])
         order = sorted(range(len(features)), key=lambda number: len(features[number]["input_ids"]))
         collate = DataCollatorWithPadding(self.tokenizer)
-        self.model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
+        on_device(self.model)
         out = np.zeros((len(features), self.model.config.num_labels), dtype=np.float32)
         hidden = True if title is None else None
         with tqdm(total=len(features), desc=title, file=sys.stderr, disable=hidden, leave=False) as bar:
@@ -179,18 +170,6 @@ class Classifier:
         self.tokenizer.save_pretrained(folder)
 
 
-def model_checksum(place: str) -> str:
-    """What a model is known by: a short hash of its weights, config and tokenizer, or the commit on the Hub."""
-    folder = Path(place)
-    if not folder.is_dir():
-        return str(getattr(_load_config(place), "_commit_hash", None) or "unknown")[:12]
-    digest = hashlib.sha256()
-    for path in sorted(path for kind in ("*.safetensors", "*.bin", *_SAYS_HOW) for path in folder.glob(kind)):
-        with path.open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
-    return digest.hexdigest()[:12]
-
-
 def _renew_head(model: PreTrainedModel, drawn: Iterable[str]) -> None:
     """Draw the layers for labels anew where those of another task came with the checkpoint."""
     for head in _HEADS:
@@ -202,19 +181,6 @@ def _renew_head(model: PreTrainedModel, drawn: Iterable[str]) -> None:
                         torch.nn.init.zeros_(layer.bias)
 
 
-def _load_config(place: str, **settings: Any) -> Any:
-    try:
-        return AutoConfig.from_pretrained(place, **settings)
-    except (OSError, ValueError, StrictDataclassError) as error:
-        raise ModelError(f"{place} holds no model that transformers can load: {in_a_line(error)}") from error
-
-
-@contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """No word of layers that are new and weights that are not needed: that is what finetuning is; the rest we check."""
-    verbosity = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(verbosity)
+def _load_config(folder: Path, **settings: Any) -> Any:
+    with reading(folder):
+        return AutoConfig.from_pretrained(folder, **settings)

@@ -192,7 +192,7 @@ def _from_hub(task: GlueTask, split: Split, file: GlueFile) -> Iterator[Example]
         logger.warning("%s/%s[%s]: %d broken rows left out", HUB_DATASET, task.hub_config, file.hub_split, broken)
 
 
-def checksum(parts: Sequence[Part]) -> str:
+def examples_checksum(parts: Sequence[Part]) -> str:
     """A short hash of examples: their texts and labels, in order."""
     digest = hashlib.sha256()
     for part in parts:

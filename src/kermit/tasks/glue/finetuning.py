@@ -22,9 +22,9 @@ from transformers import DataCollatorWithPadding, PrinterCallback, Trainer, Trai
 from kermit.errors import ModelError, member_of
 from kermit.tasks.glue.classifier import Classifier
 from kermit.tasks.glue.data import Example
-from kermit.tasks.glue.encoding import Features
+from kermit.tasks.glue.framing import Features
 from kermit.training.callbacks import Bar
-from kermit.training.processor import quick
+from kermit.training.cpu import fast_on_cpu
 from kermit.training.settings import Precision
 
 WARMUP, WEIGHT_DECAY, CLIP_NORM, EPSILON = 0.1, 0.01, 1.0, 1e-6
@@ -136,11 +136,11 @@ def subsample(examples: Sequence[Example], count: int | None) -> list[Example]:
 
 
 class _GlueTrainer(Trainer):  # type: ignore[misc]
-    """transformers' Trainer, quick on a processor, as the project's other trainings have."""
+    """transformers' Trainer, fast_on_cpu on a processor, as the project's other trainings have."""
 
     def training_step(self, model: torch.nn.Module, inputs: Features, num_items_in_batch: Any = None) -> Any:
         entropy = [self.args.seed, self.state.global_step]
-        with quick(entropy, self.args) if self.args.device.type == "cpu" else nullcontext():
+        with fast_on_cpu(entropy, self.args) if self.args.device.type == "cpu" else nullcontext():
             return super().training_step(model, inputs, num_items_in_batch)
 
 

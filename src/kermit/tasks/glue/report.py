@@ -6,7 +6,6 @@ seeds. It was chosen on the split that it is reported on, and the summary says s
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,10 +14,10 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 import kermit
-from kermit.files import write_whole
+from kermit.provenance import write_json
 from kermit.tasks.glue.finetuning import Setting
-from kermit.tasks.glue.metrics import glue_average
 from kermit.tasks.glue.runs import Result
+from kermit.tasks.glue.scoring import glue_average
 from kermit.tasks.glue.table import TASKS
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class Summary:
 
     def write(self, path: Path) -> None:
         """Write as JSON, whole or not at all."""
-        write_whole(path, json.dumps(self.to_json(), indent=2) + "\n")
+        write_json(path, self.to_json())
 
 
 def summarise(results: Sequence[Result]) -> Summary:
@@ -112,7 +111,7 @@ def _best_setting(name: str, by_setting: dict[Setting, list[Result]]) -> TaskSum
     )
 
 
-def table(summary: Summary) -> Table:
+def summary_table(summary: Summary) -> Table:
     """The summary for a terminal."""
     from rich.table import Table
 

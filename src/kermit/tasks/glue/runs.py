@@ -19,13 +19,20 @@ from typing import Any
 
 import kermit
 from kermit.errors import DataError, ModelError, member_of
-from kermit.folders import find_model, read_config
-from kermit.tasks.glue.classifier import Classifier, model_checksum
-from kermit.tasks.glue.data import GlueData, Part, checksum
+from kermit.loading import find_model, read_config
+from kermit.provenance import (
+    is_complete,
+    model_checksum,
+    restore_interrupted_swap,
+    signature,
+    write_json,
+    written_whole,
+)
+from kermit.tasks.glue.classifier import Classifier
+from kermit.tasks.glue.data import GlueData, Part, examples_checksum
 from kermit.tasks.glue.finetuning import Setting, finetune, subsample
-from kermit.tasks.glue.metrics import score_task
+from kermit.tasks.glue.scoring import score_task
 from kermit.tasks.glue.table import TASKS, GlueTask, Split, task_named
-from kermit.training.checkpoints import restore_interrupted_swap, written_whole
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +77,7 @@ class Result:
     def signature(self) -> str:
         """All that decides the score, in a line."""
         parts = {
-            "task": self.task,
+            "task": f"glue/{self.task}",
             "split": Split.DEV,
             "data": self.data_checksum,
             "model": self.model_checksum,
@@ -185,7 +192,7 @@ def finetune_all(
     runs = []
     for task in tasks:
         train, dev = data.read(task, Split.TRAIN), data.read(task, Split.DEV)
-        text = checksum([*train, *dev])
+        text = examples_checksum([*train, *dev])
         _refuse_others(find_runs(output, task), "data", text)
         for seed, setting in product(seeds, settings):
             folder = output / task.name / f"seed-{seed}" / setting.name
@@ -218,7 +225,7 @@ def finetune_all(
                     )
                     if keep_models:
                         classifier.save(scratch)
-                    (scratch / RESULT).write_text(json.dumps(result.to_json(), indent=2) + "\n", encoding="utf-8")
+                    write_json(scratch / RESULT, result.to_json())
                 told = ", ".join(f"{name} {value:.2f}" for name, value in scores.metrics.items())
                 logger.info("%s: %s", title, told)
                 _keep_best(folder.parent)
@@ -231,10 +238,10 @@ def finetune_all(
 def find_runs(output: Path, task: GlueTask | None = None) -> list[Run]:
     """Every finished finetuning in an output folder, or those of a task."""
     found = sorted(output.glob(f"{task.name if task else '*'}/seed-*/*/{RESULT}"))
-    return [Run(path.parent, Result.read(path)) for path in found if not path.parent.name.startswith(".")]
+    return [Run(path.parent, Result.read(path)) for path in found if is_complete(path.parent)]
 
 
-def evaluate(
+def evaluate_finetuned(
     model: str,
     task: GlueTask,
     data: GlueData,
@@ -270,26 +277,19 @@ def evaluate(
     answers = classifier.answers(task, parts, title=f"{task.name} {split}" if progress else None)
     scores = score_task(task, parts, answers)
     decided = {
-        "task": task.name,
+        "task": f"glue/{task.name}",
         "split": split,
-        "data": checksum(parts),
+        "data": examples_checksum(parts),
         "model": model_checksum(place),
         "length": length,
     }
-    return Evaluation(
-        task.name, split, scores.metrics, scores.score, _count(parts), signature(decided, kermit.__version__)
-    )
+    return Evaluation(task.name, split, scores.metrics, scores.score, _count(parts), signature(decided))
 
 
-def _read_result(folder: str) -> Result | None:
+def _read_result(folder: Path) -> Result | None:
     """What a model was finetuned on and with, where it says so."""
-    path = Path(folder) / RESULT
+    path = folder / RESULT
     return Result.read(path) if path.is_file() else None
-
-
-def signature(parts: dict[str, Any], version: str) -> str:
-    """What decided a score, in a line."""
-    return "kermit.glue|" + "|".join(f"{key}:{value}" for key, value in {**parts, "version": version}.items())
 
 
 def _refuse_others(runs: Sequence[Run], what: str, ours: str) -> None:
@@ -304,7 +304,7 @@ def _refuse_others(runs: Sequence[Run], what: str, ours: str) -> None:
 
 def _tell_what_stays(run: Run, keep_insertion_head: bool, keep_models: bool) -> None:
     """Warn where a finetuning that was done before kept something else than is asked for now."""
-    kept = [path for path in run.folder.parent.glob("*/config.json") if not path.parent.name.startswith(".")]
+    kept = [path for path in run.folder.parent.glob("*/config.json") if is_complete(path.parent)]
     stays = None
     if keep_models and not kept:
         stays = "its score was kept and not its model"

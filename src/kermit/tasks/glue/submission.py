@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kermit.errors import DataError
-from kermit.files import partial
+from kermit.provenance import partial
 from kermit.tasks.glue.classifier import Classifier
 from kermit.tasks.glue.data import GlueData
 from kermit.tasks.glue.runs import Run, find_runs
@@ -112,7 +112,7 @@ def _answers(
     task: GlueTask, run: Run, data: GlueData, progress: bool
 ) -> Iterator[tuple[str, Sequence[str], list[str]]]:
     parts = data.read(task, Split.TEST)
-    classifier = Classifier.load(str(run.folder), task, max_length=run.result.setting.max_length)
+    classifier = Classifier.load(run.folder, task, max_length=run.result.setting.max_length)
     logger.info("%s: answered by %s, dev score %.2f", task.name, run.folder, run.result.score)
     answers = classifier.answers(task, parts, title=f"{task.name} test" if progress else None)
     for (name, size), part, given in zip(task.submission.items(), parts, answers, strict=True):

@@ -1,0 +1,172 @@
+"""The inputs of a verb: texts from the command line, a file or stdin, each with its place for errors.
+
+A line is a text; a line with a tab is a pair, as `kermit sample` and `kermit complete` print them. Blank lines count,
+so that line n of the output belongs to line n of the input.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
+from typing import TypeVar
+
+from kermit.errors import DataError, Place, placed
+
+_Result = TypeVar("_Result")
+
+CHUNK = 512
+"""Number of texts whose results are written together."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A text or a pair, and its place.
+
+    Args:
+        x: the first side, or the text.
+        y: the second side; None for a single text.
+        place: the file and line, or the argument.
+        seed: for sampling.
+    """
+
+    x: str
+    y: str | None
+    place: Place
+    seed: int = 0
+
+
+def given_texts(texts: Sequence[str] | None, input_: Path | None) -> list[Given]:
+    """Read texts from arguments, a file, or stdin if neither is given and stdin is not a terminal.
+
+    Raises:
+        DataError: both arguments and a file, or no input; a missing file; a line that is not UTF-8.
+    """
+    if texts and input_ is not None:
+        raise DataError("give texts as arguments or with --input FILE, not both")
+    if texts:
+        places = [Place(f"argument {number}") for number in range(1, len(texts) + 1)]
+        return [Given(_checked(text, place), None, place) for text, place in zip(texts, places, strict=True)]
+    return given_lines(input_)
+
+
+def given_lines(path: Path | None, option: str = "--input") -> list[Given]:
+    """Read the lines of a file, or of stdin.
+
+    Args:
+        path: the file; - for stdin, None for stdin if it is not a terminal.
+        option: the option that names the file, for errors.
+    """
+    from kermit.data import plain
+
+    if path is None or str(path) == "-":
+        if sys.stdin is None or (path is None and sys.stdin.isatty()):  # None if it was closed
+            raise DataError(f"give texts as arguments, with {option} FILE, or on stdin")
+        lines = plain.lines_of(sys.stdin.buffer, "stdin")
+    else:
+        check_there(option, path)
+        pipe = not path.is_file()  # such as <(head texts.txt)
+        lines = plain.lines_of(BytesIO(path.read_bytes()), str(path)) if pipe else plain.read_lines(path)
+    return [Given(_checked(line.text, line.place), None, line.place) for line in lines]
+
+
+def check_there(option: str, path: Path) -> None:
+    """Check that there is a file to read.
+
+    Raises:
+        DataError: there is no such file, or it is a folder.
+    """
+    if path.is_dir():
+        raise DataError(f"{option} {path}: this is a folder; name a file")
+    if not path.exists():
+        raise DataError(f"{option} {path}: there is no such file")
+
+
+def given_pairs(
+    texts: Sequence[str] | None, x: str | None, y: str | None, input_: Path | None, *, alone: bool = True
+) -> list[Given]:
+    """Read texts or pairs from arguments, --x and --y, or lines of a file or stdin.
+
+    Args:
+        texts: single texts.
+        x: the first side of a pair; a single text without the second.
+        y: the second side of a pair; a single text without the first.
+        input_: the file; - for stdin.
+        alone: whether one side without the other is a single text, and not a pair with an empty side.
+    """
+    if x is not None or y is not None:
+        if texts or input_ is not None:
+            raise DataError("give a pair with --x and --y, or texts as arguments or with --input FILE, not both")
+        if alone and (x is None or y is None):
+            place = Place("--x" if y is None else "--y")
+            return [Given(_checked(x if y is None else y, place), None, place)]
+        return [Given(_checked(x or "", Place("--x")), _checked(y or "", Place("--y")), Place("the pair"))]
+    found = given_texts(texts, input_)
+    return found if texts else [_split(given, alone) for given in found]
+
+
+def check_blanks(given: Sequence[Given]) -> None:
+    """Check that at least one text has a blank; the others are left unchanged.
+
+    Raises:
+        DataError: none has.
+    """
+    from kermit.blanks import BlankedText
+
+    if given and not any(BlankedText.parse(f"{one.x} {one.y or ''}").spaces for one in given):
+        raise DataError("no blank to fill; write a blank as four underscores, ____", place=given[0].place)
+
+
+def drawn(given: Sequence[Given], samples: int, seed: int) -> list[Given]:
+    """Repeat each input once per sample, with consecutive seeds from `seed` on; once if nothing is sampled."""
+    return [replace(one, seed=seed + draw) for one in given for draw in range(max(1, samples))]
+
+
+def sides(given: Sequence[Given], *, on_y: bool) -> tuple[list[str], list[str] | None]:
+    """Return first and second sides; None for the second if there are only single texts of the first.
+
+    Args:
+        given: texts and pairs.
+        on_y: whether single texts are of the second side.
+    """
+    if not on_y and all(one.y is None for one in given):
+        return [one.x for one in given], None
+    pairs = [("", one.x) if one.y is None and on_y else (one.x, one.y or "") for one in given]
+    return [x for x, _ in pairs], [y for _, y in pairs]
+
+
+def asked_apart(given: Sequence[Given], ask: Callable[[Sequence[Given]], Iterable[_Result]]) -> list[_Result]:
+    """Ask about single texts and pairs separately, and return all results in the order of the inputs.
+
+    A model of single texts then never sees a second side. Errors name the place of their text.
+    """
+    found: dict[int, _Result] = {}
+    for alone in (True, False):
+        numbers = [number for number, one in enumerate(given) if (one.y is None) is alone]
+        part = [given[number] for number in numbers]
+        if part:
+            with placed([one.place for one in part]):
+                found.update(zip(numbers, ask(part), strict=True))
+    return [found[number] for number in range(len(given))]
+
+
+def chunks(given: Sequence[Given]) -> Iterator[Sequence[Given]]:
+    """Split inputs into chunks whose results are written together."""
+    for start in range(0, len(given), CHUNK):
+        yield given[start : start + CHUNK]
+
+
+def _split(given: Given, alone: bool) -> Given:
+    x, tab, y = given.x.partition("\t")
+    if "\t" in y:
+        raise DataError("more than one tab; write a text, or a pair with one tab between", place=given.place)
+    return replace(given, x=x, y=y if tab or not alone else None)
+
+
+def _checked(text: str | None, place: Place) -> str:
+    """Return a text if it is valid; an argument that is not UTF-8 reaches Python with surrogates."""
+    if text is None or any("\ud800" <= symbol <= "\udfff" for symbol in text):
+        raise DataError("invalid UTF-8", place=place)
+    return text

@@ -1,0 +1,206 @@
+"""What several verbs share: options, decoding settings, loading a model, and progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from kermit.cli import logs
+from kermit.errors import DecodingError
+
+if TYPE_CHECKING:
+    from kermit.decoding import DecodingSettings
+    from kermit.families.base import ChosenDecoding, Facade
+    from kermit.pipeline import Kermit
+
+Model = Annotated[
+    str | None,
+    typer.Option(help="Folder of the model, or its name on the Hub; the bundled model by default.", show_default=False),
+]
+Input = Annotated[
+    Path | None,
+    typer.Option("--input", "-i", help="File with one text per line, plain or .gz; - for stdin.", show_default=False),
+]
+PairInput = Annotated[
+    Path | None,
+    typer.Option(
+        "--input",
+        "-i",
+        help="File with one text, or one pair separated by a tab, per line; - for stdin.",
+        show_default=False,
+    ),
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write to this file instead of stdout.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+Decoding = Annotated[
+    Literal["serial", "parallel", "left_to_right"] | None,
+    typer.Option(
+        help="Insert one token per round, one per open slot, or left to right (for models trained for it).",
+        show_default=False,
+    ),
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Decoding setting, such as top_p=0.9.")
+]
+PrecisionOption = Annotated[
+    Literal["float32", "bfloat16", "float16"], typer.Option(help="Precision of weights and arithmetic.")
+]
+Samples = Annotated[int, typer.Option(min=0, help="Number of samples per text; 0 takes the best tokens instead.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of the first sample; the others follow.")]
+TraceFlag = Annotated[bool, typer.Option("--trace", help="Show the rounds.")]
+X = Annotated[str | None, typer.Option("--x", help="First side of a pair, or a text of that side.", show_default=False)]
+Y = Annotated[
+    str | None, typer.Option("--y", help="Second side of a pair, or a text of that side.", show_default=False)
+]
+Side = Annotated[str, typer.Option(help="Language of single texts; x and y always work.")]
+
+BAR_DELAY = 1.0
+"""Seconds before a progress bar appears."""
+
+
+def refuse(context: typer.Context, options: Collection[str], why: str) -> None:
+    """Raise for options on the command line that have no effect.
+
+    Args:
+        context: of the verb.
+        options: the options, as ``--name``.
+        why: why they have no effect, and what to do.
+    """
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if (named := set(parameter.opts) & set(options)) and source is not None and source.name == "COMMANDLINE":
+            raise DecodingError(f"{named.pop()} {why}")
+
+
+NO_DRAW = "has no effect without sampling; leave it out, or sample"
+"""Why a seed may have no effect."""
+
+
+def is_second_side(context: typer.Context, kermit: Kermit, x: str | None, y: str | None) -> bool:
+    """Whether single texts are of the second side: by `--side`, or because only --y is given."""
+    if x is None and y is None:
+        return kermit.segment(context.params["side"]) == kermit.segment("y")
+    refuse(context, ["--side"], "has no effect with --x or --y; leave it out")
+    return x is None
+
+
+def decoding_choices(decoding: str | None, settings: list[str] | None) -> dict[str, Any]:
+    """Read decoding settings from `--decoding` and `--set key=value`; values are YAML."""
+    import yaml
+
+    choices: dict[str, Any] = {} if decoding is None else {"strategy": decoding}
+    for setting in settings or []:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise DecodingError(f"--set {setting}: write it as key=value")
+        if key == "strategy" and decoding is not None:
+            raise DecodingError(f"--set {setting} repeats --decoding {decoding}; leave one of them out")
+        try:
+            choices[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise DecodingError(f"--set {setting}: {value!r} is not a YAML value") from error
+    return choices
+
+
+def seedless_choices(decoding: str | None, settings: list[str] | None) -> dict[str, Any]:
+    """Read decoding settings for a verb that has `--seed`."""
+    choices = decoding_choices(decoding, settings)
+    if "seed" in choices:
+        raise DecodingError("--set seed: give it as --seed")
+    return choices
+
+
+def settings_of(
+    decoding: str | None,
+    chosen: list[str] | None,
+    samples: int = 0,
+    min_tokens_per_blank: int = 0,
+    max_tokens_per_blank: int | None = None,
+) -> DecodingSettings:
+    """Return the decoder's settings; samples are drawn at temperature 0.7 unless another one is set."""
+    from dataclasses import replace
+
+    from kermit.decoding import DRAWING_TEMPERATURE, Constraints
+    from kermit.decoding.choices import DecodingChoices
+
+    choices = seedless_choices(decoding, chosen)
+    if samples:
+        choices.setdefault("temperature", DRAWING_TEMPERATURE)
+    settings = DecodingChoices.of(choices).settings()
+    constraints = Constraints(min_tokens_per_blank=min_tokens_per_blank, max_tokens_per_blank=max_tokens_per_blank)
+    return replace(settings, constraints=constraints)
+
+
+def chosen_decoding(
+    context: typer.Context, facade: Facade, decoding: str | None, chosen: list[str] | None
+) -> ChosenDecoding:
+    """Return how a model of any family decodes; `--seed` is refused if nothing is drawn."""
+    from kermit.families import decoding_of
+
+    found = decoding_of(facade, seedless_choices(decoding, chosen))
+    if not getattr(found.settings(), "draws", False):
+        refuse(context, ["--seed"], f"{NO_DRAW} with --set temperature=0.7")
+    return found
+
+
+def load_kermit(model: str | None) -> Kermit:
+    """Load a KERMIT model.
+
+    Raises:
+        ModelError: there is no such model, or it is of another family.
+    """
+    with loading():
+        from kermit.pipeline import Kermit
+
+        return Kermit.from_pretrained(model)
+
+
+def load_any(model: str | None) -> Facade:
+    """Load a model of any family that translates."""
+    with loading():
+        from kermit.families import load_facade
+
+        return load_facade(model)
+
+
+def loading() -> AbstractContextManager[object]:
+    """Show a status on stderr while libraries and weights are loaded, if stderr is a terminal."""
+    import sys
+
+    if logs.spoken.quiet or not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status("loading the model")
+
+
+@contextmanager
+def progress_bar(total: int, title: str) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on stderr while the block runs, if it is a terminal; yield a function that advances it."""
+    import sys
+    from time import monotonic
+
+    from tqdm import tqdm
+
+    due = monotonic() + BAR_DELAY
+
+    class Patient(tqdm):  # type: ignore[type-arg]
+        """A bar that stays hidden for the first second, also while lines of results are printed."""
+
+        def display(self, msg: str | None = None, pos: int | None = None) -> None:
+            if monotonic() >= due:
+                super().display(msg, pos)
+
+    hidden = True if logs.spoken.quiet else None
+    with Patient(total=total, desc=title, file=sys.stderr, disable=hidden, delay=BAR_DELAY, leave=False) as bar:
+
+        def advance(count: int) -> None:
+            bar.update(count)
+
+        yield advance

@@ -1,0 +1,144 @@
+"""Results: to stdout, or to a file that gets its name once it is complete."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from math import isfinite
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any
+
+import typer
+
+from kermit.errors import DataError, Place
+from kermit.provenance import partial
+
+if TYPE_CHECKING:
+    from kermit.rendering import Layout, ReadableTrace
+    from kermit.results import Generation
+
+
+class Results:
+    """Lines of results, written as they come; a context manager.
+
+    A file is written as ``NAME.part`` and renamed at the end, so an interrupted run keeps what it has done and leaves
+    no file that looks complete. A missing folder is an error at the start. Files named ``.gz`` are compressed.
+
+    Args:
+        output: the file; None for stdout.
+    """
+
+    def __init__(self, output: Path | None) -> None:
+        self.output = output
+        self._target = None if output is None else output.resolve()  # a link stays one
+        in_place = self._target is None or (self._target.exists() and not self._target.is_file())  # such as /dev/null
+        self._part = None if in_place or self._target is None else partial(self._target)
+        self._stream: IO[str] | None = None
+
+    def __enter__(self) -> Results:
+        path = self._part or self._target
+        if path is not None and self._target is not None:
+            try:
+                packed = self._target.suffix == ".gz"
+                self._stream = gzip.open(path, "wt", encoding="utf-8") if packed else path.open("w", encoding="utf-8")
+            except OSError as error:
+                raise DataError(f"--output {self.output}: {error.strerror}") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._stream is None:
+            return
+        self._stream.close()
+        if self._part is not None and self._target is not None:
+            if kind is None:
+                self._part.replace(self._target)
+            elif self._part.stat().st_size == 0:
+                self._part.unlink()
+
+    def line(self, text: str) -> None:
+        """Write one line; line breaks in the text become spaces."""
+        self.write(text.replace("\n", " ").replace("\r", " ") + "\n")
+
+    def pair(self, x: str, y: str) -> None:
+        """Write two texts on one line, separated by a tab, as `kermit.cli.inputs` reads them."""
+        self.line("\t".join(text.replace("\t", " ") for text in (x, y)))
+
+    def json(self, record: dict[str, Any]) -> None:
+        """Write one JSON object on one line; numbers that are not finite become null."""
+        strange = {key: None for key, value in record.items() if isinstance(value, float) and not isfinite(value)}
+        self.write(json.dumps(record | strange, ensure_ascii=False, allow_nan=False) + "\n")
+
+    def write(self, text: str) -> None:
+        """Write text unchanged; a progress bar on the same terminal makes room."""
+        from tqdm import tqdm
+
+        if self._stream is not None:
+            self._stream.write(text)
+            self._stream.flush()
+            return
+        with tqdm.external_write_mode(file=sys.stdout):
+            typer.echo(text, nl=False, color=True)  # leaves the text unchanged
+
+    def trace(self, trace: ReadableTrace, layout: Layout | None = None) -> None:
+        """Write a decode, by rounds unless another layout is given; in colour on a terminal that has it."""
+        from rich.console import Console
+
+        from kermit.rendering import Layout
+
+        console = Console(file=self._stream or sys.stdout, highlight=False, soft_wrap=True)
+        colour = console.color_system is not None and not console.no_color
+        with console.capture() as capture:
+            for line in trace.terminal_lines(colour=colour, layout=layout or Layout.ROUNDS):
+                console.print(line)
+        self.write(capture.get())
+
+
+def generated(result: Generation, trace: ReadableTrace | None) -> dict[str, Any]:
+    """Return how a text was generated, as plain data; without a trace the key is absent."""
+    record: dict[str, Any] = {
+        "rounds": result.rounds,
+        "tokens": result.tokens,
+        "log_prob": result.log_prob,
+        "finish": str(result.finish),
+    }
+    return record if trace is None else record | {"trace": trace.to_json()}
+
+
+def warn_if_cut(place: Place, finish: str) -> None:
+    """Warn on stderr if a limit ended a text."""
+    if finish != "finished":
+        from tqdm import tqdm
+
+        with tqdm.external_write_mode(file=sys.stderr):
+            typer.echo(f"{place}: ended by {finish}; the text may be incomplete", err=True)
+
+
+def check_file(option: str, path: Path | None, *, in_new_folder: bool = False) -> None:
+    """Check, before the work begins, that a file can be written.
+
+    Args:
+        option: the option that names the file.
+        path: the file, if given.
+        in_new_folder: whether its folder may be missing.
+
+    Raises:
+        DataError: there is no such folder, or the name is that of a folder.
+    """
+    if path is not None and not path.parent.is_dir() and not in_new_folder:
+        raise DataError(f"{option} {path}: there is no folder {path.parent}")
+    if path is not None and path.is_dir():
+        raise DataError(f"{option} {path}: this is a folder; name a file")
+
+
+def check_folder(option: str, path: Path) -> None:
+    """Check that a path is a folder or does not exist yet.
+
+    Raises:
+        DataError: it is a file.
+    """
+    if path.exists() and not path.is_dir():
+        raise DataError(f"{option} {path}: this is a file; name a folder")

@@ -1,0 +1,97 @@
+"""Decoding settings under flat names, as recipes, `--set NAME=VALUE` and requests give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from kermit.decoding.settings import DRAWING_TEMPERATURE, DecodingSettings, Ranking, Sampling, Strategy
+from kermit.errors import DecodingError, member_of, nearest
+
+
+@dataclass(frozen=True)
+class DecodingChoices:
+    """How to decode, with plain values; see `DecodingSettings`.
+
+    A temperature, top_k or top_p draws tokens instead of taking the best ones.
+    """
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012  # a section of recipes
+
+    strategy: Strategy = Strategy.PARALLEL
+    termination_penalty: float | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    max_rounds: int | None = None
+    max_tokens: int | None = None
+    max_repeats: int | None = None
+    candidates: int = 1
+    ranking: Ranking | None = None
+    length_reward: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in _ENUMS:
+                if value is not None:
+                    member = member_of(_ENUMS[field.name], value, field.name, DecodingError)
+                    object.__setattr__(self, field.name, member)
+            elif value is not None and (isinstance(value, bool) or not isinstance(value, _numbers(field.name))):
+                whole = "a whole number" if field.name in _WHOLE else "a number"
+                raise DecodingError(f"{field.name} must be {whole}, not {value!r}")
+        settings = self.settings()  # which checks the values
+        if self.seed and not settings.draws:
+            raise DecodingError("seed has no effect without sampling; leave it out, or set a temperature")
+
+    @classmethod
+    def of(cls, choices: Mapping[str, Any]) -> DecodingChoices:
+        """Check choices by name; None stands for the default.
+
+        Raises:
+            DecodingError: unknown name, or an invalid value.
+        """
+        names = [field.name for field in fields(cls)]
+        known = [name for name in names if name != "seed"]  # verbs have an option for it
+        for name in choices:
+            if name not in names:
+                raise DecodingError(
+                    f"unknown decoding setting {name!r}{nearest(name, known)}; known: {', '.join(known)}"
+                )
+        return cls(**{name: value for name, value in choices.items() if value is not None})
+
+    def settings(self) -> DecodingSettings:
+        """Return the decoder's settings."""
+        sampling = None
+        if any(value is not None for value in (self.temperature, self.top_k, self.top_p)):
+            temperature = DRAWING_TEMPERATURE if self.temperature is None else self.temperature
+            sampling = Sampling(temperature, self.top_k, self.top_p)
+        return DecodingSettings(
+            strategy=self.strategy,
+            sampling=sampling,
+            termination_penalty=self.termination_penalty,
+            max_rounds=self.max_rounds,
+            max_tokens=self.max_tokens,
+            max_repeats=self.max_repeats,
+            candidates=self.candidates,
+            ranking=self.ranking,
+            length_reward=self.length_reward,
+        )
+
+    def seeds(self, count: int) -> range:
+        """Return one seed per text: the first text's is `seed`, the others follow."""
+        return range(self.seed, self.seed + count)
+
+    def record(self) -> dict[str, Any]:
+        """Return the choices as plain data, for signatures and manifests."""
+        return asdict(self)
+
+
+_ENUMS: Mapping[str, Any] = {"strategy": Strategy, "ranking": Ranking}
+_WHOLE = ("top_k", "max_rounds", "max_tokens", "max_repeats", "candidates", "seed")
+
+
+def _numbers(name: str) -> tuple[type, ...]:
+    return (int,) if name in _WHOLE else (int, float)

@@ -1,0 +1,184 @@
+"""What the trainer, the tasks and the verbs ask of a family of models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kermit.canvas import Factorization
+from kermit.errors import RecipeError
+from kermit.validated import FamilySettings, Settings
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+    from kermit.canvas import Segment
+    from kermit.data.encoding import Row
+    from kermit.decoding import Trace
+    from kermit.families.recovery import HeldOutBatch, Recovered
+    from kermit.rendering import ReadableTrace
+    from kermit.results import Generation
+    from kermit.training.recipe import Recipe
+
+ITEMS = "items"
+"""Key of a batch's normaliser: (rows,) floats, what each row counts for in the mean of the loss."""
+
+
+class Collator(Protocol):
+    """Rows to tensors. All randomness comes from the generator; the first dimension of every tensor is the rows.
+
+    The batch holds what the model's loss needs, and under `ITEMS` what each row counts for in the mean.
+    """
+
+    def __call__(self, rows: Sequence[Row], generator: torch.Generator) -> dict[str, torch.Tensor]:
+        """Make the batch."""
+        ...
+
+
+class Family(Protocol):
+    """A kind of model that can be trained by a recipe, for the tasks that it names.
+
+    Attributes:
+        name: as recipes give it.
+        tasks: names of the tasks that it serves.
+        model_type: of its saved models' configs; None if that does not identify the family.
+        decoding_settings: the recipe's section `decoding`.
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    model_type: str | None
+    model_settings: type[FamilySettings]
+    objective_settings: type[Settings]
+    decoding_settings: type[Any]
+
+    def check(self, recipe: Recipe) -> None:
+        """Raise a RecipeError for a recipe whose parts contradict each other."""
+        ...
+
+    def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+        """Return a new model with random weights, drawn from torch's global generator, which the caller has seeded."""
+        ...
+
+    def load(self, path: Path) -> PreTrainedModel:
+        """Load a model from a folder of safetensors and a config, in float32 however it was saved."""
+        ...
+
+    def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
+        """Return what makes this family's training batches."""
+        ...
+
+    def loss(self, model: torch.nn.Module, batch: dict[str, torch.Tensor], recipe: Recipe) -> torch.Tensor:
+        """Return the loss summed over the batch's items (a scalar); call `model(...)` once, as DDP may wrap it."""
+        ...
+
+
+class ChosenDecoding(Protocol):
+    """How to decode, as chosen by a user."""
+
+    def settings(self) -> Any:
+        """Return the settings that the facade takes."""
+        ...
+
+    def seeds(self, count: int) -> Sequence[int] | None:
+        """Return one seed per text; None if nothing can be drawn."""
+        ...
+
+    def record(self) -> dict[str, Any]:
+        """Return the choices as plain data, for signatures and manifests."""
+        ...
+
+
+class Facade(Protocol):
+    """A model with its tokenizer, on strings: `kermit.Kermit`, or a model of another family with its methods."""
+
+    model: Any
+    tokenizer: Any
+    languages: tuple[str, str]
+
+    def segment(self, name: str) -> Segment:
+        """Return the side of a language; ``x`` and ``y`` always work."""
+        ...
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        to: str,
+        *,
+        settings: Any = None,
+        seeds: Sequence[int] | None = None,
+        trace: bool = False,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> list[Generation]:
+        """Translate texts, in their order; the result for a text does not depend on the others."""
+        ...
+
+    def readable(self, trace: Trace | None) -> ReadableTrace | None:
+        """Return a trace with the text of its tokens."""
+        ...
+
+
+class TranslationFamily(Family, Protocol):
+    """A family whose models translate."""
+
+    def facade(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Facade:
+        """Return a model on strings."""
+        ...
+
+    def decoding(self, config: Any, choices: Mapping[str, Any]) -> ChosenDecoding:
+        """Check decoding choices by name, and complete them by the defaults of a model's config.
+
+        Raises:
+            DecodingError: unknown name, or an invalid value.
+        """
+        ...
+
+
+class PretrainingFamily(Family, Protocol):
+    """A family whose models can be asked for held-out tokens."""
+
+    def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
+        """Return what the model, in evaluation mode, makes of a batch that is on its device."""
+        ...
+
+
+def asks_next_sentence(recipe: Recipe) -> bool:
+    """Whether a recipe trains BERT's next-sentence task, which only pretraining has."""
+    return bool(getattr(recipe.data, "next_sentence", False))
+
+
+def refuse_orders(recipe: Recipe, needed: str) -> None:
+    """Raise if a recipe mixes orders and its model cannot.
+
+    Args:
+        recipe: the recipe.
+        needed: what mixing orders needs.
+    """
+    for number, source in enumerate(recipe.data.train):
+        if source.orders is not None:
+            raise RecipeError(f"data.train.{number}.orders: needs {needed}; leave it out")
+    if recipe.orders is not None:
+        raise RecipeError(f"orders: needs {needed}; leave it out")
+
+
+def check_one_direction(recipe: Recipe, learner: str) -> None:
+    """Raise if a recipe asks a model that translates in one direction for more, or has a source of something else.
+
+    Args:
+        recipe: the recipe.
+        learner: what the model is called.
+    """
+    mix, data = set(recipe.factorizations), recipe.data
+    if len(mix) != 1 or not mix <= {Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y}:
+        raise RecipeError(
+            f"factorizations: {learner} translates in one direction; give only y_given_x or only x_given_y,"
+            f" not {', '.join(factorization.value for factorization in recipe.factorizations)}"
+        )
+    sources = {f"data.train.{number}": source for number, source in enumerate(data.train)}
+    if data.validation is not None:
+        sources["data.validation"] = data.validation
+    for place, source in sources.items():
+        if not getattr(source, "paired", False) or set(source.mix(recipe.factorizations)) != mix:
+            raise RecipeError(f"{place}: {learner} learns from pairs, in one direction")

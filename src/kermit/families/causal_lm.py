@@ -1,0 +1,94 @@
+"""The causal language model, as GPT (Radford et al., 2018): what KERMIT's pretraining is compared with.
+
+It reads `[CLS] x [SEP] y [SEP]` from left to right and predicts each next token, separators included. It gets no
+segments, so that plain `generate` continues a text as in training. A BERT trunk gets a causal mask (`is_decoder`), so
+that it can start from the same checkpoint as the others; GPT-2 and the like will do as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
+
+from kermit.canvas import SpecialTokens
+from kermit.errors import RecipeError
+from kermit.families.base import ITEMS, Collator, asks_next_sentence
+from kermit.families.language_model import best_tokens, build_language_model, run, token_loss
+from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
+from kermit.families.trunks import TrunkSettings
+from kermit.modeling import specials_of
+from kermit.validated import FamilySettings, Settings
+
+if TYPE_CHECKING:
+    from kermit.data.encoding import Row
+    from kermit.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class CausalCollator:
+    """Rows to texts; nothing here is random."""
+
+    specials: SpecialTokens
+
+    def __call__(self, rows: Sequence[Row], generator: torch.Generator) -> dict[str, Tensor]:
+        """Make the batch."""
+        batch = complete_texts(self.specials, rows).batch
+        return {"token_ids": batch.token_ids, "valid": batch.valid, ITEMS: batch.valid.sum(1).float() - 1}
+
+
+class CausalLMFamily:
+    """How a causal language model is built, trained and evaluated."""
+
+    name = "causal_lm"
+    tasks: tuple[str, ...] = ("pretraining",)
+    model_type: str | None = None
+    model_settings: type[FamilySettings] = TrunkSettings
+    objective_settings: type[Settings] = Settings
+    decoding_settings: type[Settings] = Settings
+
+    def check(self, recipe: Recipe) -> None:
+        """Raise for the next-sentence task: the first token of a causal model sees no other."""
+        if asks_next_sentence(recipe):
+            raise RecipeError(
+                "data.next_sentence: a causal language model has no state at [CLS] that has seen both sides;"
+                " set it to false"
+            )
+
+    def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+        """A new model, or one from a checkpoint, an encoder's too."""
+        return build_language_model(recipe.model, tokenizer, AutoModelForCausalLM, is_decoder=True)
+
+    def load(self, path: Path) -> PreTrainedModel:
+        """A saved model."""
+        return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+
+    def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
+        """Whole texts."""
+        return CausalCollator(specials_of(tokenizer))
+
+    def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:
+        """The cross-entropy summed over all tokens but the first of each text."""
+        token_ids, valid = batch["token_ids"], batch["valid"]
+        vectors = _vectors(model, token_ids, valid)
+        return token_loss(model, vectors[:, :-1][valid[:, 1:]], token_ids[:, 1:][valid[:, 1:]])
+
+    def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
+        """Predict each dropped token from everything before it."""
+        batch, dropped = held_out.texts.batch, held_out.dropped
+        vectors = _vectors(model, batch.token_ids, batch.valid)
+        correct = torch.zeros_like(dropped)
+        correct[dropped] = best_tokens(model, vectors[:, :-1][dropped[:, 1:]]) == batch.token_ids[dropped]
+        return Recovered(correct)
+
+
+def _vectors(model: nn.Module, token_ids: Tensor, valid: Tensor) -> Tensor:
+    return run(model, input_ids=token_ids, attention_mask=valid.long(), use_cache=False).vectors
+
+
+CAUSAL_LM = CausalLMFamily()

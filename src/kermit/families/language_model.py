@@ -1,0 +1,100 @@
+"""What masked and causal language models share: any model of transformers, with the loss only at chosen positions.
+
+The model keeps its class, so that `AutoModelForMaskedLM` or `AutoModelForCausalLM` loads what was saved. In training
+its forward runs up to the logits, which are then computed in chunks, and only where they are needed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
+
+from kermit.data.tokenizer import end_of_slot_id
+from kermit.families.trunks import TrunkSettings, made, new_trunk_config
+from kermit.modeling.slot_loss import slot_loss
+from kermit.modeling.taps import inner_model, output_of, withheld_from
+from kermit.validated import FamilySettings
+
+_ROWS = 256  # logits at a time
+
+
+@dataclass(frozen=True)
+class States:
+    """Hidden states of a language model.
+
+    Args:
+        hidden: (batch, length, hidden), of the trunk.
+        vectors: (batch, length, width), the input of the output layer.
+    """
+
+    hidden: Tensor
+    vectors: Tensor
+
+
+def run(model: nn.Module, **inputs: Any) -> States:
+    """Run a model up to its logits."""
+    inner = inner_model(model)
+    with output_of(inner.base_model) as hidden, withheld_from(inner.get_output_embeddings()) as vectors:
+        model(**inputs)
+    return States(hidden.value, vectors.value)
+
+
+def token_loss(model: nn.Module, vectors: Tensor, tokens: Tensor) -> Tensor:
+    """Return the summed cross-entropy of tokens (positions,) given vectors (positions, width)."""
+    weight, bias = _output(model)
+    each = torch.ones_like(tokens, dtype=torch.float32)  # a position is a slot with one missing token
+    return slot_loss(vectors, weight, bias, each, torch.arange(len(tokens), device=tokens.device), tokens, each)
+
+
+def best_tokens(model: nn.Module, vectors: Tensor) -> Tensor:
+    """Return the most likely token at each of (positions, width)."""
+    weight, bias = _output(model)
+    vectors = vectors.to(weight.dtype)  # autocast may have made them half precision
+    parts = [nn.functional.linear(part, weight, bias).argmax(1) for part in torch.split(vectors, _ROWS)]
+    return torch.cat(parts) if parts else vectors.new_zeros(0, dtype=torch.long)
+
+
+def _output(model: nn.Module) -> tuple[Tensor, Tensor]:
+    layer = inner_model(model).get_output_embeddings()
+    return layer.weight, layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias
+
+
+def build_language_model(
+    settings: FamilySettings,
+    tokenizer: PreTrainedTokenizerFast,
+    kind: type[AutoModelForMaskedLM] | type[AutoModelForCausalLM],
+    **role: Any,
+) -> PreTrainedModel:
+    """Build a new model, or load one from a checkpoint, with a new head if it has none.
+
+    Its embedding has a row for every token of the tokenizer, including end-of-slot, as KERMIT's trunk has.
+
+    Args:
+        settings: the trunk.
+        tokenizer: of the model.
+        kind: transformers' class for the kind of model.
+        role: attributes of the trunk's configuration that the kind of model needs, where the configuration has them.
+    """
+    assert isinstance(settings, TrunkSettings)
+    end_of_slot_id(tokenizer)
+    if settings.trunk_from is not None:
+        model = settings.load(kind, **role)
+    else:
+        config = new_trunk_config(settings, tokenizer, **role)
+        model = made("model.trunk", lambda: kind.from_config(config))
+    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    return model
+
+
+def segment_inputs(model: nn.Module, segment_ids: Tensor) -> dict[str, Tensor]:
+    """Return segments as input of a model, if it has two."""
+    inner = inner_model(model)
+    knows = getattr(inner.config, "type_vocab_size", 0) >= 2
+    takes = "token_type_ids" in inspect.signature(inner.forward).parameters
+    return {"token_type_ids": segment_ids} if knows and takes else {}

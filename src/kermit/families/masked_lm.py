@@ -1,0 +1,178 @@
+"""The masked language model of BERT (Devlin et al., 2019): what KERMIT's pretraining is compared with.
+
+Of the tokens that KERMIT would drop, 80% become `[MASK]`, 10% a random token and 10% stay unchanged; the model predicts
+all of them. Any masked language model of transformers works, new or from a checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
+
+from kermit.canvas import SpecialTokens
+from kermit.dropping import sample_dropped
+from kermit.errors import RecipeError
+from kermit.families.base import ITEMS, Collator, asks_next_sentence
+from kermit.families.language_model import (
+    States,
+    best_tokens,
+    build_language_model,
+    run,
+    segment_inputs,
+    token_loss,
+)
+from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts, labels_of
+from kermit.families.trunks import TrunkSettings
+from kermit.modeling import specials_of
+from kermit.modeling.next_sentence import (
+    add_next_sentence_head,
+    load_next_sentence_head,
+    next_sentence_logits,
+    next_sentence_loss,
+)
+from kermit.modeling.taps import inner_model
+from kermit.validated import FamilySettings, Fraction, Settings
+
+if TYPE_CHECKING:
+    from kermit.data.encoding import Row
+    from kermit.training.recipe import Recipe
+
+_NO_LABEL = -100
+
+
+class MaskedLMObjective(Settings):
+    """The share of tokens to predict, the mean length of their runs, and what replaces them."""
+
+    drop_probability: Fraction = 0.15
+    span_length: Annotated[float, Field(ge=1.0)] = 1.0
+    mask_share: Fraction = 0.8
+    random_share: Fraction = 0.1
+
+    @model_validator(mode="after")
+    def _shares(self) -> MaskedLMObjective:
+        if self.mask_share + self.random_share > 1:
+            raise ValueError("mask_share and random_share must not sum to more than 1")
+        return self
+
+
+@dataclass(frozen=True)
+class MaskingCollator:
+    """Rows to texts with tokens hidden.
+
+    Args:
+        specials: the ids that frame a text.
+        mask_id: what hides a token.
+        ordinary: (tokens,) the ids that a random token is drawn from.
+        objective: how much is hidden, and how.
+        next_sentence: whether rows say if y continues x.
+    """
+
+    specials: SpecialTokens
+    mask_id: int
+    ordinary: Tensor
+    objective: MaskedLMObjective
+    next_sentence: bool = False
+
+    def __call__(self, rows: Sequence[Row], generator: torch.Generator) -> dict[str, Tensor]:
+        """Draw a batch."""
+        texts = complete_texts(self.specials, rows)
+        token_ids, content = texts.batch.token_ids, texts.generated
+        asked = self._asked(content, generator)
+        fate = torch.rand(content.shape, generator=generator)
+        chosen = torch.randint(len(self.ordinary), content.shape, generator=generator)
+        shares = self.objective
+        hidden = asked & (fate < shares.mask_share)
+        changed = asked & ~hidden & (fate < shares.mask_share + shares.random_share)
+        input_ids = torch.where(changed, self.ordinary[chosen], token_ids).masked_fill(hidden, self.mask_id)
+        tensors = {
+            "input_ids": input_ids,
+            "segment_ids": texts.batch.segment_ids,
+            "valid": texts.batch.valid,
+            "labels": token_ids.masked_fill(~asked, _NO_LABEL),
+            ITEMS: asked.sum(1).float(),
+        }
+        return tensors | {"follows": labels_of(rows)} if self.next_sentence else tensors
+
+    def _asked(self, content: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw the tokens to predict: as KERMIT drops them, but at least one per text, as in BERT."""
+        shape = (content.shape[0], content.shape[1])
+        span_length = self.objective.span_length
+        asked = content & sample_dropped(shape, self.objective.drop_probability, generator, span_length=span_length)
+        one = torch.rand(shape, generator=generator).masked_fill(~content, -1).argmax(1, keepdim=True)
+        some = torch.zeros_like(asked).scatter_(1, one, True) & content
+        return torch.where(asked.any(1, keepdim=True), asked, some)
+
+
+class MaskedLMFamily:
+    """How a masked language model is built, trained and evaluated."""
+
+    name = "masked_lm"
+    tasks: tuple[str, ...] = ("pretraining",)
+    model_type: str | None = None
+    model_settings: type[FamilySettings] = TrunkSettings
+    objective_settings: type[Settings] = MaskedLMObjective
+    decoding_settings: type[Settings] = Settings
+
+    def check(self, recipe: Recipe) -> None:
+        """Do nothing: the sections check themselves."""
+
+    def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+        """A new model, or one from a checkpoint, whose missing head is new."""
+        if tokenizer.mask_token_id is None:
+            raise RecipeError(
+                "tokenizer: a masked language model needs a mask token, and this tokenizer has none; set one"
+            )
+        model = build_language_model(recipe.model, tokenizer, AutoModelForMaskedLM)
+        model.config.mask_token_id = tokenizer.mask_token_id
+        model.config.next_sentence = False  # a checkpoint to start from may say otherwise
+        return add_next_sentence_head(model) if asks_next_sentence(recipe) else model
+
+    def load(self, path: Path) -> PreTrainedModel:
+        """A saved model."""
+        return load_next_sentence_head(AutoModelForMaskedLM.from_pretrained(path, dtype=torch.float32), path)
+
+    def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
+        """Draws what is hidden."""
+        assert isinstance(recipe.objective, MaskedLMObjective)
+        specials = specials_of(tokenizer)
+        ordinary = [index for index in range(len(tokenizer)) if index not in specials.ids]
+        next_sentence = asks_next_sentence(recipe)
+        return MaskingCollator(
+            specials, tokenizer.mask_token_id, torch.tensor(ordinary), recipe.objective, next_sentence
+        )
+
+    def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:
+        """The cross-entropy summed over the tokens asked for; with the next-sentence task, a text counts as many."""
+        labels = batch["labels"]
+        states = _states(model, batch["input_ids"], batch["valid"], batch["segment_ids"])
+        asked = labels != _NO_LABEL
+        loss = token_loss(model, states.vectors[asked], labels[asked])
+        if (follows := batch.get("follows")) is not None:
+            loss = loss + next_sentence_loss(inner_model(model), states.hidden, follows, asked.sum(1).to(loss.dtype))
+        return loss
+
+    def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
+        """Mask all dropped tokens and predict them."""
+        batch, dropped = held_out.texts.batch, held_out.dropped
+        hidden = batch.token_ids.masked_fill(dropped, model.config.mask_token_id)
+        states = _states(model, hidden, batch.valid, batch.segment_ids)
+        correct = torch.zeros_like(dropped)
+        correct[dropped] = best_tokens(model, states.vectors[dropped]) == batch.token_ids[dropped]
+        follows = None
+        if getattr(model.config, "next_sentence", False):
+            follows = next_sentence_logits(model, states.hidden).argmax(1) == 1
+        return Recovered(correct, follows=follows)
+
+
+def _states(model: nn.Module, input_ids: Tensor, valid: Tensor, segment_ids: Tensor) -> States:
+    return run(model, input_ids=input_ids, attention_mask=valid.long(), **segment_inputs(model, segment_ids))
+
+
+MASKED_LM = MaskedLMFamily()

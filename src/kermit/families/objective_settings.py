@@ -1,0 +1,182 @@
+"""The objectives of insertion models by name, and the recipe's section `objective`.
+
+To add an objective of your own, write a class (`kermit.objective.Objective`), call `register_objective` in its module,
+and name the module in the recipe's `imports`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, field_validator, model_validator
+
+from kermit.errors import nearest
+from kermit.generations import GenerationObjective
+from kermit.objective import KeptSampling, Objective, SlotShare
+from kermit.orders import OrderPrior
+from kermit.priors import PriorName, make_prior, prior_names
+from kermit.registry import Registry
+from kermit.slots import Termination
+from kermit.validated import Fraction, NotNegative, Settings, Share
+
+
+class ObjectiveName(StrEnum):
+    """The slot loss, the lower bound of section 3.1, or with cached context all rounds of a generation."""
+
+    SLOT = "slot"
+    LOWER_BOUND = "lower_bound"
+    GENERATION = "generation"
+
+
+_OBJECTIVES: Registry[Callable[..., Objective]] = Registry(
+    "objective",
+    {
+        ObjectiveName.SLOT.value: "kermit.objective:SlotObjective",
+        ObjectiveName.LOWER_BOUND.value: "kermit.objective:LowerBoundObjective",
+    },
+)
+
+
+def register_objective(name: str, make: Callable[..., Objective]) -> None:
+    """Make an objective known by a name; it replaces one of the same name.
+
+    Args:
+        name: as recipes give it in `objective.name`.
+        make: the class, or what makes an instance; it gets the prior, all other arguments of `SlotObjective` by their
+            names, as the recipe has them, and `objective.settings` as further keyword arguments.
+    """
+    _OBJECTIVES.add(name, make)
+
+
+KeptMix = Annotated[
+    dict[KeptSampling, PositiveFloat],
+    BeforeValidator(lambda value: {value: 1.0} if isinstance(value, str) else value),
+    Field(min_length=1),
+]
+
+
+_OF_SLOT_LOSS = (
+    "kept",
+    "drop_probability",
+    "span_length",
+    "share",
+    "location_weight",
+    "empty_slot_rate",
+    "empty_slot_weight",
+)
+_OF_GENERATIONS = ("infilling", "unmarked", "staggered")
+
+
+class ObjectiveSettings(Settings):
+    """The loss: see `kermit.objective` and `kermit.orders`; `kept` is one way of keeping tokens, or a mix.
+
+    `settings` and `prior_settings` are for objectives and priors of your own.
+    """
+
+    name: str = ObjectiveName.SLOT.value
+    settings: dict[str, Any] = {}  # noqa: RUF012
+    prior: str = PriorName.BALANCED_TREE.value
+    prior_settings: dict[str, Any] = {}  # noqa: RUF012
+    temperature: PositiveFloat = 1.0
+    kept: KeptMix = {KeptSampling.UNIFORM: 1.0}  # noqa: RUF012
+    drop_probability: Fraction = 0.15
+    span_length: Annotated[float, Field(ge=1.0)] = 1.0
+    common_ids: NonNegativeInt = 0
+    share: SlotShare = SlotShare.CANVAS
+    location_weight: NotNegative = 1.0
+    empty_slot_rate: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    empty_slot_weight: NotNegative = 1.0
+    infilling: Fraction = 0.0
+    unmarked: Fraction = 0.0
+    staggered: Fraction = 0.0
+    label_smoothing: Share = 0.0
+
+    @field_validator("prior")
+    @classmethod
+    def _known_prior(cls, name: str) -> str:
+        return _known(name, prior_names())
+
+    @field_validator("name")
+    @classmethod
+    def _known_objective(cls, name: str) -> str:
+        return name if name == ObjectiveName.GENERATION else _known(name, _OBJECTIVES.names())
+
+    @model_validator(mode="after")
+    def _nothing_in_vain(self) -> ObjectiveSettings:
+        if self.common_ids and KeptSampling.REPEATED not in self.kept:
+            raise ValueError("common_ids applies only to repeated runs; add repeated to kept, or leave it out")
+        if self.prior != PriorName.BALANCED_TREE and self.changed("temperature"):
+            raise ValueError("temperature applies only to the prior balanced_tree; other priors have prior_settings")
+        for name in self._unused():
+            raise ValueError(f"{name} has no effect on the objective {self.name}; leave it out")
+        return self
+
+    def _unused(self) -> list[str]:
+        """Return the keys that were given and that the objective of that name does not use."""
+        match self.name:
+            case ObjectiveName.LOWER_BOUND:
+                return self.changed(*_OF_SLOT_LOSS, *_OF_GENERATIONS)
+            case ObjectiveName.GENERATION:
+                shared = ("location_weight", "empty_slot_weight")
+                return self.changed(*(name for name in (*_OF_SLOT_LOSS, "common_ids") if name not in shared))
+            case ObjectiveName.SLOT:
+                return self.changed(*_OF_GENERATIONS)
+            case _:
+                return []
+
+    def order_prior(self) -> OrderPrior:
+        """Return the prior, made once."""
+        return self._order_prior
+
+    @cached_property
+    def _order_prior(self) -> OrderPrior:
+        return make_prior(self.prior, temperature=self.temperature, **self.prior_settings)
+
+    def build(self, termination: Termination) -> Objective:
+        """Return the objective for single canvases, made once."""
+        if termination not in self._objectives:
+            self._objectives[termination] = self._make(termination)
+        return self._objectives[termination]
+
+    @cached_property
+    def generation(self) -> GenerationObjective:
+        """The objective for whole generations, made once."""
+        return GenerationObjective(
+            self.order_prior(),
+            location_weight=self.location_weight,
+            empty_slot_weight=self.empty_slot_weight,
+            infilling=self.infilling,
+            unmarked=self.unmarked,
+            staggered=self.staggered,
+        )
+
+    @cached_property
+    def _objectives(self) -> dict[Termination, Objective]:
+        return {}
+
+    def _make(self, termination: Termination) -> Objective:
+        make = _OBJECTIVES.get(self.name)
+        if self.name == ObjectiveName.LOWER_BOUND:
+            return make(self.order_prior(), **self.settings)
+        return make(
+            self.order_prior(),
+            kept=self.kept if len(self.kept) > 1 else next(iter(self.kept)),
+            drop_probability=self.drop_probability,
+            termination=termination,
+            share=self.share,
+            location_weight=self.location_weight,
+            empty_slot_rate=self.empty_slot_rate,
+            empty_slot_weight=self.empty_slot_weight,
+            span_length=self.span_length,
+            common_ids=self.common_ids,
+            **self.settings,
+        )
+
+
+def _known(name: str, known: list[str]) -> str:
+    if name not in known:
+        raise ValueError(f"must be one of {', '.join(known)}{nearest(name, known)}")
+    return str(name)

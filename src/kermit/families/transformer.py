@@ -1,0 +1,359 @@
+"""The autoregressive Transformer: transformers' Marian architecture, from scratch.
+
+The teacher of distillation, and the baseline of the paper's Table 2: an encoder, a causal decoder with cross-attention,
+sinusoidal positions, and one embedding matrix for both sides and the output. The source is `x [SEP]`, the target
+`[CLS] y [SEP]` shifted by one, so `[CLS]` starts and `[SEP]` ends a text. One model translates in one direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from pydantic import PositiveFloat, PositiveInt, ValidationError, field_validator
+from torch.nn import functional
+from transformers import MarianConfig, MarianMTModel, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.activations import ACT2FN
+
+from kermit.canvas import Factorization, Segment
+from kermit.data.batching import padded
+from kermit.data.tokenizer import decode_ids, encode_texts
+from kermit.decoding import Finish, Trace
+from kermit.errors import DataError, DecodingError, ModelError, RecipeError, nearest
+from kermit.families.base import ITEMS, Collator, check_one_direction
+from kermit.families.trunks import EncoderDecoderSettings, made
+from kermit.loading import load_whole
+from kermit.modeling.slot_loss import slot_loss
+from kermit.results import Generation
+from kermit.validated import FamilySettings, Settings, Share
+
+if TYPE_CHECKING:
+    from kermit.data.encoding import Row
+    from kermit.training.recipe import Recipe
+
+_IGNORED = -100
+
+
+class TransformerSettings(EncoderDecoderSettings):
+    """The shape of the model."""
+
+    activation: str = "relu"
+    attention_dropout: Share = 0.0
+
+    @field_validator("activation")
+    @classmethod
+    def _known_activation(cls, name: str) -> str:
+        if name not in ACT2FN:
+            raise ValueError(f"transformers has no such activation{nearest(name, list(ACT2FN))}")
+        return name
+
+
+class TransformerObjective(Settings):
+    """Cross-entropy, with part of the target's probability spread over the vocabulary."""
+
+    label_smoothing: Share = 0.1
+
+
+class BeamSearch(Settings):
+    """Beam search: `beams` hypotheses, scores divided by length to the power `length_penalty`."""
+
+    beams: PositiveInt = 5
+    length_penalty: float = 1.0
+    max_tokens: PositiveInt = 128
+    batch_tokens: PositiveFloat = 1000
+
+    @classmethod
+    def of(cls, choices: Mapping[str, Any]) -> BeamSearch:
+        """Check choices by name; None stands for the default.
+
+        Raises:
+            DecodingError: unknown name, or an invalid value.
+        """
+        known = list(cls.model_fields)
+        for name in choices:
+            if name not in known:
+                raise DecodingError(
+                    f"a Transformer has no decoding setting {name!r}{nearest(name, known)}; known: {', '.join(known)}"
+                )
+        try:
+            return cls(**{name: value for name, value in choices.items() if value is not None})
+        except ValidationError as error:
+            problem = error.errors()[0]
+            raise DecodingError(f"{problem['loc'][0]}: {problem['msg']}") from error
+
+    def settings(self) -> BeamSearch:
+        """Return itself: the facade takes these settings as they are."""
+        return self
+
+    def seeds(self, count: int) -> None:
+        """Return nothing: beam search draws nothing."""
+
+    def record(self) -> dict[str, Any]:
+        """Return the settings as plain data."""
+        return self.model_dump(mode="json")
+
+
+class Transformer(MarianMTModel):  # type: ignore[misc]
+    """Marian's model with a label-smoothed, summed training loss that does not keep the logits."""
+
+    def forward(
+        self, *arguments: Any, labels: torch.Tensor | None = None, label_smoothing: float = 0.0, **keywords: Any
+    ) -> Any:
+        """Return Marian's outputs; with labels (rows, length), -100 for none, return the summed loss."""
+        if labels is None:
+            return super().forward(*arguments, **keywords)
+        hidden = self.model(*arguments, **{**keywords, "use_cache": False})[0]
+        real = labels != _IGNORED
+        tokens = labels[real]
+        each = torch.ones_like(tokens, dtype=torch.float32)  # a position is a slot with one missing token
+        bias = self.final_logits_bias[0]
+        rows = torch.arange(len(tokens), device=tokens.device)
+        return slot_loss(hidden[real], self.lm_head.weight, bias, each, rows, tokens, each, smoothing=label_smoothing)
+
+
+@dataclass(frozen=True)
+class TransformerCollator:
+    """Rows to encoder inputs, decoder inputs and labels."""
+
+    forward: bool
+    start_id: int
+    end_id: int
+    pad_id: int
+
+    def __call__(self, rows: Sequence[Row], generator: torch.Generator) -> dict[str, torch.Tensor]:
+        """Make the batch; nothing here is random."""
+        sources = [row["x"] if self.forward else row["y"] for row in rows]
+        targets = [row["y"] if self.forward else row["x"] for row in rows]
+        input_ids = padded([[*source, self.end_id] for source in sources], self.pad_id)
+        return {
+            "input_ids": input_ids,
+            "attention_mask": (input_ids != self.pad_id).long(),
+            "decoder_input_ids": padded([[self.start_id, *target] for target in targets], self.pad_id),
+            "labels": padded([[*target, self.end_id] for target in targets], _IGNORED),
+            ITEMS: torch.tensor([len(target) + 1.0 for target in targets]),
+        }
+
+
+class TransformerFacade:
+    """A Transformer with its tokenizer, on strings; its methods are those of `kermit.Kermit`."""
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        names = getattr(model.config, "languages", None) or {"x": "x", "y": "y"}
+        self.languages: tuple[str, str] = (names["x"], names["y"])
+
+    def segment(self, name: str) -> Segment:
+        """Return the side of a language; ``x`` and ``y`` always work."""
+        x, y = self.languages
+        known: dict[str, Segment] = {"x": Segment.X, "y": Segment.Y, x: Segment.X, y: Segment.Y}
+        if name not in known:
+            raise ModelError(f"the model's languages are {' and '.join(self.languages)}; it does not know {name!r}")
+        return known[name]
+
+    def check_trained(self, target: Segment) -> None:
+        """Raise if the model was not trained to generate this side."""
+        way = Factorization.Y_GIVEN_X if target is Segment.Y else Factorization.X_GIVEN_Y
+        trained = getattr(self.model.config, "factorizations", None)
+        if trained and way.value not in trained:
+            raise ModelError(f"the model was not trained for {way.value}, only for {', '.join(trained)}")
+
+    def readable(self, trace: Trace | None) -> None:
+        """Return nothing: there are no rounds to show."""
+
+    @torch.inference_mode()
+    def translate(
+        self,
+        texts: Sequence[str],
+        to: str,
+        *,
+        settings: BeamSearch | None = None,
+        seeds: Sequence[int] | None = None,
+        trace: bool = False,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> list[Generation]:
+        """Translate texts by beam search, those of similar length together; nothing is drawn, so seeds do nothing.
+
+        Raises:
+            ModelError: the model was not trained for that direction, or a trace is wanted.
+            DataError: a text is longer than the model can read.
+        """
+        target = self.segment(to)
+        self.check_trained(target)
+        if trace:
+            raise ModelError("a Transformer does not insert; there are no rounds to trace")
+        decoding = settings or BeamSearch()
+        sources = encode_within(self.tokenizer, texts, self.model.config.max_position_embeddings - 1)
+        results = [_generation(text, "", _Hypothesis([], True, 0.0), target, rounds=0) for text in texts]
+        some = [place for place, source in enumerate(sources) if source]  # a blank text stays blank
+        for places in _batches(sources, some, decoding.batch_tokens):
+            found = _beam_search(self.model, self.tokenizer, [sources[place] for place in places], decoding)
+            for place, hypothesis in zip(places, found, strict=True):
+                text = decode_ids(self.tokenizer, hypothesis.ids)
+                results[place] = _generation(texts[place], text, hypothesis, target, rounds=len(hypothesis.ids) + 1)
+            if on_progress is not None:
+                on_progress(len(places))
+        return results
+
+
+def encode_within(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], limit: int) -> list[list[int]]:
+    """Encode the texts to translate.
+
+    Raises:
+        DataError: a text has more tokens than the model can read.
+    """
+    sources = encode_texts(tokenizer, [text.strip() for text in texts])
+    for number, source in enumerate(sources):
+        if len(source) > limit:
+            raise DataError(f"{len(source)} tokens, but the model can read {limit}; split it", text=number, limit=limit)
+    return sources
+
+
+def _generation(source: str, text: str, hypothesis: _Hypothesis, target: Segment, *, rounds: int) -> Generation:
+    return Generation(
+        x=source if target is Segment.Y else text,
+        y=text if target is Segment.Y else source,
+        rounds=rounds,
+        tokens=len(hypothesis.ids),
+        finish=Finish.FINISHED if hypothesis.finished else Finish.MAX_TOKENS,
+        log_prob=hypothesis.log_prob,
+    )
+
+
+class TransformerFamily:
+    """How the Transformer is built, trained and used."""
+
+    name = "transformer"
+    tasks: tuple[str, ...] = ("translation",)
+    model_type: str | None = "marian"
+    model_settings: type[FamilySettings] = TransformerSettings
+    objective_settings: type[Settings] = TransformerObjective
+    decoding_settings: type[Any] = BeamSearch
+
+    def check(self, recipe: Recipe) -> None:
+        """One direction, from pairs."""
+        check_one_direction(recipe, "a Transformer")
+        positions, longest = _settings(recipe).max_positions, recipe.data.max_tokens
+        if longest >= positions:
+            raise RecipeError(
+                f"model.max_positions: {positions} is too few for texts of data.max_tokens {longest} and an end mark"
+            )
+
+    def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+        """A new Marian model; weights are drawn with the standard deviation width ** -0.5."""
+        shape = _settings(recipe)
+        config = MarianConfig(
+            vocab_size=len(tokenizer),
+            d_model=shape.width,
+            encoder_layers=shape.encoder_layers,
+            decoder_layers=shape.decoder_layers,
+            encoder_attention_heads=shape.heads,
+            decoder_attention_heads=shape.heads,
+            encoder_ffn_dim=shape.feedforward,
+            decoder_ffn_dim=shape.feedforward,
+            activation_function=shape.activation,
+            dropout=shape.dropout,
+            attention_dropout=shape.attention_dropout,
+            max_position_embeddings=shape.max_positions,
+            init_std=shape.width**-0.5,
+            scale_embedding=True,
+            pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=tokenizer.cls_token_id,
+            eos_token_id=tokenizer.sep_token_id,
+            decoder_start_token_id=tokenizer.cls_token_id,
+            forced_eos_token_id=None,
+        )
+        return made("model", lambda: Transformer(config))
+
+    def load(self, path: Path) -> PreTrainedModel:
+        """A saved Marian model."""
+        return load_whole(Transformer, path)
+
+    def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
+        """Batches for the recipe's direction."""
+        return TransformerCollator(
+            forward=Factorization.Y_GIVEN_X in recipe.factorizations,
+            start_id=tokenizer.cls_token_id,
+            end_id=tokenizer.sep_token_id,
+            pad_id=tokenizer.pad_token_id,
+        )
+
+    def loss(self, model: torch.nn.Module, batch: dict[str, torch.Tensor], recipe: Recipe) -> torch.Tensor:
+        """Label-smoothed cross-entropy summed over the target tokens."""
+        objective = recipe.objective
+        assert isinstance(objective, TransformerObjective)
+        loss: torch.Tensor = model(**batch, label_smoothing=objective.label_smoothing)
+        return loss
+
+    def facade(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> TransformerFacade:
+        """Return a Transformer on strings."""
+        return TransformerFacade(model, tokenizer)
+
+    def decoding(self, config: Any, choices: Mapping[str, Any]) -> BeamSearch:
+        """Check decoding choices."""
+        return BeamSearch.of(choices)
+
+
+TRANSFORMER = TransformerFamily()
+
+
+@dataclass(frozen=True)
+class _Hypothesis:
+    ids: list[int]
+    finished: bool
+    log_prob: float
+
+
+def _settings(recipe: Recipe) -> TransformerSettings:
+    assert isinstance(recipe.model, TransformerSettings)
+    return recipe.model
+
+
+def _batches(sources: list[list[int]], places: list[int], budget: float) -> Iterator[list[int]]:
+    """Yield batches of texts sorted by length, each within the budget of source tokens."""
+    batch: list[int] = []
+    for place in sorted(places, key=lambda place: len(sources[place])):
+        if batch and (len(sources[place]) + 1) * (len(batch) + 1) > budget:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def _beam_search(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, sources: list[list[int]], decoding: BeamSearch
+) -> list[_Hypothesis]:
+    start, end, pad = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
+    input_ids = padded([[*source, end] for source in sources], pad).to(model.device)
+    attention_mask = (input_ids != pad).long()
+    limit = min(decoding.max_tokens, model.config.max_position_embeddings - 2)
+    sequences = model.generate(
+        input_ids=input_ids,
+        attention_mask=attention_mask,
+        num_beams=decoding.beams,
+        length_penalty=decoding.length_penalty,
+        max_new_tokens=limit + 1,
+        do_sample=False,
+        suppress_tokens=[index for index in tokenizer.all_special_ids if index != end],
+    )
+    outputs = [_until(row, end, limit) for row in sequences[:, 1:].tolist()]
+    labels = padded([[*ids, end] if finished else ids for ids, finished in outputs], _IGNORED).to(model.device)
+    decoder_input_ids = padded([[start, *ids][: labels.size(1)] for ids, _ in outputs], pad).to(model.device)
+    logits = model(
+        input_ids=input_ids, attention_mask=attention_mask, decoder_input_ids=decoder_input_ids, use_cache=False
+    ).logits
+    losses = functional.cross_entropy(
+        logits.float().transpose(1, 2), labels, ignore_index=_IGNORED, reduction="none"
+    ).sum(1)
+    return [
+        _Hypothesis(ids=ids, finished=finished, log_prob=-loss)
+        for (ids, finished), loss in zip(outputs, losses.tolist(), strict=True)
+    ]
+
+
+def _until(ids: list[int], end: int, limit: int) -> tuple[list[int], bool]:
+    """Return the ids before the end mark, and whether there is one; without one, at most `limit`."""
+    return (ids[: ids.index(end)], True) if end in ids else (ids[:limit], False)

@@ -1,0 +1,199 @@
+"""Models by name: a folder, a training's output, a name on the Hub, or the bundled model, resolved to a folder once.
+
+What libraries raise about broken files becomes a `ModelError` here, once. torch and transformers are imported only
+where a model of theirs is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from kermit.errors import KermitError, ModelError, in_a_line
+
+BUNDLED = "bundled"
+"""The name of the model that comes with the package."""
+
+_WEIGHTS = ("model.safetensors", "model-?????-of-?????.safetensors", "pytorch_model*.bin")
+_FROM_HUB = ("*.json", "*.txt", "*.model", "*.md", "*.onnx")
+
+
+def find_model(name: str | Path | None = None) -> Path:
+    """Return the folder that holds a model.
+
+    Args:
+        name: a folder, the output folder of a training (its best model so far), a name on the Hub, which is
+            downloaded, or `bundled`, which is the default.
+
+    Raises:
+        ModelError: there is no model of that name.
+    """
+    if name is None or str(name) == BUNDLED:
+        if (bundled := bundled_model()) is None:
+            raise ModelError("this installation has no bundled model; name a folder that holds a model")
+        return bundled
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        for candidate in (folder, folder / "best"):
+            if (candidate / "config.json").is_file() and weight_files(candidate):
+                return candidate
+        raise ModelError(f"{name} holds no model: no config.json and model.safetensors there or in {folder / 'best'}")
+    written = str(name)
+    if Path(written).is_absolute() or written.startswith((".", "~")) or written.count("/") > 1 or folder.is_file():
+        raise ModelError(f"{written}: there is no such folder; name one that holds a model")
+    return _download(written)
+
+
+def bundled_model() -> Path | None:
+    """Return the folder of the model that comes with the package, if there is one."""
+    found = sorted(files("kermit").joinpath("models").glob("*/config.json"))  # type: ignore[attr-defined]
+    return Path(found[0].parent) if found else None
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files that hold a model's weights."""
+    return sorted(path for name in _WEIGHTS for path in folder.glob(name))
+
+
+def _download(name: str) -> Path:
+    """Download a model from the Hub; its weights as safetensors if it has them."""
+    from huggingface_hub import snapshot_download
+
+    with reading(name):
+        folder = Path(snapshot_download(name, allow_patterns=[*_FROM_HUB, "*.safetensors"]))
+        if not weight_files(folder):
+            folder = Path(snapshot_download(name, allow_patterns=[*_FROM_HUB, "*.bin"]))
+    return folder
+
+
+def display_name(folder: Path) -> str:
+    """Return what a model is called: the name of its folder, or of the training whose best model it is."""
+    return folder.parent.name if folder.name == "best" else folder.name
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read the config.json of a model.
+
+    Raises:
+        ModelError: it is not a JSON object.
+    """
+    with reading(folder):
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if not isinstance(config, dict):
+        raise ModelError(f"{folder} holds no model that can be read: its config.json is not a JSON object")
+    return config
+
+
+def library_errors() -> tuple[type[Exception], ...]:
+    """Return what transformers and the libraries below it raise about files and settings that are wrong."""
+    from huggingface_hub.errors import StrictDataclassError
+    from safetensors import SafetensorError
+
+    cut_off = (struct.error, IndexError, EOFError)
+    return (OSError, RuntimeError, ValueError, KeyError, SafetensorError, StrictDataclassError, *cut_off)
+
+
+@contextmanager
+def reading(model: str | Path, kind: str | None = None) -> Iterator[None]:
+    """Translate errors of libraries about a model's files.
+
+    Args:
+        model: its name, for messages.
+        kind: the class that loads it, for messages.
+
+    Raises:
+        ModelError: the block raised an error about files or settings.
+    """
+    try:
+        yield
+    except KermitError:
+        raise
+    except library_errors() as error:
+        message = in_a_line(error)
+        if message.startswith("Unrecognized configuration class"):  # which goes on with a list of all others
+            message = f"it is of type {_model_type(model)}"
+        able = "can be read" if kind is None else f"{kind} can load"
+        raise ModelError(f"{model} holds no model that {able}: {message}") from error
+
+
+def _model_type(model: str | Path) -> str:
+    folder = Path(model)
+    return str(read_config(folder).get("model_type")) if (folder / "config.json").is_file() else "another model"
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Silence what transformers logs and shows while it loads; weights that are missing are checked here."""
+    from transformers.utils import logging
+
+    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bar:
+            logging.enable_progress_bar()
+
+
+def load_whole(kind: Any, folder: Path, *, name: str | None = None, **settings: Any) -> Any:
+    """Load a model of one of transformers' classes.
+
+    Args:
+        kind: the class.
+        folder: where the model is.
+        name: its name for messages; the folder by default.
+        settings: for the class's `from_pretrained`; weights are float32 by default.
+
+    Raises:
+        ModelError: it cannot be read, or some of its weights are missing, which would be random numbers.
+    """
+    with reading(name or folder, kind.__name__), quietly():
+        model, report = kind.from_pretrained(str(folder), output_loading_info=True, **{"dtype": "float32"} | settings)
+    if missing := sorted(report["missing_keys"]):
+        raise ModelError(
+            f"{folder} lacks {len(missing)} of the weights of {type(model).__name__} ({', '.join(missing[:3])} ...);"
+            " give a checkpoint that was trained for this"
+        )
+    return model
+
+
+def lacking_in_trunk(model: Any, report: Mapping[str, Any]) -> list[str]:
+    """List the weights of a trunk that a checkpoint lacks, or has in another shape, by transformers' loading report.
+
+    A pooler does not count: few models are trained with one, and it is made anew.
+    """
+    names = {*report["missing_keys"], *(mismatch[0] for mismatch in report["mismatched_keys"])}
+    prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
+    return sorted(name for name in names if name.startswith(prefix) and "pooler" not in name)
+
+
+def on_device(model: Any, device: Any = None) -> Any:
+    """Move a model to a device, by default a GPU if there is one, and put it in evaluation mode."""
+    import torch
+
+    return model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
+
+
+def in_precision(model: Any, dtype: Any = None) -> Any:
+    """Cast a model's weights; buffers that positions are computed from (rotary frequencies) stay exact."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+    return model
+
+
+def position_limit(model: Any) -> int | None:
+    """Return the number of tokens that a model of transformers has positions for; None if there is no limit."""
+    from kermit.modeling.trunk import KermitModel, first_position
+
+    trunk = model.base_model
+    if isinstance(trunk, KermitModel):
+        return trunk.max_positions
+    limit: int | None = getattr(trunk.config, "max_position_embeddings", None)
+    return None if limit is None or limit < 1 else limit - first_position(trunk)

@@ -1,0 +1,138 @@
+"""KERMIT: the gap is an open slot, filled by the usual decoder.
+
+The canvas is ``[CLS] passage(1/2) [SEP] passage(2/2) question cloze(left) cloze(right) [SEP]`` whose only
+open slot is the gap. With the oracle length exactly that number of tokens is inserted; the paper uses it only for its
+baselines.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from transformers import PreTrainedTokenizerFast
+
+from kermit.canvas import Canvas, Segment
+from kermit.decoding import MAX_TOKENS, Constraints, Decoded, DecodingSettings, decode
+from kermit.modeling import KermitForInsertion
+from kermit.tasks.cloze.instances import ClozeInstance
+from kermit.tasks.cloze.layout import ClozeLayout, lay_out_cloze
+from kermit.tasks.cloze.system import (
+    ClozeAnswer,
+    call_tokens,
+    continuing_tokens,
+    in_calls,
+    instance_seed,
+    spelled,
+    text_encoder,
+)
+
+FRAME = 3
+"""[CLS], [SEP] and [SEP]."""
+
+
+class InsertionSystem:
+    """A KERMIT model that fills gaps.
+
+    Args:
+        model: the model; it is put in evaluation mode.
+        tokenizer: its tokenizer.
+        decoding: how to decode; its `max_tokens` is the longest answer.
+        oracle_length: whether to insert the gap's number of tokens.
+        seed: for sampling.
+    """
+
+    name = "kermit"
+
+    def __init__(
+        self,
+        model: KermitForInsertion,
+        tokenizer: PreTrainedTokenizerFast,
+        decoding: DecodingSettings,
+        *,
+        oracle_length: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.model: KermitForInsertion = model.eval()
+        self.tokenizer, self.oracle_length, self.seed = tokenizer, oracle_length, seed
+        self.encoder = text_encoder(tokenizer)
+        continues = continuing_tokens(tokenizer, model.config.vocab_size)
+        unknown = {token_id for token_id in [tokenizer.unk_token_id] if token_id is not None}
+        constraints: Constraints = replace(
+            decoding.constraints, continues_word=continues, never=decoding.constraints.never | unknown
+        )
+        self.decoding = replace(decoding, constraints=constraints)
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """What decides answers besides the weights."""
+        chosen: dict[str, object] = {
+            "strategy": str(self.decoding.strategy),
+            "termination_penalty": self.decoding.termination_penalty or 0.0,
+            "max_rounds": self.decoding.max_rounds,
+            "max_tokens": self.decoding.max_tokens,
+            "min_tokens": self.decoding.constraints.min_tokens_per_blank or 0,
+            "oracle_length": self.oracle_length,
+        }
+        if (sampling := self.decoding.sampling) is not None:
+            drawn = {"temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p}
+            chosen |= drawn
+        if (ranking := self.decoding.ranked_by) is not None:
+            chosen |= {"candidates": self.decoding.candidates, "ranking": str(ranking)}
+            chosen |= {"length_reward": self.decoding.length_reward or 0.0}
+        return chosen | ({"seed": self.seed} if self.decoding.draws else {})
+
+    def lay_out(self, instance: ClozeInstance) -> ClozeLayout | None:
+        """Encode an instance so that its canvas fits with the longest answer."""
+
+        def fits(layout: ClozeLayout) -> bool:
+            room = max(self.decoding.max_tokens or MAX_TOKENS, layout.gap_length if self.oracle_length else 0)
+            longest = max(len(layout.first), len(layout.before) + room + len(layout.after))
+            whole, segment = self.model.max_length, self.model.max_segment_length
+            return (whole is None or len(layout) + room + FRAME <= whole) and (segment is None or longest <= segment)
+
+        return lay_out_cloze(instance, self.encoder, fits, split=True)
+
+    def canvas(self, layout: ClozeLayout) -> Canvas:
+        """The canvas at the start."""
+        joined = [(Segment.Y, 0)] if layout.joined else []
+        return Canvas.from_fragments(self.model.specials, [layout.first], [layout.before, layout.after], joined=joined)
+
+    def answer(self, layouts: Sequence[ClozeLayout]) -> list[ClozeAnswer]:
+        """Decode the gaps; with the oracle length, those of one length together."""
+        groups: dict[int | None, list[int]] = defaultdict(list)
+        for number, layout in enumerate(layouts):
+            groups[layout.gap_length if self.oracle_length else None].append(number)
+        answers: dict[int, ClozeAnswer] = {}
+        for length, numbers in groups.items():
+            settings = self.decoding if length is None else self._of_length(length)
+            for part in in_calls([len(layouts[number]) + FRAME for number in numbers], call_tokens(self.model)):
+                answers |= self._decode({numbers[place]: layouts[numbers[place]] for place in part}, settings)
+        return [answers[number] for number in range(len(layouts))]
+
+    def _decode(self, layouts: Mapping[int, ClozeLayout], settings: DecodingSettings) -> dict[int, ClozeAnswer]:
+        found = decode(
+            self.model,
+            [self.canvas(layout) for layout in layouts.values()],
+            settings,
+            seeds=[instance_seed(self.seed, layout.id) for layout in layouts.values()],
+            batch_size=len(layouts),
+        )
+        pairs = zip(layouts.items(), found, strict=True)
+        return {number: self._answer(layout, result) for (number, layout), result in pairs}
+
+    def _of_length(self, length: int) -> DecodingSettings:
+        constraints: Constraints = replace(
+            self.decoding.constraints, min_tokens_per_blank=length, max_tokens_per_blank=length
+        )
+        return replace(self.decoding, constraints=constraints, max_tokens=length)
+
+    def _answer(self, layout: ClozeLayout, result: Decoded) -> ClozeAnswer:
+        pairs = zip(result.canvas.segments[Segment.Y], result.inserted[Segment.Y], strict=True)
+        tokens = [token_id for token_id, inserted in pairs if inserted]
+        text = spelled(self.tokenizer, tokens, layout.passage)
+        ranking = self.decoding.ranked_by
+        passes = result.rounds + (0 if ranking is None else ranking.passes)
+        sequences = passes * self.decoding.candidates  # at most: some candidates end earlier
+        return ClozeAnswer(text, len(tokens), passes, sequences, result.log_prob)

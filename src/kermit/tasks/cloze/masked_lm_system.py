@@ -1,0 +1,253 @@
+"""Masked language models: n masks in the gap, filled one by one in a beam search (the paper's section 4.3).
+
+The input is ``[CLS] passage(1/2) [SEP] passage(2/2) question cloze(left) [MASK]*n cloze(right) [SEP]``. Every element
+of the beam next fills its most certain mask, the one with the lowest entropy. There is one search for each n from 1 to
+4, or to the length of the gap if that is more, and the answer with the highest score is taken. The score is the sum of
+the log-probabilities of the tokens, each when it was filled in. Longer sums are lower, so short answers are preferred,
+as the paper reports for BERT. Sums only fall, so an element of the beam that is no better than the best answer so far
+is dropped, which does not change the answer.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from kermit.errors import DecodingError, ModelError
+from kermit.loading import position_limit
+from kermit.modeling.taps import withheld_from
+from kermit.tasks.cloze.instances import ClozeInstance
+from kermit.tasks.cloze.layout import ClozeLayout, lay_out_cloze
+from kermit.tasks.cloze.system import (
+    ClozeAnswer,
+    call_tokens,
+    continuing_tokens,
+    in_calls,
+    never_generated,
+    spelled,
+    text_encoder,
+)
+
+MOST_MASKS = 4
+"""Minimum of the largest number of masks to try."""
+
+_FRAME = 3
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The best filling of n masks for each layout.
+
+    Args:
+        tokens: (layouts, n).
+        scores: (layouts,) the summed log-probabilities; not above the floor if the search was stopped.
+        forward_passes: (layouts,) number of calls of the model.
+        sequences: (layouts,) number of sequences through the model.
+    """
+
+    tokens: Tensor
+    scores: Tensor
+    forward_passes: Tensor
+    sequences: Tensor
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """Rows of token ids with n masks in each gap.
+
+    Args:
+        token_ids: (rows, length).
+        valid: (rows, length) bool.
+        segment_ids: (rows, length).
+        gap: (rows, n) positions of the masks.
+    """
+
+    token_ids: Tensor
+    valid: Tensor
+    segment_ids: Tensor
+    gap: Tensor
+
+
+class MaskedLMSystem:
+    """A masked language model that fills gaps.
+
+    Args:
+        model: the model; it is put in evaluation mode.
+        tokenizer: its tokenizer.
+        beams: number of partial fillings that are kept.
+        oracle_length: whether to try only the gap's number of masks.
+    """
+
+    name = "masked-lm"
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        *,
+        beams: int = 5,
+        oracle_length: bool = False,
+    ) -> None:
+        if beams < 1:
+            raise DecodingError(f"beams must be at least 1, not {beams}")
+        frame = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, tokenizer.mask_token_id)
+        if None in frame:
+            raise ModelError("a masked language model's tokenizer needs a [CLS], a [SEP], a padding and a [MASK] token")
+        self.model, self.tokenizer, self.beams, self.oracle_length = model.eval(), tokenizer, beams, oracle_length
+        self.encoder = text_encoder(tokenizer)
+        self.limit = position_limit(model)
+        vocabulary = model.get_input_embeddings().num_embeddings
+        self.never = never_generated(tokenizer, vocabulary).to(model.device)
+        self.continues = continuing_tokens(tokenizer, vocabulary).to(model.device)
+        accepted = inspect.signature(model.forward).parameters
+        self.has_segments = "token_type_ids" in accepted and getattr(model.config, "type_vocab_size", 0) > 1
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """What decides answers besides the weights."""
+        return {"beams": self.beams, "most_masks": MOST_MASKS, "oracle_length": self.oracle_length}
+
+    def lay_out(self, instance: ClozeInstance) -> ClozeLayout | None:
+        """Encode an instance so that it fits with the largest number of masks to try."""
+
+        def fits(layout: ClozeLayout) -> bool:
+            return self.limit is None or len(layout) + self._lengths(layout)[-1] + _FRAME <= self.limit
+
+        return lay_out_cloze(instance, self.encoder, fits, split=True)
+
+    @torch.inference_mode()
+    def answer(self, layouts: Sequence[ClozeLayout]) -> list[ClozeAnswer]:
+        """Search with every number of masks, and take the best."""
+        answers: dict[int, ClozeAnswer] = {}
+        for part in in_calls([len(layout) + _FRAME for layout in layouts], call_tokens(self.model)):
+            answers |= dict(zip(part, self._answer_together([layouts[number] for number in part]), strict=True))
+        return [answers[number] for number in range(len(layouts))]
+
+    def _answer_together(self, layouts: Sequence[ClozeLayout]) -> list[ClozeAnswer]:
+        best = [ClozeAnswer("", 0, 0, 0, -torch.inf) for _ in layouts]
+        for length in range(1, 1 + max(self._lengths(layout)[-1] for layout in layouts)):
+            tried = [number for number, layout in enumerate(layouts) if length in self._lengths(layout)]
+            if not tried:
+                continue
+            found = self.fill([layouts[number] for number in tried], length, [best[number].score for number in tried])
+            for row, number in enumerate(tried):
+                before, score = best[number], float(found.scores[row])
+                text, tokens = before.text, before.tokens
+                if score > before.score:
+                    text = spelled(self.tokenizer, found.tokens[row].tolist(), layouts[number].passage)
+                    tokens = length
+                passes = before.forward_passes + int(found.forward_passes[row])
+                sequences = before.sequences + int(found.sequences[row])
+                best[number] = ClozeAnswer(text, tokens, passes, sequences, max(score, before.score))
+        return best
+
+    @torch.inference_mode()
+    def fill(self, layouts: Sequence[ClozeLayout], length: int, floors: Sequence[float] | None = None) -> Filled:
+        """Fill a number of masks in each gap by beam search, the most certain mask first.
+
+        Args:
+            layouts: what to fill.
+            length: the number of masks.
+            floors: one score per layout; fillings that are no better are not searched for.
+        """
+        inputs = self.inputs(layouts, length)
+        rows, device = len(layouts), self.model.device
+        tokens = torch.full((rows, 1, length), self.tokenizer.mask_token_id, device=device)
+        filled = torch.zeros_like(tokens, dtype=torch.bool)
+        scores = torch.zeros(rows, 1, device=device)
+        floor = torch.tensor([-torch.inf] * rows if floors is None else list(floors), device=device)[:, None]
+        kept_whole = torch.tensor([not layout.joined for layout in layouts], device=device)[:, None, None]
+        passes = torch.zeros(rows, dtype=torch.long, device=device)
+        sequences = torch.zeros_like(passes)
+        for _ in range(length):
+            hopeful = scores > floor
+            if not hopeful.any():
+                break
+            passes += hopeful.any(1)
+            sequences += hopeful.sum(1)
+            position, log_probs = self._surest(inputs, tokens, filled, hopeful)
+            glued = (position == 0)[..., None] & kept_whole & self.continues
+            total = scores[..., None] + log_probs.masked_fill(self.never | glued, -torch.inf)
+            scores, chosen = total.flatten(1).topk(min(self.beams, total[0].numel()))
+            parent, token = chosen // total.shape[2], chosen % total.shape[2]
+            here = position.gather(1, parent)[..., None]
+            parent = parent[..., None].expand(-1, -1, length)
+            tokens = tokens.gather(1, parent).scatter(2, here, token[..., None])
+            filled = filled.gather(1, parent).scatter(2, here, True)
+        return Filled(tokens[:, 0], scores[:, 0], passes, sequences)
+
+    def inputs(self, layouts: Sequence[ClozeLayout], length: int) -> _Inputs:
+        """Return the layouts with masks in their gaps, padded to one length."""
+        cls, sep, mask = (self.tokenizer.cls_token_id, self.tokenizer.sep_token_id, self.tokenizer.mask_token_id)
+        rows, segments, starts = [], [], []
+        for layout in layouts:
+            x = [cls, *layout.first, sep]
+            y = [*layout.before, *[mask] * length, *layout.after, sep]
+            rows.append(torch.tensor(x + y))
+            segments.append(torch.tensor([0] * len(x) + [1] * len(y)))
+            starts.append(len(x) + len(layout.before))
+        token_ids = pad_sequence(rows, batch_first=True, padding_value=self.tokenizer.pad_token_id)
+        valid = torch.arange(token_ids.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
+        gap = torch.tensor(starts)[:, None] + torch.arange(length)
+        device = self.model.device
+        return _Inputs(
+            token_ids.to(device), valid.to(device), pad_sequence(segments, batch_first=True).to(device), gap.to(device)
+        )
+
+    def _surest(self, inputs: _Inputs, tokens: Tensor, filled: Tensor, hopeful: Tensor) -> tuple[Tensor, Tensor]:
+        """Find the most certain mask of every element of the beam.
+
+        Args:
+            inputs: the rows.
+            tokens: (rows, beams, n) what stands in the gap.
+            filled: (rows, beams, n) bool, whether a mask was filled.
+            hopeful: (rows, beams) bool, the elements that are asked for.
+
+        Returns:
+            (rows, beams) its number, and (rows, beams, vocabulary) the log-probabilities there; -inf where not asked.
+        """
+        rows, beams = hopeful.shape
+        asked = hopeful.flatten().nonzero().flatten()
+        position = torch.zeros_like(hopeful.flatten(), dtype=torch.long)
+        log_probs = torch.full((rows * beams, len(self.never)), -torch.inf, device=tokens.device)
+        for part in torch.split(asked, max(1, call_tokens(self.model) // inputs.token_ids.shape[1])):
+            owner = part // beams
+            gap = inputs.gap[owner]
+            token_ids = inputs.token_ids[owner].scatter(1, gap, tokens.flatten(0, 1)[part])
+            logits = self._logits(token_ids, inputs.valid[owner], inputs.segment_ids[owner], gap)
+            log_p = logits.float().log_softmax(2)
+            entropy = torch.special.entr(log_p.exp()).sum(2)
+            position[part] = entropy.masked_fill(filled.flatten(0, 1)[part], torch.inf).argmin(1)
+            log_probs[part] = log_p[torch.arange(len(part), device=part.device), position[part]]
+        return position.view(rows, beams), log_probs.view(rows, beams, -1)
+
+    def _logits(self, token_ids: Tensor, valid: Tensor, segment_ids: Tensor, gap: Tensor) -> Tensor:
+        """Return (rows, n, vocabulary) logits at the gap; others are not computed if the head is known."""
+        inputs: dict[str, Any] = {"input_ids": token_ids, "attention_mask": valid.long()}
+        if self.has_segments:
+            inputs["token_type_ids"] = segment_ids
+        head = self.model.get_output_embeddings()
+        if head is None:
+            return _at(self.model(**inputs).logits, gap)
+        with withheld_from(head) as vectors:
+            self.model(**inputs)
+        logits: Tensor = head(_at(vectors.value, gap))
+        return logits
+
+    def _lengths(self, layout: ClozeLayout) -> range:
+        """The numbers of masks to try."""
+        if self.oracle_length:
+            return range(layout.gap_length, layout.gap_length + 1)
+        return range(1, max(MOST_MASKS, layout.gap_length) + 1)
+
+
+def _at(values: Tensor, positions: Tensor) -> Tensor:
+    """(rows, n, width) of (rows, length, width)."""
+    return values.gather(1, positions[..., None].expand(-1, -1, values.shape[2]))

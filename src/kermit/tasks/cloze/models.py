@@ -1,0 +1,75 @@
+"""Models for cloze questions, with their tokenizers: by any name that `kermit.loading` knows, or a GGUF file.
+
+Weights and arithmetic are float32 on a CPU and the checkpoint's own precision on a GPU, unless chosen otherwise.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import sys
+from contextlib import nullcontext, redirect_stderr
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerFast as Tokenizer
+
+from kermit.data.tokenizer import load_tokenizer
+from kermit.errors import ModelError
+from kermit.families import family_of_model_type
+from kermit.loading import find_model, load_whole, on_device, read_config, reading
+from kermit.modeling import KermitForInsertion
+
+GGUF = ".gguf"
+
+
+def model_files(name: str) -> Path:
+    """Return the folder of a model, or its GGUF file."""
+    return Path(name) if name.endswith(GGUF) else find_model(name)
+
+
+def load_insertion_model(name: str, precision: torch.dtype | None = None) -> tuple[Any, Tokenizer]:
+    """Load a KERMIT model or an Insertion Transformer."""
+    folder = find_model(name)
+    kind = read_config(folder).get("model_type")
+    if kind not in ("kermit", "insertion_transformer"):
+        raise ModelError(f"{name} holds a model of type {kind}, not an insertion model; train one with kermit train")
+    with reading(folder):
+        model = family_of_model_type(kind).load(folder)
+    assert isinstance(model, KermitForInsertion)
+    return on_device(model.to(precision)), load_tokenizer(folder)
+
+
+def load_masked_lm(name: str, precision: torch.dtype | None = None) -> tuple[Any, Tokenizer]:
+    """Load a masked language model."""
+    return _load(AutoModelForMaskedLM, find_model(name), precision)
+
+
+def load_causal_lm(name: str, precision: torch.dtype | None = None) -> tuple[Any, Tokenizer]:
+    """Load a left-to-right language model; a GGUF file needs the package gguf."""
+    if not name.endswith(GGUF):
+        return _load(AutoModelForCausalLM, find_model(name), precision)
+    file = Path(name)
+    if not file.is_file():
+        raise ModelError(f"{name}: there is no such file")
+    if importlib.util.find_spec("gguf") is None:
+        raise ModelError(f"{name}: GGUF files need the package gguf; pip install 'kermit-insertion[gguf]'")
+    with reading(name):
+        # transformers shows a progress bar of its own there, also where stderr is not a terminal
+        with nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO()):
+            model = load_whole(
+                AutoModelForCausalLM, file.parent, name=name, dtype=_dtype(precision), gguf_file=file.name
+            )
+        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    if not isinstance(tokenizer, Tokenizer):
+        raise ModelError(f"{name}: its tokenizer {type(tokenizer).__name__} has no fast version, which is needed")
+    return on_device(model), tokenizer
+
+
+def _load(kind: Any, folder: Path, precision: torch.dtype | None) -> tuple[Any, Tokenizer]:
+    return on_device(load_whole(kind, folder, dtype=_dtype(precision))), load_tokenizer(folder)
+
+
+def _dtype(precision: torch.dtype | None) -> torch.dtype | str:
+    return precision or ("auto" if torch.cuda.is_available() else torch.float32)

@@ -1,0 +1,254 @@
+"""KERMIT and the Insertion Transformer as families: recipes build them, train them, and translate with them."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from insertion_models import TINY_TRUNK
+
+from kermit import CanvasBatch, Factorization, Texts
+from kermit.data.batching import share_of_rank
+from kermit.data.encoding import Row
+from kermit.data.tokenizer import train_tokenizer
+from kermit.errors import DecodingError, RecipeError
+from kermit.families import decoding_of, get_family, load_facade
+from kermit.families.insertion_transformer import InsertionTransformer
+from kermit.modeling import KermitForInsertion
+from kermit.training.recipe import check_recipe
+from kermit.training.run import train
+from kermit.training.trainer import on_validation_text
+
+KERMIT_MODEL = {
+    "family": "kermit",
+    "slot_vector": "both",
+    "trunk": TINY_TRUNK,
+}
+INSERTION_TRANSFORMER_MODEL = {
+    "family": "insertion_transformer",
+    "width": 16,
+    "feedforward": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "heads": 2,
+    "max_positions": 64,
+}
+
+
+def insertion_recipe(base, model, **changes):
+    recipe = copy.deepcopy(base) | {"model": model, "decoding": {"max_tokens": 12}, "objective": {}}
+    return recipe | changes
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(["one two three", "eins zwei drei"] * 4, 280)
+
+
+def rows_of(tokenizer, pairs):
+    def encode(text):
+        return tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
+
+    return [Row(x=encode(x), y=encode(y), source=0) for x, y in pairs]
+
+
+def test_a_recipe_chooses_whether_slots_copy(tiny_recipe, tokenizer):
+    for width in (0, 8):
+        recipe = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL | {"copy_width": width}), data=None).recipe
+        copying = get_family("kermit").build(recipe, tokenizer).head.copying
+        assert (copying is not None) == (width > 0)
+    assert copying.around.out_features == 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [KERMIT_MODEL, INSERTION_TRANSFORMER_MODEL], ids=lambda model: model["family"])
+def test_a_recipe_trains_saves_loads_and_translates(tiny_recipe, corpus, tmp_path, model):
+    loaded = check_recipe(insertion_recipe(tiny_recipe, model), data=corpus)
+    result = train(loaded, tmp_path / "out")
+    facade = load_facade(result.model)
+    kind = KermitForInsertion if model is KERMIT_MODEL else InsertionTransformer
+    assert type(facade.model) is kind
+    (found,) = facade.translate(["two dogs sleep."], "de", settings=loaded.recipe.decoding.settings(), trace=True)
+    assert found.rounds >= 1
+    assert found.tokens <= 12
+    assert len(facade.readable(found.trace).to_json()["rounds"]) == found.rounds
+
+
+@pytest.mark.parametrize("way", ["y_given_x", "x_given_y"])
+def test_an_insertion_transformer_does_not_let_the_source_see_the_target(tiny_recipe, tokenizer, way):
+    recipe = insertion_recipe(tiny_recipe, INSERTION_TRANSFORMER_MODEL, factorizations={way: 1.0})
+    loaded = check_recipe(recipe, data=None)
+    model = loaded.family.build(loaded.recipe, tokenizer).eval()
+    batch = CanvasBatch.from_segments(model.specials, [([9, 10, 11], [12, 13]), ([9, 10, 11], [12, 14])])
+    with torch.inference_mode():
+        hidden = model.kermit(batch.token_ids, batch.valid, batch.segment_ids).last_hidden_state
+    first, last = slice(0, 5), slice(5, 8)  # [CLS] x x x [SEP] and y y [SEP]
+    source, target = (first, last) if way == "y_given_x" else (last, first)
+    if way == "y_given_x":
+        assert torch.allclose(hidden[0, source], hidden[1, source], atol=1e-6)
+        assert not torch.allclose(hidden[0, target][0], hidden[1, target][0], atol=1e-4)  # it looks to the right
+    else:
+        assert not torch.allclose(hidden[0, target], hidden[1, target], atol=1e-4)
+
+
+def test_an_insertion_transformer_ignores_padding(tiny_recipe, tokenizer):
+    loaded = check_recipe(insertion_recipe(tiny_recipe, INSERTION_TRANSFORMER_MODEL), data=None)
+    model = loaded.family.build(loaded.recipe, tokenizer).eval()
+    texts = [([9, 10], [12]), ([9] * 9, [12] * 7)]
+    together = CanvasBatch.from_segments(model.specials, texts)
+    alone = CanvasBatch.from_segments(model.specials, texts[:1])
+    with torch.inference_mode():
+        both = model.kermit(together.token_ids, together.valid, together.segment_ids).last_hidden_state
+        one = model.kermit(alone.token_ids, alone.valid, alone.segment_ids).last_hidden_state
+    assert torch.allclose(both[0, : one.shape[1]], one[0], atol=1e-5)
+
+
+def test_an_insertion_transformer_is_asked_one_way_only(tiny_recipe):
+    recipe = insertion_recipe(tiny_recipe, INSERTION_TRANSFORMER_MODEL, factorizations={"joint": 1.0})
+    with pytest.raises(RecipeError, match="one direction"):
+        check_recipe(recipe, data=None)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [{"y": "mono.de"}, {"tsv": "mono.tsv", "columns": [None, 1]}, {"jsonl": "mono.jsonl", "fields": [None, "text"]}],
+    ids=str,
+)
+def test_unpaired_text_serves_its_own_marginal(tiny_recipe, tokenizer, source):
+    recipe = insertion_recipe(tiny_recipe, KERMIT_MODEL, factorizations={"joint": 1.0})
+    recipe["data"]["train"].append({"name": "german"} | source)
+    loaded = check_recipe(recipe, data=None)
+    collator = loaded.family.collator(loaded.recipe, tokenizer)
+    rows = [*rows_of(tokenizer, [("one two", "eins zwei")]), Row(x=[], y=[9, 10], source=1)]
+    ways = collator(rows, torch.Generator().manual_seed(0))["ways"].tolist()
+    assert [tuple(Factorization)[way] for way in ways] == [Factorization.JOINT, Factorization.Y]
+    recipe["data"]["train"][1]["factorizations"] = {"joint": 1.0}
+    with pytest.raises(RecipeError, match="unpaired"):
+        check_recipe(recipe, data=None)
+
+
+def test_factorizations_are_drawn_by_their_weights(tiny_recipe, tokenizer):
+    mix = {"y_given_x": 3.0, "x_given_y": 1.0}
+    loaded = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL, factorizations=mix), data=None)
+    collator = loaded.family.collator(loaded.recipe, tokenizer)
+    rows = rows_of(tokenizer, [("one", "eins")]) * 4000
+    ways = collator(rows, torch.Generator().manual_seed(0))["ways"]
+    share = (ways == tuple(Factorization).index(Factorization.Y_GIVEN_X)).float().mean()
+    assert abs(float(share) - 0.75) < 0.03
+
+
+def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tiny_recipe, tokenizer):
+    loaded = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL, factorizations={"joint": 1.0}), data=None)
+    family, recipe = loaded.family, loaded.recipe
+    torch.manual_seed(0)
+    model = family.build(recipe, tokenizer).eval()
+    rows = rows_of(tokenizer, [("one two three", "eins zwei drei"), ("two", "zwei"), ("three one", "drei eins")])
+    batch = family.collator(recipe, tokenizer)(rows, torch.Generator().manual_seed(3))
+    whole = family.loss(model, {k: v for k, v in batch.items() if k != "items"}, recipe)
+    parts = [share_of_rank(batch, rank, 2) for rank in (0, 1)]
+    total = sum(family.loss(model, {k: v for k, v in part.items() if k != "items"}, recipe) for part in parts)
+    assert torch.allclose(whole, total, rtol=1e-5)
+
+
+@pytest.mark.parametrize("model", [KERMIT_MODEL, INSERTION_TRANSFORMER_MODEL], ids=lambda model: model["family"])
+@pytest.mark.parametrize(
+    ("decoding", "message"),
+    [
+        ({"top_p": 1.5}, "top_p must be above 0 and at most 1, not 1.5"),
+        ({"termination_penalty": float("inf")}, "termination_penalty must be a finite number"),
+        ({"top_k": "many"}, r"decoding\.top_k"),
+        ({"seed": 3}, "seed has no effect"),
+        ({"beams": 3}, r"decoding\.beams: unknown key.*known here: strategy"),
+    ],
+)
+def test_wrong_decoding_is_told_before_training(tiny_recipe, model, decoding, message):
+    with pytest.raises(RecipeError, match=message):
+        check_recipe(insertion_recipe(tiny_recipe, model, decoding=decoding), data=Path())
+
+
+def test_decoding_choices_are_completed_by_the_models_defaults(tiny_recipe, tokenizer):
+    loaded = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL), data=Path())
+    facade = loaded.family.facade(loaded.family.build(loaded.recipe, tokenizer), tokenizer)
+    facade.model.config.termination_penalty = 1.5
+    assert decoding_of(facade, {}).termination_penalty == 1.5
+    assert decoding_of(facade, {"strategy": "left_to_right"}).termination_penalty is None
+    assert decoding_of(facade, {"termination_penalty": 0.5}).termination_penalty == 0.5
+    assert (decoding_of(facade, {}).length_reward, decoding_of(facade, {"candidates": 2}).length_reward) == (None, 0.5)
+    for wrong in ({"beams": 3}, {"top_k": "many"}, {"top_k": True}, {"candidates": 0}, {"strategy": "sideways"}):
+        with pytest.raises(DecodingError, match=next(iter(wrong))):
+            decoding_of(facade, wrong)
+
+
+def test_a_wrong_trunk_or_head_is_a_recipe_error(tiny_recipe):
+    with pytest.raises(RecipeError, match="model_type"):
+        check_recipe(insertion_recipe(tiny_recipe, {"family": "kermit", "trunk": {"hidden_size": 8}}), data=None)
+    with pytest.raises(RecipeError, match=r"model\.slot_vector"):
+        check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL | {"slot_vector": "left"}), data=None)
+
+
+def test_a_trunk_that_reads_from_left_to_right_is_a_recipe_error(tiny_recipe, tokenizer):
+    trunk = {"model_type": "openai-gpt", "n_embd": 8, "n_layer": 1, "n_head": 1}
+    loaded = check_recipe(insertion_recipe(tiny_recipe, {"family": "kermit", "trunk": trunk}), data=None)
+    with pytest.raises(RecipeError, match=r"model\.trunk: OpenAIGPTModel .* reads from left to right"):
+        loaded.family.build(loaded.recipe, tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "brt"}, r"model\.trunk\.model_type: transformers has no 'brt' \(did you mean 'bert'\?\)"),
+        ({"num_attention_haeds": 4}, r"model\.trunk\.num_attention_haeds: .*did you mean 'num_attention_heads'"),
+        ({"num_attention_heads": 3}, r"model\.trunk: The hidden size \(16\) is not a multiple"),
+        ({"hidden_act": "gelo"}, r"model\.trunk: unknown key 'gelo'"),
+        ({"hidden_size": "wide"}, r"model\.trunk: .*'hidden_size' expected int"),
+        ({"vocab_size": 300}, r"model\.trunk\.vocab_size: it follows from the tokenizer"),
+    ],
+)
+def test_a_wrong_key_of_the_trunk_is_told_with_its_path(tiny_recipe, tokenizer, change, message):
+    model = KERMIT_MODEL | {"trunk": KERMIT_MODEL["trunk"] | change}
+    loaded = check_recipe(insertion_recipe(tiny_recipe, model), data=None)
+    with pytest.raises(RecipeError, match=message):
+        loaded.family.build(loaded.recipe, tokenizer)
+
+
+def test_a_key_that_the_trunk_reads_and_does_not_keep_is_known(tiny_recipe, tokenizer):
+    trunk = {**KERMIT_MODEL["trunk"], "model_type": "modernbert", "global_attn_every_n_layers": 1}
+    loaded = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL | {"trunk": trunk}), data=None)
+    assert loaded.family.build(loaded.recipe, tokenizer).config.trunk_config.layer_types == ["full_attention"]
+
+
+@pytest.mark.slow
+def test_texts_that_the_trunk_has_no_positions_for_are_told_before_training(tiny_recipe, corpus, tmp_path):
+    model = KERMIT_MODEL | {"trunk": KERMIT_MODEL["trunk"] | {"max_position_embeddings": 8}}
+    loaded = check_recipe(insertion_recipe(tiny_recipe, model), data=corpus)
+    with pytest.raises(RecipeError, match=r"the longest text takes \d+ tokens, but the model has positions for 6"):
+        train(loaded, tmp_path)
+
+
+def test_the_lower_bound_is_an_objective_of_recipes(tiny_recipe, tokenizer):
+    recipe = insertion_recipe(tiny_recipe, KERMIT_MODEL, objective={"name": "lower_bound", "prior": "uniform"})
+    loaded = check_recipe(recipe, data=None)
+    model = loaded.family.build(loaded.recipe, tokenizer)
+    rows = rows_of(tokenizer, [("one two three", "eins zwei drei")])
+    batch = loaded.family.collator(loaded.recipe, tokenizer)(rows, torch.Generator().manual_seed(3))
+    batch.pop("items")
+    assert Texts.of(CanvasBatch.from_segments(model.specials, [([9], [10])]), [Factorization.JOINT]).lengths.item() == 2
+    assert loaded.family.loss(model, batch, loaded.recipe).item() > 0
+
+
+def test_a_model_says_all_that_its_sources_taught_it_and_validation_has_a_mix_of_its_own(tiny_recipe, tokenizer):
+    recipe = insertion_recipe(tiny_recipe, KERMIT_MODEL)
+    recipe["data"]["train"].append({"name": "german", "y": "mono.de"})
+    recipe["data"]["train"].append({"x": "a", "y": "b", "factorizations": {"x_given_y": 1.0}})
+    recipe["data"]["train"].reverse()
+    recipe["data"]["validation"]["factorizations"] = {"joint": 1.0}
+    loaded = check_recipe(recipe, data=None)
+    model = loaded.family.build(loaded.recipe, tokenizer)
+    loaded.task.describe(model, loaded.recipe)
+    assert model.config.factorizations == ["x_given_y", "y", "y_given_x"]
+    collator = loaded.family.collator(on_validation_text(loaded.recipe), tokenizer)
+    ways = collator(rows_of(tokenizer, [("one", "eins")]), torch.Generator().manual_seed(0))["ways"].tolist()
+    assert [tuple(Factorization)[way] for way in ways] == [Factorization.JOINT]
+    recipe["data"]["validation"] = {"x": "val.en", "factorizations": {"joint": 1.0}}
+    with pytest.raises(RecipeError, match=r"data\.validation\.factorizations: unpaired"):
+        check_recipe(recipe, data=None)

@@ -1,0 +1,146 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+from transformers import PreTrainedTokenizerFast
+
+from kermit.data.encoding import Row
+from kermit.data.tokenizer import train_tokenizer
+from kermit.errors import DataError, DecodingError, ModelError, RecipeError
+from kermit.families.base import ITEMS
+from kermit.families.transformer import TRANSFORMER, BeamSearch, TransformerFacade
+from kermit.modeling.slot_loss import slot_loss
+from kermit.training.recipe import Recipe, check_recipe
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return train_tokenizer(["one two three"], 280)
+
+
+@pytest.fixture
+def recipe(tiny_recipe: dict[str, Any]) -> Recipe:
+    return check_recipe(tiny_recipe, data=Path()).recipe
+
+
+@pytest.fixture
+def model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Any:
+    torch.manual_seed(0)
+    return TRANSFORMER.build(recipe, tokenizer).eval()
+
+
+@pytest.fixture
+def facade(model: Any, tokenizer: PreTrainedTokenizerFast) -> TransformerFacade:
+    return TRANSFORMER.facade(model, tokenizer)
+
+
+def test_a_batch_is_the_two_sides_with_their_marks(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> None:
+    rows = [Row(x=[10, 11], y=[20], source=0), Row(x=[12], y=[21, 22], source=0)]
+    batch = TRANSFORMER.collator(recipe, tokenizer)(rows, torch.Generator())
+    pad, start, end = tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id
+    assert batch["input_ids"].tolist() == [[10, 11, end], [12, end, pad]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert batch["decoder_input_ids"].tolist() == [[start, 20, pad], [start, 21, 22]]
+    assert batch["labels"].tolist() == [[20, end, -100], [21, 22, end]]
+    assert batch[ITEMS].tolist() == [2, 3]
+
+
+def test_the_other_direction_swaps_the_sides(tiny_recipe: dict[str, Any], tokenizer: PreTrainedTokenizerFast) -> None:
+    backward = check_recipe({**tiny_recipe, "factorizations": {"x_given_y": 1.0}}, data=Path()).recipe
+    batch = TRANSFORMER.collator(backward, tokenizer)([Row(x=[10], y=[20], source=0)], torch.Generator())
+    assert batch["input_ids"].tolist() == [[20, tokenizer.sep_token_id]]
+    assert batch["labels"].tolist() == [[10, tokenizer.sep_token_id]]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_slot_loss_with_one_token_a_slot_is_torchs_cross_entropy(smoothing: float) -> None:
+    torch.manual_seed(0)
+    hidden = torch.randn(600, 8, dtype=torch.double, requires_grad=True)
+    weight = torch.randn(30, 8, dtype=torch.double, requires_grad=True)
+    targets = torch.randint(0, 30, (600,))
+    each, rows, bias = torch.ones(600, dtype=torch.double), torch.arange(600), torch.zeros(30, dtype=torch.double)
+    ours = slot_loss(hidden, weight, bias, each, rows, targets, each, smoothing=smoothing, chunk_elements=3000)
+    gradients = torch.autograd.grad(ours / 7, [hidden, weight])
+    torchs = functional.cross_entropy(hidden @ weight.T, targets, label_smoothing=smoothing, reduction="sum")
+    assert ours.item() == pytest.approx(torchs.item())
+    for mine, theirs in zip(gradients, torch.autograd.grad(torchs / 7, [hidden, weight]), strict=True):
+        assert torch.allclose(mine, theirs)
+
+
+def test_the_models_loss_is_the_sum_over_real_tokens(
+    model: Any, recipe: Recipe, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    rows = [Row(x=[10, 11], y=[20], source=0), Row(x=[12], y=[21, 22, 23], source=0)]
+    collator = TRANSFORMER.collator(recipe, tokenizer)
+
+    def loss(some: list[Row]) -> float:
+        batch = collator(some, torch.Generator())
+        del batch[ITEMS]
+        return TRANSFORMER.loss(model, batch, recipe).item()
+
+    assert loss(rows) == pytest.approx(loss(rows[:1]) + loss(rows[1:]), rel=1e-5)
+
+
+def test_what_a_text_becomes_does_not_depend_on_the_others(facade: TransformerFacade) -> None:
+    texts = ["one", "two three one two three", "", "three three three", "one two"]
+    beam = BeamSearch(beams=3, max_tokens=9, batch_tokens=40)
+    together = facade.translate(texts, "y", settings=beam)
+    alone = [facade.translate([text], "y", settings=beam)[0] for text in texts]
+    assert [result.x for result in together] == texts
+    for one, other in zip(together, alone, strict=True):
+        assert (one.y, one.tokens, one.finish) == (other.y, other.tokens, other.finish)
+        assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
+        assert one.tokens <= 9
+
+
+def test_white_space_around_a_text_means_nothing(facade: TransformerFacade) -> None:
+    plain, spaced = facade.translate(["one two", " \tone two "], "y", settings=BeamSearch(beams=2, max_tokens=6))
+    assert (spaced.x, spaced.y) == (" \tone two ", plain.y)
+    assert spaced.log_prob == pytest.approx(plain.log_prob, abs=1e-4)
+
+
+def test_the_log_probability_is_the_models_own(facade: TransformerFacade) -> None:
+    (result,) = facade.translate(["one two"], "y", settings=BeamSearch(beams=2, max_tokens=6))
+    assert result.log_prob < 0
+    assert result.finish in ("finished", "max_tokens")
+
+
+def test_what_a_transformer_cannot_do_is_an_error(facade: TransformerFacade) -> None:
+    with pytest.raises(DataError, match="tokens") as refused:
+        facade.translate(["one", "q" * 64], "y")
+    assert (refused.value.text, refused.value.limit) == (1, 63)
+    with pytest.raises(ModelError, match="no rounds to trace"):
+        facade.translate(["one"], "y", trace=True)
+    with pytest.raises(ModelError, match="does not know 'fr'"):
+        facade.translate(["one"], "fr")
+    facade.model.config.factorizations = ["y_given_x"]
+    with pytest.raises(ModelError, match="not trained for x_given_y"):
+        facade.translate(["one"], "x")
+
+
+def test_decoding_choices_are_checked_by_name() -> None:
+    assert TRANSFORMER.decoding(None, {"beams": 3, "max_tokens": None}).record()["beams"] == 3
+    for wrong in ({"beam": 3}, {"beams": 0}, {"strategy": "serial"}):
+        with pytest.raises(DecodingError, match=next(iter(wrong))):
+            TRANSFORMER.decoding(None, wrong)
+
+
+def test_saved_weights_are_one_embedding_and_load_as_marian(model: Any, tmp_path: Path) -> None:
+    from transformers import AutoModelForSeq2SeqLM
+
+    model.save_pretrained(tmp_path)
+    again = TRANSFORMER.load(tmp_path)
+    plain = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    for loaded in (again, plain):
+        assert torch.equal(loaded.lm_head.weight, model.lm_head.weight)
+        assert loaded.lm_head.weight is loaded.model.encoder.embed_tokens.weight
+
+
+@pytest.mark.parametrize("place", ["train", "validation"])
+def test_a_source_of_the_other_direction_is_refused(tiny_recipe: dict[str, Any], place: str) -> None:
+    source = tiny_recipe["data"]["train"][0] if place == "train" else tiny_recipe["data"]["validation"]
+    source["factorizations"] = {"x_given_y": 1.0}
+    with pytest.raises(RecipeError, match=rf"data\.{place}.*a Transformer learns from pairs, in one direction"):
+        check_recipe(tiny_recipe, data=Path())

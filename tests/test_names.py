@@ -1,0 +1,54 @@
+"""One word, one home: no public name is defined twice, and no two files of one name hold different ideas."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import kermit
+
+SOURCE = Path(kermit.__file__).parent
+VERBS = {"augment", "distill", "embed", "evaluate", "finetune", "serve", "submit", "trace", "train"}
+"""A verb of the command line is called as what it runs, and so is its file."""
+CONVENTIONS = {"logger"}
+OF_EVERY_PACKAGE = {"__init__", "__main__", "settings"}
+"""Files that say the same thing about each package."""
+KNOWN = {"Layout", "NOTHING", "STYLE", "rounds"}
+"""Names that still have two homes."""
+
+
+def defined(tree: ast.Module) -> set[str]:
+    """The names that a module defines at its top level."""
+    names: set[str] = set()
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Assign(targets=targets):
+                names |= {target.id for target in targets if isinstance(target, ast.Name)}
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+    return names
+
+
+def test_no_public_name_has_two_homes() -> None:
+    homes = defaultdict(set)
+    for file in SOURCE.rglob("*.py"):
+        for name in defined(ast.parse(file.read_text(encoding="utf-8"))):
+            if not name.startswith("_") and not (name in VERBS and file.parent.name == "cli"):
+                homes[name].add(str(file.relative_to(SOURCE)))
+    twice = {name: sorted(files) for name, files in homes.items() if len(files) > 1 and name not in CONVENTIONS}
+    assert {name: files for name, files in twice.items() if name not in KNOWN} == {}
+
+
+def test_no_two_files_have_one_name() -> None:
+    homes = defaultdict(list)
+    for file in SOURCE.rglob("*.py"):
+        if not (file.stem in VERBS and file.parent.name == "cli"):
+            homes[file.stem].append(str(file.relative_to(SOURCE)))
+    twice = {stem: sorted(files) for stem, files in homes.items() if len(files) > 1 and stem not in OF_EVERY_PACKAGE}
+    assert {stem: files for stem, files in twice.items() if stem not in KNOWN} == {}
+
+
+def test_no_file_is_named_after_nothing() -> None:
+    nothing = {"utils", "util", "helpers", "common", "misc"}
+    assert [file for file in SOURCE.rglob("*.py") if file.stem in nothing] == []
