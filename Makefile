@@ -34,15 +34,15 @@ test: lint browser
 check: lint
 	$(BIN)/pytest -n 2 -m "not slow"
 
-# Trains, distils and scores every row of the translation table: hours. Stop it and give it again at any time.
-# PRECISION=bfloat16 takes less than half of them where the processor has instructions for it; ONLY="joint" does the named
-# recipes. Models in checkpoints/multi30k are taken as trained; ANEW=1 trains them too.
+# Trains, distils and scores every row of the translation table, which takes hours; it can be stopped and resumed at any
+# time. PRECISION=bfloat16 takes less than half the time on CPUs that support it; ONLY="joint" selects recipes. Models in
+# checkpoints/multi30k are not trained again unless ANEW=1.
 reproduce-translation: $(STAMP)
 	$(BIN)/python benchmarks/reproduce_translation.py $(if $(KERMIT_DATA),--data $(KERMIT_DATA)) $(if $(KERMIT_RUNS),--runs $(KERMIT_RUNS)) $(if $(ONLY),--only $(ONLY)) $(if $(PRECISION),--precision $(PRECISION)) $(if $(ANEW),--anew)
 
-# Pretrains, finetunes on GLUE and asks cloze questions: hours. ONLY="glue:kermit" does the stages that begin so, and
-# PLAN=1 lists them with the minutes of GLUE's tasks; PRECISION=bfloat16 is faster where the processor has instructions
-# for it. Stop it and give it again at any time.
+# Pretrains, finetunes on GLUE and evaluates cloze questions, which takes hours; it can be stopped and resumed at any
+# time. ONLY="glue:kermit" selects stages by prefix, PLAN=1 lists them with the minutes of GLUE's tasks, and
+# PRECISION=bfloat16 is faster on CPUs that support it.
 reproduce-representation: $(STAMP)
 	$(BIN)/python benchmarks/reproduce_representation.py $(if $(KERMIT_DATA),--data $(KERMIT_DATA)) $(if $(KERMIT_RUNS),--runs $(KERMIT_RUNS)) $(if $(ONLY),--only $(ONLY)) $(if $(PRECISION),--precision $(PRECISION)) $(if $(PLAN),--plan)
 

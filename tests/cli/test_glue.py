@@ -118,7 +118,7 @@ def test_what_is_kept_follows_the_options_and_what_stays_from_before_is_told(
         assert run(*asked, way, "--output", tmp_path / made)[0] == 0
         [message] = [line for line in caplog.messages if "was finetuned before" in line]
         assert told in message
-        assert message.endswith("to have it otherwise, remove the folder")
+        assert message.endswith("remove the folder to repeat it")
 
     [place] = (tmp_path / "--keep-insertion-head").glob("CoLA/seed-0/*")
     score = ("evaluate", "glue", "--model", place, "--task", "CoLA", *data)
@@ -171,10 +171,10 @@ def test_an_output_of_the_wrong_kind_is_told_before_the_work(
     ("arguments", "message"),
     [
         (("finetune", "glue", "--task", "COAL"), "did you mean CoLA"),
-        (("finetune", "glue", "--task", "CoLA", "--seeds", "one"), "--seeds one: write numbers with commas between"),
+        (("finetune", "glue", "--task", "CoLA", "--seeds", "one"), "--seeds one: write numbers separated by commas"),
         (("finetune", "glue", "--task", "CoLA", "--learning-rate", "x"), "--learning-rate x: write numbers"),
         (("finetune", "glue", "--task", "CoLA", "--epochs", "0"), "epochs 0 is too small"),
-        (("finetune", "glue", "--task", "CoLA", "--seeds", "-1"), "a seed of -1 cannot be"),
+        (("finetune", "glue", "--task", "CoLA", "--seeds", "-1"), "seeds must be 0 or more"),
         (("finetune", "glue", "--task", "AX"), "finetune MNLI"),
         (("evaluate", "glue", "--task", "MNLI"), "MNLI asks for entailment, neutral, contradiction"),
     ],

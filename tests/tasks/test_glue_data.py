@@ -103,7 +103,7 @@ def test_the_broken_rows_of_qqp_are_left_out_and_told(tmp_path: Path, caplog: py
     write_qqp(tmp_path)
     [part] = GlueData(tmp_path).read(task_named("QQP"), Split.TRAIN)
     assert len(part.examples) == SIZES["train"]
-    assert f"1 broken rows left out, as published; the first: {tmp_path}/QQP/train.tsv:4" in caplog.text
+    assert f"1 invalid rows skipped, as published; the first: {tmp_path}/QQP/train.tsv:4" in caplog.text
     rewritten(tmp_path / "QQP" / "test.tsv", 3, b"1\tonly a question")
     with pytest.raises(DataError, match=r"test.tsv:3: 2 tab-separated columns instead of 3"):
         GlueData(tmp_path).read(task_named("QQP"), Split.TEST)
@@ -121,7 +121,7 @@ def test_the_broken_rows_of_qqp_are_left_out_and_told(tmp_path: Path, caplog: py
         ("CoLA", "dev.tsv", 3, b"gj04\t1\t\t\xff", "invalid UTF-8"),
         ("MRPC", "dev.tsv", 2, b"1\t7\t8\tA sentence.\t", "the column #2 String is empty"),
         ("MNLI", "dev_mismatched.tsv", 2, b"\t".join([b"-"] * 16), "the gold_label '-' is none of entailment"),
-        ("STS-B", "train.tsv", 4, b"\t".join([b"x"] * 9 + [b"good"]), "the score 'good' is no number"),
+        ("STS-B", "train.tsv", 4, b"\t".join([b"x"] * 9 + [b"good"]), "the score 'good' is not a number"),
         ("STS-B", "train.tsv", 4, b"\t".join([b"x"] * 9 + [b"5.1"]), "the score 5.1 is not between 0 and 5"),
         ("STS-B", "train.tsv", 4, b"\t".join([b"x"] * 9 + [b"nan"]), "is not between 0 and 5"),
         ("RTE", "dev.tsv", 1, b"index\tpremise\thypothesis\tlabel", "the header has no column sentence1, sentence2"),
@@ -207,7 +207,7 @@ def test_rows_of_the_hub_that_are_left_out_are_counted(
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: rows)
     [part] = GlueData().read(task_named("QQP"), Split.TRAIN)
     assert [example.y for example in part.examples] == ["b", "c"]
-    assert "qqp[train]: 1 broken rows left out" in caplog.text
+    assert "qqp[train]: 1 invalid rows skipped" in caplog.text
     with pytest.raises(DataError, match=r"qqp\[validation\]:1: the column question2 is empty"):
         GlueData().read(task_named("QQP"), Split.DEV)
 

@@ -1,7 +1,7 @@
-"""A model that classifies: a trunk with new layers for a task's labels, or one that was finetuned before.
+"""Classifiers: a trunk with new layers for a task's labels, or a finetuned model.
 
-The trunk is a KERMIT checkpoint, a masked or causal language model or a bare encoder, from a folder or the Hub. What is
-saved is loaded by transformers' AutoModelForSequenceClassification. This module does not train.
+The trunk is a KERMIT checkpoint, a masked or causal language model, or an encoder. A saved classifier is loaded by
+transformers' AutoModelForSequenceClassification. This module does not train.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from kermit.tasks.glue.reading import is_causal, lacks_classifier, pooler_mappin
 from kermit.tasks.glue.scoring import answers_of
 from kermit.tasks.glue.table import GlueTask
 
-_NUMBER = "number"  # the one label of a task that asks for a number
-_HEADS = ("pre_classifier", "classifier", "score")  # what models of transformers call their layers for labels
+_NUMBER = "number"  # the only label of a regression task
+_HEADS = ("pre_classifier", "classifier", "score")  # names of the layers for labels in transformers
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """A model that classifies, with its tokenizer and how texts are put to it."""
+    """A model that classifies, with its tokenizer and its encoder of examples."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
@@ -51,17 +51,17 @@ class Classifier:
     def start(
         cls, trunk: Path, task: GlueTask, *, max_length: int, seed: int, keep_insertion_head: bool = True
     ) -> Classifier:
-        """The classifier to finetune: a trunk with new layers for the labels.
+        """Make a classifier to finetune: a trunk with new layers for the labels.
 
         Args:
             trunk: the folder of a KERMIT model, a masked or causal language model, or an encoder.
-            task: what it will be asked.
-            max_length: the most tokens of an input.
+            task: the task.
+            max_length: maximum number of tokens of an input.
             seed: of the new layers.
-            keep_insertion_head: whether a KERMIT model's insertion head is carried along.
+            keep_insertion_head: whether a KERMIT model keeps its insertion head.
 
         Raises:
-            ModelError: the trunk cannot be loaded, or has no insertion head to leave out.
+            ModelError: the trunk cannot be loaded, or has no insertion head to drop.
         """
         labels = task.labels or (_NUMBER,)
         config = _load_config(
@@ -74,7 +74,7 @@ class Classifier:
         if not keep_insertion_head:
             if not isinstance(config, KermitConfig):
                 raise ModelError(
-                    f"{trunk} is no KERMIT model and has no insertion head to leave out; do not ask for it"
+                    f"{trunk} is not a KERMIT model and has no insertion head to drop; leave the option out"
                 )
             config.keep_insertion_head = False
         with torch.random.fork_rng():
@@ -86,7 +86,7 @@ class Classifier:
         """A finetuned classifier.
 
         Raises:
-            ModelError: it was not finetuned, or for other labels than the task's.
+            ModelError: it was not finetuned, or for other labels.
         """
         config = _load_config(folder)
         labels = tuple(str(config.id2label[number]) for number in range(config.num_labels))
@@ -100,7 +100,7 @@ class Classifier:
     @classmethod
     def _load(cls, place: Path, config: Any, max_length: int, *, is_new: bool) -> Classifier:
         if is_causal(config):
-            config.use_cache = False  # for generating; here it would only fill the memory
+            config.use_cache = False  # only for generating
         kind = AutoModel if is_new and lacks_classifier(config) else AutoModelForSequenceClassification
         with reading(place, kind.__name__), quietly():
             model, info = kind.from_pretrained(
@@ -127,18 +127,18 @@ class Classifier:
     def logits(
         self, examples: Sequence[Example], *, batch_size: int = 64, title: str | None = None
     ) -> NDArray[np.floating]:
-        """What the model's last layer says.
+        """Return the model's logits.
 
         Args:
-            examples: their labels are not looked at.
-            batch_size: how many go through the model together.
-            title: what a progress bar says; none is shown where this is None.
+            examples: their labels are not used.
+            batch_size: number of examples per batch.
+            title: of the progress bar; None shows none.
 
         Returns:
             (examples, labels).
 
         Raises:
-            ModelError: they are no numbers.
+            ModelError: they are not finite.
         """
         features = self.encoder.encode([Example(example.x, example.y, None, "") for example in examples])
         order = sorted(range(len(features)), key=lambda number: len(features[number]["input_ids"]))
@@ -155,13 +155,13 @@ class Classifier:
                 bar.update(len(rows))
         if not np.isfinite(out).all():
             raise ModelError(
-                "the model answers with numbers that are none (NaN or infinite), as after a finetuning that diverged;"
-                " finetune with a lower learning rate"
+                "the model's logits are not finite, as after a finetuning that diverged; finetune with a lower learning"
+                " rate"
             )
         return out
 
     def answers(self, task: GlueTask, parts: Sequence[Part], *, title: str | None = None) -> list[NDArray[np.floating]]:
-        """What the model says of each example of each part; labels by number."""
+        """Return the answer to each example of each part; labels by number."""
         return [answers_of(task, self.logits(part.examples, title=title)) for part in parts]
 
     def save(self, folder: Path) -> None:
@@ -171,7 +171,7 @@ class Classifier:
 
 
 def _renew_head(model: PreTrainedModel, drawn: Iterable[str]) -> None:
-    """Draw the layers for labels anew where those of another task came with the checkpoint."""
+    """Reinitialise layers for labels that came with the checkpoint from another task."""
     for head in _HEADS:
         if hasattr(model, head) and not any(name.startswith(f"{head}.") for name in drawn):
             for layer in getattr(model, head).modules():

@@ -1,8 +1,8 @@
 """The examples of a GLUE task, from the files of GLUE's download or from the Hugging Face Hub.
 
-A row that does not fit its header, has a label that the task does not know or lacks a text is an error that names the
-file and the line. Only QQP's published training file is known to be broken, in a few rows; those are counted, told and
-left out. White space around a text is taken off: SST-2 has it in two of its three files. This module knows no model.
+A row that does not match its header, has an unknown label or lacks a text is an error with its place. Only QQP's
+published training file has a few invalid rows; they are counted, reported and skipped. White space around a text is
+removed: SST-2 has it in two of its three files. This module knows no model.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Example:
     Attributes:
         x: the text, or the first of the pair.
         y: the second; None for single texts.
-        label: the number of the label, or the number asked for; None in the test split.
-        index: what the row is called in the test split.
+        label: the number of the label, or the target of a regression; None in the test split.
+        index: the row's index in the test split.
     """
 
     x: str
@@ -41,7 +41,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Part:
-    """The examples of one file: `matched` or `mismatched` where a split has both, otherwise without a name."""
+    """The examples of one file; named `matched` or `mismatched` if a split has both."""
 
     name: str
     examples: list[Example]
@@ -49,13 +49,13 @@ class Part:
 
 @dataclass(frozen=True)
 class GlueData:
-    """Where the tasks are: a folder as GLUE's download makes it, or the Hub where it is None."""
+    """Where the tasks are: a folder as in GLUE's download, or None for the Hub."""
 
     folder: Path | None = None
 
     @classmethod
     def find(cls, folder: Path | None) -> GlueData:
-        """The folder that is named, `glue` in `KERMIT_DATA`, or the Hub."""
+        """Return the given folder, `glue` in `KERMIT_DATA`, or the Hub."""
         if folder is None and (chosen := os.environ.get("KERMIT_DATA")):
             inside = Path(chosen).expanduser() / "glue"
             folder = inside if inside.is_dir() else None
@@ -64,7 +64,7 @@ class GlueData:
         return cls(folder)
 
     def has(self, task: GlueTask, split: Split) -> bool:
-        """Whether a split is there; of the Hub, whether it should be."""
+        """Whether a split exists; on the Hub, whether it should."""
         files = task.files.get(split, ())
         if self.folder is None:
             return bool(files) and all(file.hub_split is not None for file in files)
@@ -100,20 +100,20 @@ class GlueData:
                 raise DataError(f"{example}; fix or remove the line", place=place)
         if broken:
             first = ", ".join(map(str, broken[:3]))
-            logger.warning("%s: %d broken rows left out, as published; the first: %s", path, len(broken), first)
+            logger.warning("%s: %d invalid rows skipped, as published; the first: %s", path, len(broken), first)
         if not examples:
             raise DataError(f"{path}: the file holds no example")
         return examples
 
     def _find(self, task: GlueTask, file: GlueFile) -> Path:
-        """The file that is there, or the first that might be."""
+        """Return the file that exists, or the first possible name."""
         assert self.folder is not None
         places = [self.folder / folder / name for folder in task.folders or (task.name,) for name in file.names]
         return next((place for place in places if place.is_file()), places[0])
 
 
 def _from_file(task: GlueTask, split: Split, file: GlueFile, path: Path) -> Iterator[tuple[Place, Example | str]]:
-    """Every row with its place: an example, or what is wrong with it."""
+    """Yield every row with its place: an example, or what is wrong with it."""
     header = file.header
     for line in read_lines(path):
         if line.text is None:
@@ -141,7 +141,7 @@ def _check_header(header: Sequence[str], columns: Columns, split: Split, place: 
 
 
 def _example(task: GlueTask, split: Split, columns: Columns, row: Mapping[str, Any]) -> Example | str:
-    """The example of a row, or what is wrong with it."""
+    """Return the example of a row, or what is wrong with it."""
     x = row[columns.x].strip()
     y = None if columns.y is None else row[columns.y].strip()
     if split is Split.TEST:
@@ -153,7 +153,7 @@ def _example(task: GlueTask, split: Split, columns: Columns, row: Mapping[str, A
         try:
             label = float(written)
         except ValueError:
-            return f"the {columns.label} {written!r} is no number"
+            return f"the {columns.label} {written!r} is not a number"
         assert task.limits is not None
         low, high = task.limits
         if not low <= label <= high:
@@ -189,11 +189,11 @@ def _from_hub(task: GlueTask, split: Split, file: GlueFile) -> Iterator[Example]
             continue
         yield example
     if broken:
-        logger.warning("%s/%s[%s]: %d broken rows left out", HUB_DATASET, task.hub_config, file.hub_split, broken)
+        logger.warning("%s/%s[%s]: %d invalid rows skipped", HUB_DATASET, task.hub_config, file.hub_split, broken)
 
 
 def examples_checksum(parts: Sequence[Part]) -> str:
-    """A short hash of examples: their texts and labels, in order."""
+    """Return a short hash of the texts and labels of examples, in order."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(repr((part.name, len(part.examples))).encode())

@@ -1,8 +1,8 @@
 """One finetuning: a classifier trained on a task's examples.
 
 The schedule is BERT's: AdamW with weight decay 0.01, a warm-up over the first tenth of the steps, a linear decay to
-zero, gradients clipped to norm 1. Nothing is chosen on the way: the last weights count. The loop is transformers'
-Trainer; texts of like length go into a batch together.
+zero, gradients clipped to norm 1. The last weights are kept. The loop is transformers' Trainer;
+texts of similar length share a batch.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ SUBSAMPLE_SEED = 0
 
 @dataclass(frozen=True)
 class Setting:
-    """What a finetuning is done with.
+    """The settings of a finetuning.
 
     Attributes:
-        learning_rate: at its highest.
-        epochs: how often the training text is gone through.
-        batch_size: texts a step.
-        max_length: the most tokens of a text or a pair, special tokens included.
-        subsample: how many training examples to draw; all where None. The draw does not depend on the run's seed.
+        learning_rate: the peak.
+        epochs: number of passes over the training text.
+        batch_size: texts per step.
+        max_length: maximum number of tokens of a text or pair, special tokens included.
+        subsample: number of training examples to draw; None for all. The draw does not depend on the run's seed.
         precision: of the arithmetic.
     """
 
@@ -56,14 +56,14 @@ class Setting:
         for name, value in least.items():
             given = getattr(self, name)
             if given is not None and given < value:
-                raise ModelError(f"{name.replace('_', '-')} {given} is too small; the least is {value}")
+                raise ModelError(f"{name.replace('_', '-')} {given} is too small; the minimum is {value}")
         if not 0 < self.learning_rate < math.inf:
-            raise ModelError(f"a learning-rate of {self.learning_rate} cannot be; give a positive one, such as 3e-5")
+            raise ModelError(f"learning-rate must be positive, such as 3e-5, not {self.learning_rate}")
         object.__setattr__(self, "precision", member_of(Precision, self.precision, "precision", ModelError))
 
     @property
     def name(self) -> str:
-        """A folder's name; what is rarely changed is in it only where it was."""
+        """Return the name of its folder; rarely used settings are in it only if they were changed."""
         parts = [f"lr{self.learning_rate:g}", f"epochs{self.epochs}", f"batch{self.batch_size}"]
         parts.append(f"length{self.max_length}")
         if self.subsample is not None:
@@ -91,7 +91,7 @@ class Grid:
     batch_sizes: tuple[int, ...] = (Setting.batch_size,)
 
     def settings(self, **others: Any) -> Iterator[Setting]:
-        """One setting for each combination; `others` are alike in all."""
+        """Yield one setting per combination; `others` are the same in all."""
         for learning_rate, epochs, batch_size in product(self.learning_rates, self.epochs, self.batch_sizes):
             yield Setting(learning_rate, epochs, batch_size, **others)
 
@@ -107,9 +107,9 @@ def finetune(
     Args:
         classifier: what to train.
         examples: with labels.
-        setting: how; its subsample has been drawn already.
-        seed: of the order of texts and of dropout.
-        title: what a progress bar says; none is shown where this is None.
+        setting: the settings; the subsample was already drawn.
+        seed: of the order of texts and dropout.
+        title: of the progress bar; None shows none.
 
     Returns:
         The number of steps.
@@ -128,7 +128,7 @@ def finetune(
 
 
 def subsample(examples: Sequence[Example], count: int | None) -> list[Example]:
-    """So many examples at random, in their order; all of them where there are no more."""
+    """Draw `count` examples at random, in their order; all if there are no more."""
     if count is None or count >= len(examples):
         return list(examples)
     drawn = np.random.default_rng(SUBSAMPLE_SEED).choice(len(examples), count, replace=False)
@@ -136,7 +136,7 @@ def subsample(examples: Sequence[Example], count: int | None) -> list[Example]:
 
 
 class _GlueTrainer(Trainer):  # type: ignore[misc]
-    """transformers' Trainer, fast_on_cpu on a processor, as the project's other trainings have."""
+    """transformers' Trainer with faster steps on a CPU."""
 
     def training_step(self, model: torch.nn.Module, inputs: Features, num_items_in_batch: Any = None) -> Any:
         entropy = [self.args.seed, self.state.global_step]

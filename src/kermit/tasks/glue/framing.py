@@ -1,9 +1,9 @@
-"""Texts and pairs as the trunk wants to see them.
+"""Texts and pairs as input of a trunk.
 
 A KERMIT model sees a complete canvas, `[CLS] x [SEP]` or `[CLS] x [SEP] y [SEP]`, with its segments. Another encoder
-gets what its own tokenizer makes of a pair, or the same frame where the tokenizer has no template. A causal model reads
-its answer at the last token, so there the pair ends with a separator. Too long a text loses tokens from its end, of a
-pair always the longer one.
+gets its own tokenizer's template for pairs, or the same frame if the tokenizer has none. A causal model is read at the
+last token, so its pairs end with a separator. Texts that are too long lose tokens at the end, in a pair always from the
+longer one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Frame:
 
     @classmethod
     def of(cls, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Frame | None:
-        """The frame that a model wants, or None where its tokenizer has a template of its own.
+        """Return the frame for a model, or None if its tokenizer has a template.
 
         Raises:
             ModelError: the tokenizer has no token to separate texts with.
@@ -55,20 +55,20 @@ class Frame:
         return cls(None if start == separator else start, separator)
 
     def size(self, texts: int) -> int:
-        """How many tokens the frame of one or two texts has."""
+        """Return the number of tokens of the frame of one or two texts."""
         return texts + (self.start is not None)
 
 
 @dataclass(frozen=True)
 class ExampleEncoder:
-    """Examples to what the model's forward takes.
+    """Turns examples into the inputs of a model.
 
     Attributes:
         tokenizer: of the model.
         frame: the special tokens; None for the tokenizer's own template.
-        max_length: the most tokens of a whole input, frame included.
-        max_text_length: the most tokens of a single text, where positions restart with each.
-        has_token_types: whether the trunk tells the texts of a pair apart by their types.
+        max_length: maximum number of tokens of an input, frame included.
+        max_text_length: maximum number of tokens of a single text, if positions restart with each.
+        has_token_types: whether the trunk has token types for the texts of a pair.
     """
 
     tokenizer: PreTrainedTokenizerFast
@@ -79,7 +79,7 @@ class ExampleEncoder:
 
     @classmethod
     def of(cls, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, max_length: int) -> ExampleEncoder:
-        """What suits a model; `max_length` is cut to the number of its positions."""
+        """Return the encoder for a model; `max_length` is limited by its positions."""
         frame = Frame.of(model, tokenizer)
         positions = position_limit(model)
         if isinstance(model, KermitForSequenceClassification):
@@ -91,11 +91,11 @@ class ExampleEncoder:
         if positions is not None and not restarts:
             max_length = min(max_length, positions)
         if max_length < 4:
-            raise ModelError(f"a length of {max_length} tokens leaves no room for two texts; allow at least 4")
+            raise ModelError(f"a length of {max_length} tokens is too short for two texts; allow at least 4")
         return cls(tokenizer, frame, max_length, max_text_length, typed)
 
     def encode(self, examples: Sequence[Example]) -> list[Features]:
-        """`input_ids`, `attention_mask`, `token_type_ids` where the trunk has them, and `label`; one for each."""
+        """Return `input_ids`, `attention_mask`, `token_type_ids` if the trunk has them, and `label` of each example."""
         rows = self._by_template(examples) if self.frame is None else self._in_frame(self.frame, examples)
         for row, example in zip(rows, examples, strict=True):
             if example.label is not None:
@@ -136,11 +136,11 @@ class ExampleEncoder:
 
 
 def longest_first(lengths: Lengths, budget: int) -> Lengths:
-    """How many tokens each text keeps when the longer of a pair is cut until both fit.
+    """Return the number of tokens that each text keeps when the longer of a pair is cut until both fit.
 
     Args:
-        lengths: (texts, examples), with one or two texts an example.
-        budget: the most tokens of an example.
+        lengths: (texts, examples), with one or two texts per example.
+        budget: maximum number of tokens of an example.
 
     Returns:
         (texts, examples). Of an odd budget that is shared the longer text gets the odd token, the first where both are
@@ -157,9 +157,9 @@ def longest_first(lengths: Lengths, budget: int) -> Lengths:
 
 
 def give_padding(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Make sure of a padding token that no framed text holds, and that model and tokenizer agree on it.
+    """Ensure a padding token that no framed text holds, and that model and tokenizer agree on it.
 
-    A causal classifier takes the last token that is no padding; were that the separator, it would be passed over.
+    A causal classifier reads the last token that is not padding, so the separator must not be the padding token.
     """
     frame = Frame.of(model, tokenizer)
     in_use = () if frame is None else (frame.start, frame.separator)

@@ -1,4 +1,4 @@
-"""How a trunk reads: from left to right or both ways, and where what it learned for classifying goes."""
+"""How a trunk reads: left to right or in both directions, and where its pooler goes in a classifier."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kermit.modeling import LastTokenConfig
 
 
 def is_causal(config: Any) -> bool:
-    """Whether a model reads from left to right alone.
+    """Whether a model reads only from left to right.
 
     Its config says so, or transformers knows its kind as a causal but not as a masked language model.
     """
@@ -20,12 +20,12 @@ def is_causal(config: Any) -> bool:
 
 
 def lacks_classifier(config: Any) -> bool:
-    """Whether it is an encoder with a causal mask, whose last token no classifier of transformers reads."""
+    """Whether it is an encoder with a causal mask, for which transformers has no classifier."""
     return is_causal(config) and type(config) in MODEL_FOR_MASKED_LM_MAPPING
 
 
 def pooler_mapping(config: Any) -> dict[str, str]:
-    """Where the pooler of a checkpoint that learned BERT's next-sentence task goes in transformers' classifiers."""
+    """Map the pooler of a checkpoint with the next-sentence task to its name in transformers' classifiers."""
     kind = type(config)
     if not getattr(config, "next_sentence", False) or kind not in MODEL_FOR_MASKED_LM_MAPPING:
         return {}

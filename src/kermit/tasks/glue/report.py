@@ -1,7 +1,7 @@
-"""What many finetunings come to: the mean and the spread over seeds of each task, and GLUE's average.
+"""Summary of finetunings: mean and deviation over seeds of each task, and GLUE's average.
 
-Of several settings of a task that one is reported whose mean score on the dev split is best, of those with the most
-seeds. It was chosen on the split that it is reported on, and the summary says so.
+Of several settings of a task, the one with the best mean score on the dev split is reported, among those with the most
+seeds. It was selected on the split that it is reported on, and the summary says so.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spread:
-    """The mean over seeds and the sample standard deviation, which a single seed has not."""
+    """Mean and sample standard deviation over seeds; a single seed has no deviation."""
 
     mean: float
     deviation: float | None
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Of a number for each seed."""
+        """Compute both from one number per seed."""
         return cls(round(fmean(values), 2), round(stdev(values), 2) if len(values) > 1 else None)
 
     def __str__(self) -> str:
@@ -48,10 +48,10 @@ class TaskSummary:
         task: its name.
         score: the mean of its metrics.
         metrics: each by itself.
-        seeds: that were run with the setting.
+        seeds: of the runs with this setting.
         setting: the one with the best mean score on dev, of those with the most seeds.
-        settings_tried: how many there were to choose from.
-        train_examples: how many a model was trained on.
+        settings_tried: number of settings to choose from.
+        train_examples: number of training examples.
         signatures: of the results, in the order of the seeds.
     """
 
@@ -67,7 +67,7 @@ class TaskSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """All tasks, and GLUE's average over those that are there; `split` is where settings were chosen and scored."""
+    """All tasks, and GLUE's average over those present; settings were chosen and scored on `split`."""
 
     model: str
     tasks: list[TaskSummary]
@@ -80,12 +80,12 @@ class Summary:
         return asdict(self)
 
     def write(self, path: Path) -> None:
-        """Write as JSON, whole or not at all."""
+        """Write as JSON."""
         write_json(path, self.to_json())
 
 
 def summarise(results: Sequence[Result]) -> Summary:
-    """The summary of results, tasks in GLUE's order."""
+    """Summarise results, tasks in GLUE's order."""
     by_task: dict[str, dict[Setting, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for result in sorted(results, key=lambda result: result.seed):
         by_task[result.task][result.setting].append(result)
@@ -112,7 +112,7 @@ def _best_setting(name: str, by_setting: dict[Setting, list[Result]]) -> TaskSum
 
 
 def summary_table(summary: Summary) -> Table:
-    """The summary for a terminal."""
+    """Format the summary for a terminal."""
     from rich.table import Table
 
     out = Table(title=f"GLUE, {summary.split}: {summary.model}", title_justify="left")

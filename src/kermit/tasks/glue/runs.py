@@ -1,8 +1,8 @@
-"""Many finetunings: tasks by seeds by settings, each kept in a folder of its own as soon as it is done.
+"""Many finetunings: tasks by seeds by settings, each saved in its own folder as soon as it is done.
 
-`OUTPUT/TASK/seed-N/SETTING` holds `result.json`, the score with all that led to it, and the finetuned model if it is to
-be kept. Of several settings of a seed only the best one on the dev split keeps its weights. What is there is not
-computed again; what was interrupted starts anew. Results of another model or other data are refused.
+`OUTPUT/TASK/seed-N/SETTING` holds `result.json`, the score with everything that decided it, and optionally the
+finetuned model. Of several settings of a seed only the best one on the dev split keeps its weights. Finished runs are
+not repeated; an interrupted run starts over. Results of another model or other data are refused.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ RESULT = "result.json"
 
 @dataclass(frozen=True)
 class Result:
-    """A finetuned model's score on the dev split, with all that led to it.
+    """A finetuned model's score on the dev split, with everything that decided it.
 
     Attributes:
         task: its name.
         seed: of the new layers, the order of texts and dropout.
-        setting: what it was finetuned with.
+        setting: of the finetuning.
         metrics: in percent.
         score: their mean.
-        train_examples: how many it was trained on.
-        dev_examples: how many it was scored on.
+        train_examples: number of training examples.
+        dev_examples: number of dev examples.
         steps: of the optimiser.
-        seconds: that finetuning took.
-        model: the trunk, as it was named.
-        model_checksum: what its weights are known by.
+        seconds: duration of the finetuning.
+        model: the name of the trunk.
+        model_checksum: of the trunk.
         data_checksum: of the training and dev examples.
         version: of this package.
     """
@@ -75,7 +75,7 @@ class Result:
 
     @property
     def signature(self) -> str:
-        """All that decides the score, in a line."""
+        """Everything that decided the score, on one line."""
         parts = {
             "task": f"glue/{self.task}",
             "split": Split.DEV,
@@ -95,14 +95,14 @@ class Result:
         """Read a `result.json`.
 
         Raises:
-            DataError: it is none.
+            DataError: it is not one.
         """
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
             record.pop("signature")
             return cls(**{**record, "setting": Setting.from_json(record["setting"])})
         except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path}: this is no result of a finetuning ({error}); remove its folder") from error
+            raise DataError(f"{path}: this is not the result of a finetuning ({error}); remove its folder") from error
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Evaluation:
 
 
 def choose_tasks(names: str, data: GlueData) -> list[GlueTask]:
-    """The tasks to finetune: one or several by name, separated by commas, or `all` that have training and dev text.
+    """Choose the tasks to finetune: names separated by commas, or `all` that have training and dev text.
 
     Raises:
         DataError: a task cannot be finetuned.
@@ -149,9 +149,9 @@ def choose_tasks(names: str, data: GlueData) -> list[GlueTask]:
     own = [task for task in TASKS if task.trained_on is None]
     there = [task for task in own if data.has(task, Split.TRAIN) and data.has(task, Split.DEV)]
     if absent := [task.name for task in own if task not in there]:
-        logger.warning("%s left out: train or dev is not in %s", ", ".join(absent), data.folder)
+        logger.warning("%s skipped: train or dev is not in %s", ", ".join(absent), data.folder)
     if not there:
-        raise DataError(f"{data.folder} holds the train and dev split of no task, such as CoLA/train.tsv")
+        raise DataError(f"{data.folder} holds no task with train and dev split, such as CoLA/train.tsv")
     return there
 
 
@@ -167,16 +167,16 @@ def finetune_all(
     keep_models: bool = True,
     progress: bool = False,
 ) -> list[Run]:
-    """Finetune and score every task with every seed and setting, except where that was done before.
+    """Finetune and score every task with every seed and setting that is not done yet.
 
     Args:
         tasks: which.
-        trunk: a folder or a name on the Hub.
+        trunk: any name that `find_model` knows.
         data: where the tasks are.
         output: where results and models go.
-        seeds: one finetuning each.
-        settings: one finetuning each.
-        keep_insertion_head: whether a KERMIT model's insertion head is carried along.
+        seeds: one finetuning per seed.
+        settings: one finetuning per setting.
+        keep_insertion_head: whether a KERMIT model keeps its insertion head.
         keep_models: whether the finetuned models are written beside their results.
         progress: whether to show bars on a terminal.
 
@@ -185,7 +185,7 @@ def finetune_all(
         ModelError: the trunk cannot be loaded.
     """
     if negative := [seed for seed in seeds if seed < 0]:
-        raise ModelError(f"a seed of {negative[0]} cannot be; give 0 or more")
+        raise ModelError(f"seeds must be 0 or more, not {negative[0]}")
     place = find_model(trunk)
     weights = model_checksum(place)
     _refuse_others(find_runs(output), "model", weights)
@@ -236,7 +236,7 @@ def finetune_all(
 
 
 def find_runs(output: Path, task: GlueTask | None = None) -> list[Run]:
-    """Every finished finetuning in an output folder, or those of a task."""
+    """Find every finished finetuning in an output folder, or those of a task."""
     found = sorted(output.glob(f"{task.name if task else '*'}/seed-*/*/{RESULT}"))
     return [Run(path.parent, Result.read(path)) for path in found if is_complete(path.parent)]
 
@@ -253,11 +253,11 @@ def evaluate_finetuned(
     """Score a finetuned model.
 
     Args:
-        model: its folder or name on the Hub.
-        task: which; AX takes a model that was finetuned on MNLI.
+        model: any name that `find_model` knows.
+        task: the task; AX takes a model finetuned on MNLI.
         data: where the task is.
-        split: train or dev, as GLUE keeps the labels of test to itself.
-        max_length: the most tokens of an input; what the model was finetuned with by default.
+        split: train or dev; test labels are not public.
+        max_length: maximum number of tokens of an input; as in finetuning by default.
         progress: whether to show a bar on a terminal.
 
     Raises:
@@ -266,7 +266,7 @@ def evaluate_finetuned(
     """
     split = member_of(Split, split, "split", DataError)
     if split is Split.TEST:
-        raise DataError(f"{task.name}: GLUE keeps the labels of test; score dev, or make a zip with `kermit submit`")
+        raise DataError(f"{task.name}: test labels are not public; score dev, or make a zip with `kermit submit`")
     place = find_model(model)
     trained_for = _read_result(place)
     if trained_for is not None and trained_for.task != (task.trained_on or task.name):
@@ -287,13 +287,13 @@ def evaluate_finetuned(
 
 
 def _read_result(folder: Path) -> Result | None:
-    """What a model was finetuned on and with, where it says so."""
+    """Return the result of the finetuning that made a model, if it is known."""
     path = folder / RESULT
     return Result.read(path) if path.is_file() else None
 
 
 def _refuse_others(runs: Sequence[Run], what: str, ours: str) -> None:
-    """Raise where a result was reached with another model or other data."""
+    """Raise for results of another model or other data."""
     for run in runs:
         if getattr(run.result, f"{what}_checksum") != ours:
             raise DataError(
@@ -303,7 +303,7 @@ def _refuse_others(runs: Sequence[Run], what: str, ours: str) -> None:
 
 
 def _tell_what_stays(run: Run, keep_insertion_head: bool, keep_models: bool) -> None:
-    """Warn where a finetuning that was done before kept something else than is asked for now."""
+    """Warn if an earlier finetuning kept something else than is wanted now."""
     kept = [path for path in run.folder.parent.glob("*/config.json") if is_complete(path.parent)]
     stays = None
     if keep_models and not kept:
@@ -315,11 +315,11 @@ def _tell_what_stays(run: Run, keep_insertion_head: bool, keep_models: bool) -> 
         if head is not None and head != keep_insertion_head:
             stays = f"its model was kept {'with' if head else 'without'} the insertion head"
     if stays:
-        logger.warning("%s was finetuned before, and %s; to have it otherwise, remove the folder", run.folder, stays)
+        logger.warning("%s was finetuned before, and %s; remove the folder to repeat it", run.folder, stays)
 
 
 def _keep_best(seed_folder: Path) -> None:
-    """Of a seed's settings, let only the best on dev keep its weights; the first of equals."""
+    """Keep only the weights of a seed's best setting on dev; the first of equals."""
     kept = [run for run in find_runs(seed_folder.parents[1]) if run.folder.parent == seed_folder and run.has_model]
     for run in sorted(kept, key=lambda run: run.result.score, reverse=True)[1:]:
         (run.folder / "config.json").unlink()  # first, so that half of a model is never taken for one

@@ -1,8 +1,7 @@
 """GLUE's scores, in percent: those of a task, and the mean of the benchmark.
 
 A task's score is the mean of its metrics (over both parts of MNLI), and GLUE's average is the mean of the scores of its
-nine tasks; the diagnostic set AX does not count. Correlations of answers that are all the same are 0. This module knows
-no model.
+nine tasks, without the diagnostic set AX. Correlations of constant answers are 0. This module knows no model.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from kermit.tasks.glue.table import GlueTask, Metric, task_named
 
 @dataclass(frozen=True)
 class Scores:
-    """How well a task went, in percent: each metric, and their mean."""
+    """Scores of a task in percent: each metric, and their mean."""
 
     metrics: dict[str, float]
     score: float
 
 
 def answers_of(task: GlueTask, logits: NDArray[np.floating]) -> NDArray[np.floating]:
-    """What logits say: the number of the best label, or the number itself, kept within the task's limits.
+    """Turn logits into answers: the number of the best label, or the predicted number within the task's limits.
 
     Args:
         task: the task.
-        logits: (examples, labels), or (examples, 1) for a task that asks for a number.
+        logits: (examples, labels), or (examples, 1) for a regression.
 
     Returns:
         (examples,).
@@ -56,7 +55,7 @@ def score_task(task: GlueTask, parts: Sequence[Part], answers: Sequence[NDArray[
     for part, given in zip(parts, answers, strict=True):
         labels = [example.label for example in part.examples]
         if any(label is None for label in labels):
-            raise DataError(f"{task.name}: these examples have no labels; GLUE's server alone can score the test split")
+            raise DataError(f"{task.name}: these examples have no labels; only GLUE's server can score the test split")
         tail = f"_{part.name}" if part.name else ""
         for metric in task.metrics:
             metrics[f"{metric}{tail}"] = round(100 * _value(metric, np.asarray(labels, dtype=np.float64), given), 2)
@@ -79,6 +78,6 @@ def _value(metric: Metric, labels: NDArray[np.floating], answers: NDArray[np.flo
 
 
 def glue_average(scores: Mapping[str, float]) -> float | None:
-    """The mean of the scores of the tasks that are there, AX not counted; None where there is none."""
+    """Return the mean score of the tasks that are present, without AX; None if there are none."""
     counted = [score for name, score in scores.items() if task_named(name).trained_on is None]
     return round(fmean(counted), 2) if counted else None

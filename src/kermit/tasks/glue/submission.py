@@ -1,7 +1,7 @@
-"""The zip that GLUE's test server takes: a TSV of answers for every file of the test split.
+"""The zip for GLUE's test server: a TSV of answers for every file of the test split.
 
 A task is answered by its model with the best score on dev, and AX by MNLI's. The server refuses a zip that lacks a
-file, so a task that was not finetuned gets a placeholder, the same answer in every row; what those score means nothing.
+file, so a task that was not finetuned gets a placeholder, the same answer in every row; its score is meaningless.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same answers make the same zip
 
 @dataclass(frozen=True)
 class SubmittedFile:
-    """A file of the zip: its name, its rows, and the model that answered; a placeholder has none."""
+    """A file of the zip: its name, number of rows, and the model that answered; a placeholder has none."""
 
     name: str
     rows: int
@@ -60,8 +60,8 @@ def submit(runs: Path, data: GlueData, output: Path, *, progress: bool = False) 
 
     Args:
         runs: the output folder of the finetunings.
-        data: where the test files are; those of tasks without a model need not be there.
-        output: the zip, written whole or not at all.
+        data: where the test files are; those of tasks without a model may be missing.
+        output: the zip.
         progress: whether to show bars on a terminal.
 
     Raises:
@@ -92,14 +92,14 @@ def submit(runs: Path, data: GlueData, output: Path, *, progress: bool = False) 
 
 
 def written(task: GlueTask, answers: NDArray[np.floating]) -> list[str]:
-    """Answers as the server wants them: the labels' own words, numbers with three places."""
+    """Format answers for the server: labels as text, numbers with three decimals."""
     if task.is_regression:
         return [f"{answer:.3f}" for answer in answers]
     return [task.labels[int(answer)] for answer in answers]
 
 
 def _best_runs(runs: Path) -> dict[str, Run]:
-    """For each task the run with the best score on dev, of those that kept their model."""
+    """Return the run with the best score on dev for each task, among those that kept their model."""
     best: dict[str, Run] = {}
     for run in find_runs(runs):
         before = best.get(run.result.task)

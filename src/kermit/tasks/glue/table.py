@@ -18,7 +18,7 @@ HUB_DATASET = "nyu-mll/glue"
 
 
 class Split(StrEnum):
-    """Which examples of a task; GLUE keeps the labels of the test split to itself."""
+    """Which examples of a task; test labels are not public."""
 
     TRAIN = "train"
     DEV = "dev"
@@ -26,7 +26,7 @@ class Split(StrEnum):
 
 
 class Metric(StrEnum):
-    """What a task is scored by."""
+    """Metrics of tasks."""
 
     MATTHEWS = "matthews"
     ACCURACY = "accuracy"
@@ -50,11 +50,11 @@ class GlueFile:
     """A file of a task.
 
     Attributes:
-        names: what it may be called; the first that is there is read.
+        names: possible names; the first that exists is read.
         columns: the columns to take.
         part: what tells it from others of its split, such as `matched`.
         header: the names of the columns where the file has no header line.
-        hub_split: its split on the Hub; None where it is not there.
+        hub_split: its split on the Hub; None if it is not there.
     """
 
     names: tuple[str, ...]
@@ -70,16 +70,16 @@ class GlueTask:
 
     Attributes:
         name: as GLUE writes it; also the folder's name.
-        labels: as the files and the test server write them; none for a task that asks for a number.
+        labels: as in the files and for the test server; none for a regression.
         metrics: whose mean is the task's score.
         files: of each split.
         hub_config: the name on the Hub.
         hub_columns: the columns there.
         submission: the server's name for each file of the test split, with the number of its rows.
-        limits: the least and largest number, for a task that asks for one.
-        folders: what the folder may be called.
-        trained_on: the task whose model answers this one, where it has no training text of its own.
-        has_broken_rows: whether the published training file is known to hold broken rows, which are then left out.
+        limits: the smallest and largest number of a regression.
+        folders: possible names of the folder.
+        trained_on: the task whose model answers this one, if it has no training text.
+        has_broken_rows: whether the published training file has invalid rows, which are then skipped.
     """
 
     name: str
@@ -96,7 +96,7 @@ class GlueTask:
 
     @property
     def is_regression(self) -> bool:
-        """Whether a number is asked for instead of a label."""
+        """Whether the answer is a number instead of a label."""
         return not self.labels
 
 
@@ -202,10 +202,10 @@ TASKS: tuple[GlueTask, ...] = (
 
 
 def task_named(name: str) -> GlueTask:
-    """The task of a name, however it is cased and hyphenated.
+    """Return the task of a name, ignoring case and hyphens.
 
     Raises:
-        DataError: there is none.
+        DataError: unknown task.
     """
     known = {_plain(task.name): task for task in TASKS}
     if _plain(name) in known:
