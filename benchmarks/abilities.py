@@ -35,8 +35,7 @@ from kermit.canvas import Segment
 from kermit.data.plain import Report, file_checksum, read_texts
 from kermit.decoding import DRAWING_TEMPERATURE, Finish, strategies_of
 from kermit.errors import KermitError
-from kermit.families import load_facade
-from kermit.families.base import Facade
+from kermit.facades import Facade, load_facade
 from kermit.loading import find_model
 from kermit.tasks.cloze.models import load_causal_lm
 from kermit.tasks.translation import Direction, read_split, score_translations, target_text

@@ -14,7 +14,7 @@ from statistics import fmean
 from half_precision import configure, copy_in_half
 from pages import put
 
-from kermit.families import decoding_of, load_facade
+from kermit.facades import decoding_of, load_facade
 from kermit.tasks.translation import evaluate_translation, read_split, trained_directions
 from kermit.tasks.translation_report import note_of
 

@@ -160,7 +160,7 @@ def measure(found, run, data, precision, rankings):
     """Add what a model's scores lack, direction by direction."""
     import torch
 
-    from kermit.families import decoding_of, load_facade
+    from kermit.facades import decoding_of, load_facade
     from kermit.tasks.translation import evaluate_translation, read_split, trained_directions
     from kermit.tasks.translation_report import note_of
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from kermit.families import decoding_of, load_facade
+from kermit.facades import decoding_of, load_facade
 from kermit.tasks.translation import Direction, read_split
 
 REPEATS = 3

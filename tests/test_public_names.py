@@ -22,6 +22,13 @@ def test_importing_the_package_does_not_import_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_serving_imports_nothing_of_training() -> None:
+    code = (
+        "import sys, kermit.serving.app; sys.exit(bool({'datasets', 'pyarrow', 'kermit.training'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_canvases_know_no_tensor() -> None:
     code = "import sys, kermit.canvas; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kermit import DecodingSettings, Factorization, Kermit, Strategy
-from kermit.families import decoding_of, load_facade
+from kermit.facades import decoding_of, load_facade
 
 ORDERED = ("--decoding", "left_to_right")
 ENDLESS = ("--set", "max_tokens=4", "--set", "termination_penalty=50")

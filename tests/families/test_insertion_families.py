@@ -12,7 +12,8 @@ from kermit.data.batching import share_of_rank
 from kermit.data.encoding import Row
 from kermit.data.tokenizer import train_tokenizer
 from kermit.errors import DecodingError, RecipeError
-from kermit.families import decoding_of, get_family, load_facade
+from kermit.facades import decoding_of, load_facade
+from kermit.families import get_family
 from kermit.families.insertion_transformer import InsertionTransformer
 from kermit.modeling import KermitForInsertion
 from kermit.training.recipe import check_recipe

@@ -10,8 +10,7 @@ import pytest
 
 from kermit.data.plain import OnBad
 from kermit.errors import DataError, ModelError
-from kermit.families import load_facade
-from kermit.families.base import Facade
+from kermit.facades import Facade, load_facade
 from kermit.families.transformer import BeamSearch
 from kermit.tasks.ctranslate2_teacher import CTranslate2Teacher
 from kermit.tasks.distillation import distill

@@ -15,7 +15,7 @@ from kermit.decoding import LENGTH_REWARD, DecodingSettings, Finish
 from kermit.decoding.choices import DecodingChoices
 from kermit.decoding.ranking import ranks
 from kermit.errors import DataError, ModelError, Place
-from kermit.families import decoding_of, load_facade
+from kermit.facades import decoding_of, load_facade
 from kermit.families.transformer import BeamSearch
 from kermit.loading import find_model
 from kermit.pipeline import Kermit

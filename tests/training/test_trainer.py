@@ -21,7 +21,7 @@ from transformers import RobertaConfig, RobertaForMaskedLM
 from kermit.data.batching import TextPlanner
 from kermit.data.tokenizer import load_tokenizer
 from kermit.errors import DataError, RecipeError
-from kermit.families import load_facade
+from kermit.facades import load_facade
 from kermit.tasks.pretraining import PRETRAINING
 from kermit.tasks.translation import trained_directions
 from kermit.tasks.translation_training import TRANSLATION

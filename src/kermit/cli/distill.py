@@ -52,8 +52,7 @@ def distill(
 
     from kermit.cli.options import decoding_choices, progress_bar
     from kermit.data.plain import OnBad, read_lines
-    from kermit.families import decoding_of, load_facade
-    from kermit.families.base import Facade
+    from kermit.facades import Facade, decoding_of, load_facade
     from kermit.tasks.ctranslate2_teacher import CTranslate2Teacher
     from kermit.tasks.distillation import counted, distill as run
     from kermit.tasks.translation import direction_to

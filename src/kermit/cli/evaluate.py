@@ -50,7 +50,7 @@ def translation(
 
     import torch
 
-    from kermit.families import decoding_of, load_facade
+    from kermit.facades import decoding_of, load_facade
     from kermit.tasks.translation import (
         Direction,
         check_direction,

@@ -14,7 +14,7 @@ from kermit.errors import DecodingError
 
 if TYPE_CHECKING:
     from kermit.decoding import DecodingSettings
-    from kermit.families.base import ChosenDecoding, Facade
+    from kermit.facades import ChosenDecoding, Facade
     from kermit.pipeline import Kermit
 
 Model = Annotated[
@@ -141,7 +141,7 @@ def chosen_decoding(
     context: typer.Context, facade: Facade, decoding: str | None, chosen: list[str] | None
 ) -> ChosenDecoding:
     """Return how a model of any family decodes; `--seed` is refused if nothing is drawn."""
-    from kermit.families import decoding_of
+    from kermit.facades import decoding_of
 
     found = decoding_of(facade, seedless_choices(decoding, chosen))
     if not getattr(found.settings(), "draws", False):
@@ -164,7 +164,7 @@ def load_kermit(model: str | None) -> Kermit:
 def load_any(model: str | None) -> Facade:
     """Load a model of any family that translates."""
     with loading():
-        from kermit.families import load_facade
+        from kermit.facades import load_facade
 
         return load_facade(model)
 

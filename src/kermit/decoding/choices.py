@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from kermit.decoding.settings import DRAWING_TEMPERATURE, DecodingSettings, Ranking, Sampling, Strategy
+from kermit.decoding.settings import (
+    DRAWING_TEMPERATURE,
+    LENGTH_REWARD,
+    DecodingSettings,
+    Ranking,
+    Sampling,
+    Strategy,
+)
 from kermit.errors import DecodingError, member_of, nearest
 
 
@@ -61,6 +68,19 @@ class DecodingChoices:
                     f"unknown decoding setting {name!r}{nearest(name, known)}; known: {', '.join(known)}"
                 )
         return cls(**{name: value for name, value in choices.items() if value is not None})
+
+    def for_translating(self, termination_penalty: float | None) -> DecodingChoices:
+        """Complete the choices by what translating uses by default.
+
+        Args:
+            termination_penalty: the model's own; not used left to right.
+        """
+        found = self
+        if found.termination_penalty is None and found.strategy is not Strategy.LEFT_TO_RIGHT:
+            found = replace(found, termination_penalty=termination_penalty)
+        if found.candidates > 1 and found.length_reward is None:
+            found = replace(found, length_reward=LENGTH_REWARD)
+        return found
 
     def settings(self) -> DecodingSettings:
         """Return the decoder's settings."""

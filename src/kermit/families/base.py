@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,12 +14,9 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-    from kermit.canvas import Segment
     from kermit.data.encoding import Row
-    from kermit.decoding import Trace
+    from kermit.facades import ChosenDecoding, Facade
     from kermit.families.recovery import HeldOutBatch, Recovered
-    from kermit.rendering import ReadableTrace
-    from kermit.results import Generation
     from kermit.training.recipe import Recipe
 
 ITEMS = "items"
@@ -72,51 +69,6 @@ class Family(Protocol):
 
     def loss(self, model: torch.nn.Module, batch: dict[str, torch.Tensor], recipe: Recipe) -> torch.Tensor:
         """Return the loss summed over the batch's items (a scalar); call `model(...)` once, as DDP may wrap it."""
-        ...
-
-
-class ChosenDecoding(Protocol):
-    """How to decode, as chosen by a user."""
-
-    def settings(self) -> Any:
-        """Return the settings that the facade takes."""
-        ...
-
-    def seeds(self, count: int) -> Sequence[int] | None:
-        """Return one seed per text; None if nothing can be drawn."""
-        ...
-
-    def record(self) -> dict[str, Any]:
-        """Return the choices as plain data, for signatures and manifests."""
-        ...
-
-
-class Facade(Protocol):
-    """A model with its tokenizer, on strings: `kermit.Kermit`, or a model of another family with its methods."""
-
-    model: Any
-    tokenizer: Any
-    languages: tuple[str, str]
-
-    def segment(self, name: str) -> Segment:
-        """Return the side of a language; ``x`` and ``y`` always work."""
-        ...
-
-    def translate(
-        self,
-        texts: Sequence[str],
-        to: str,
-        *,
-        settings: Any = None,
-        seeds: Sequence[int] | None = None,
-        trace: bool = False,
-        on_progress: Callable[[int], object] | None = None,
-    ) -> list[Generation]:
-        """Translate texts, in their order; the result for a text does not depend on the others."""
-        ...
-
-    def readable(self, trace: Trace | None) -> ReadableTrace | None:
-        """Return a trace with the text of its tokens."""
         ...
 
 

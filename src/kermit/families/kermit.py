@@ -18,7 +18,7 @@ from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Factorization, SpecialTokens
 from kermit.canvas_batch import CanvasBatch
-from kermit.decoding import LENGTH_REWARD, Strategy
+from kermit.decoding import Strategy
 from kermit.decoding.choices import DecodingChoices
 from kermit.errors import RecipeError
 from kermit.families.base import ITEMS, Collator, asks_next_sentence, refuse_orders
@@ -285,14 +285,8 @@ class KermitFamily:
         return Kermit(model, tokenizer)
 
     def decoding(self, config: Any, choices: Mapping[str, Any]) -> DecodingChoices:
-        """Check decoding choices; the model's own termination penalty is the default, except left to right."""
-        found = DecodingChoices.of(choices)
-        penalty = getattr(config, "termination_penalty", None)
-        if found.termination_penalty is None and found.strategy is not Strategy.LEFT_TO_RIGHT:
-            found = replace(found, termination_penalty=penalty)
-        if found.candidates > 1 and found.length_reward is None:
-            found = replace(found, length_reward=LENGTH_REWARD)
-        return found
+        """Check decoding choices."""
+        return DecodingChoices.of(choices).for_translating(getattr(config, "termination_penalty", None))
 
 
 def mixes_of(recipe: Recipe) -> list[Mapping[Factorization, float]]:

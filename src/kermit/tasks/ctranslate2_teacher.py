@@ -17,7 +17,7 @@ from kermit.canvas import Segment
 from kermit.data.tokenizer import decode_ids
 from kermit.decoding import Finish
 from kermit.errors import ModelError, in_a_line
-from kermit.families.base import Facade
+from kermit.facades import Facade
 from kermit.families.transformer import BeamSearch, TransformerFacade, encode_within
 from kermit.results import Generation
 

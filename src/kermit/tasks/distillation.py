@@ -20,7 +20,7 @@ from typing import Any
 
 from kermit.data.plain import Fault, OnBad, Report, file_checksum, read_texts
 from kermit.errors import DataError, KermitError, Place
-from kermit.families.base import ChosenDecoding, Facade
+from kermit.facades import ChosenDecoding, Facade
 from kermit.loading import find_model
 from kermit.provenance import Manifest, model_checksum, partial, write_whole
 from kermit.results import Generation

@@ -21,7 +21,7 @@ from kermit.canvas import Factorization, Segment
 from kermit.data.parallel import Pair, TextSource, read_pairs
 from kermit.data.plain import Report
 from kermit.errors import DataError, ModelError, placed
-from kermit.families.base import ChosenDecoding, Facade
+from kermit.facades import ChosenDecoding, Facade
 from kermit.results import Generation
 
 

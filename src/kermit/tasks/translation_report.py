@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import fmean
 
 from kermit.data.parallel import Pair
+from kermit.facades import ChosenDecoding, Facade
 from kermit.families import family_of_model_type
-from kermit.families.base import ChosenDecoding, Facade
 from kermit.provenance import listed, model_checksum, signature
 from kermit.results import Generation
 from kermit.tasks.translation import TranslationScores
