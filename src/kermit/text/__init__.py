@@ -1,0 +1,1 @@
+"""Text before tokens: splitting it into sentences."""
