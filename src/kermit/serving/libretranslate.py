@@ -26,17 +26,8 @@ from kermit.serving.guards import hung_up, is_token
 from kermit.serving.refusals import RefusalError, TokenError
 from kermit.serving.schemas import ScoreRequest, Text, TranslateRequest
 from kermit.serving.service import Service
+from kermit.text.languages import language_name
 from kermit.text.sentences import split_text
-
-NAMES = {
-    "ar": "Arabic", "bg": "Bulgarian", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek", "en": "English",
-    "es": "Spanish", "et": "Estonian", "fi": "Finnish", "fr": "French", "ga": "Irish", "hi": "Hindi", "hr": "Croatian",
-    "hu": "Hungarian", "it": "Italian", "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian", "lv": "Latvian",
-    "mt": "Maltese", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian",
-    "sk": "Slovak", "sl": "Slovenian", "sv": "Swedish", "tr": "Turkish", "uk": "Ukrainian", "vi": "Vietnamese",
-    "zh": "Chinese",
-}  # fmt: skip
-"""English names of languages; a code that is not here is its own name."""
 
 DETECTION_CHARACTERS = 300
 """Of a text whose language is detected, this many are read."""
@@ -149,7 +140,7 @@ class _Calls:
         return [
             Language(
                 code=code,
-                name=NAMES.get(code, code),
+                name=language_name(code),
                 targets=[self.codes[ways[way][1]] for way in known if ways[way][0] == side],
             )
             for side, code in enumerate(self.codes)

@@ -1,1 +1,1 @@
-"""Text before tokens: splitting it into sentences."""
+"""Text before tokens: its sentences and its language."""
