@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 from kermit.canvas import Canvas, Factorization, Insertion, SpecialTokens
 from kermit.decoding import Trace, TracedInsertion
 from kermit.loading import bundled_model
 from kermit.rendering import Layout, ReadableTrace
 from kermit.rendering.measure import width
-from kermit.rendering.svg import SIZE, STYLE
+from kermit.rendering.picture import SIZE, Box, Ink, Label, Picture, Stroke
+from kermit.rendering.svg import svg
 
 SPECIALS = SpecialTokens(cls_id=1, sep_id=2, pad_id=0, end_of_slot_id=3)
 FRAME = {SPECIALS.cls_id: "[CLS]", SPECIALS.sep_id: "[SEP]"}
@@ -33,29 +33,24 @@ def slots() -> str:
     """The canvas of the page on canvases, its tokens in a row and its slots numbered between them."""
     x, y = ids_of("courses proved popular"), ids_of("Die sehr beliebt", 20)
     canvas = Canvas.from_ids(SPECIALS, x, y, generate=Factorization.JOINT)
-    gap, row, below, elements = 2.6 * SIZE, 30, 68, []
+    gap, row, below = 2.6 * SIZE, 30.0, 68.0
+    items: list[Label | Box | Stroke] = []
     left = 0.5 * SIZE
     for slot, token_id in enumerate(canvas.token_ids):
         if slot:
             middle = left + gap / 2
-            elements.append(f'<path class="edge" d="M{middle:.1f} {row - 14}V{below - 14}" stroke-dasharray="3 3"/>')
-            elements.append(_text(middle, below, str(slot), "now"))
+            items.append(Stroke((middle, row - 14), (middle, below - 14), Ink.NOTE))
+            items.append(_centred(middle, below, str(slot), Ink.NOW))
             left += gap
         word = FRAME.get(token_id) or (x | y)[token_id]
         room = SIZE * width(word)
-        elements.append(_text(left + room / 2, row, word, "note" if token_id in FRAME else "before"))
+        items.append(_centred(left + room / 2, row, word, Ink.NOTE if token_id in FRAME else Ink.TEXT))
         left += room
-    wide, high = round(left + 0.5 * SIZE), below + 16
-    size = f'width="{wide}" height="{high}"'
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {wide} {high}" role="img" '
-        f'aria-label="Slots 1 to 8 of a canvas"><style>{STYLE}</style><rect class="paper" {size}/>'
-        f"{''.join(elements)}</svg>\n"
-    )
+    return svg(Picture(round(left + 0.5 * SIZE), below + 16, tuple(items), "Slots 1 to 8 of a canvas"))
 
 
-def _text(x: float, y: float, text: str, style: str) -> str:
-    return f'<text class="{style}" x="{x:.1f}" y="{y}" text-anchor="middle">{escape(text)}</text>'
+def _centred(x: float, y: float, text: str, ink: Ink) -> Label:
+    return Label(x - SIZE * width(text) / 2, y, text, ink)
 
 
 def balanced_tree() -> ReadableTrace:
@@ -88,6 +83,7 @@ def decodes(model: Path | None) -> dict[str, str]:
     assert translation is not None
     assert infilling is not None
     return {
+        "animated": translation.svg(Layout.ANIMATED),
         "rounds": translation.svg(Layout.ROUNDS),
         "tree": translation.svg(Layout.TREE),
         "infilling": infilling.svg(Layout.ROUNDS),
@@ -109,8 +105,8 @@ def main() -> None:
     if options.model is not None or bundled_model() is not None:
         pictures |= decodes(options.model)
     options.output.mkdir(parents=True, exist_ok=True)
-    for name, svg in pictures.items():
-        (options.output / f"{name}.svg").write_text(svg, encoding="utf-8")
+    for name, drawn in pictures.items():
+        (options.output / f"{name}.svg").write_text(drawn, encoding="utf-8")
         print(options.output / f"{name}.svg")
 
 

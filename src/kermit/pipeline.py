@@ -28,6 +28,7 @@ from kermit.decoding import (
     DecodingSettings,
     OnRound,
     Ranking,
+    Rounds,
     Sampling,
     Strategy,
     Trace,
@@ -123,6 +124,7 @@ class Kermit:
         *,
         settings: DecodingSettings | None = None,
         seeds: Sequence[int] | None = None,
+        begun: Sequence[Rounds] | None = None,
         trace: bool = False,
         on_progress: Callable[[int], object] | None = None,
         on_round: OnRound | None = None,
@@ -136,6 +138,7 @@ class Kermit:
                 it sets other limits, a text of n tokens gets at most 2 n + 10, and no token stands more than three
                 times in a row that does not in the text; `finish` says whether a limit ended it.
             seeds: one a text, for sampling.
+            begun: for each text the rounds that are already decided, as in a trace; decoding continues after them.
             trace: whether to record the rounds.
             on_progress: called with the number of texts that were just finished.
             on_round: called after every round; see `kermit.decoding.decode`.
@@ -162,7 +165,7 @@ class Kermit:
             for side, text in zip(sides, texts, strict=True)
         ]
         limits = None if settings.max_tokens else [min(MAX_TOKENS, 2 * len(tokens) + 10) for tokens in ids]
-        decoded = self._decode(canvases, settings, seeds, trace, on_progress, on_round, limits)
+        decoded = self._decode(canvases, settings, seeds, begun, trace, on_progress, on_round, limits)
         results = [self._generation(result) for result in decoded]
         given = "x" if target is Segment.Y else "y"
         return [
@@ -178,6 +181,7 @@ class Kermit:
         settings: DecodingSettings | None = None,
         keep_words: bool = True,
         seeds: Sequence[int] | None = None,
+        begun: Sequence[Rounds] | None = None,
         trace: bool = False,
         on_progress: Callable[[int], object] | None = None,
         on_round: OnRound | None = None,
@@ -191,6 +195,7 @@ class Kermit:
             settings: how to decode; its constraints say how many tokens a blank gets, at least one by default.
             keep_words: whether given words stay whole, so that nothing is glued to one that the blank does not touch.
             seeds: one a text, for sampling.
+            begun: for each text the rounds that are already decided, as in a trace; decoding continues after them.
             trace: whether to record the rounds.
             on_progress: called with the number of texts that were just finished.
             on_round: called after every round; see `kermit.decoding.decode`.
@@ -198,7 +203,7 @@ class Kermit:
         sides = self._pairs(x, y)
         canvases = [Canvas.from_text(self.specials, self._speller.encode, *side) for side in sides]
         settings = self._keeping_words(_filling(settings or DecodingSettings()), keep_words)
-        decoded = self._decode(canvases, settings, seeds, trace, on_progress, on_round)
+        decoded = self._decode(canvases, settings, seeds, begun, trace, on_progress, on_round)
         spell = self._speller.fill
         return [self._as_written(spell, result, *side) for result, side in zip(decoded, sides, strict=True)]
 
@@ -210,6 +215,7 @@ class Kermit:
         settings: DecodingSettings | None = None,
         keep_words: bool = True,
         seeds: Sequence[int] | None = None,
+        begun: Sequence[Rounds] | None = None,
         trace: bool = False,
         on_progress: Callable[[int], object] | None = None,
         on_round: OnRound | None = None,
@@ -222,6 +228,7 @@ class Kermit:
             settings: how to decode; drawn at temperature 0.7 by default, where small models still make sense.
             keep_words: whether given words stay whole.
             seeds: one a pair, for sampling.
+            begun: for each text the rounds that are already decided, as in a trace; decoding continues after them.
             trace: whether to record the rounds.
             on_progress: called with the number of pairs that were just finished.
             on_round: called after every round; see `kermit.decoding.decode`.
@@ -232,7 +239,7 @@ class Kermit:
         if keep_words:
             canvases = [self._speller.with_whole_words(canvas) for canvas in canvases]
         settings = self._keeping_words(settings or DecodingSettings(sampling=Sampling(DRAWING_TEMPERATURE)), keep_words)
-        decoded = self._decode(canvases, settings, seeds, trace, on_progress, on_round)
+        decoded = self._decode(canvases, settings, seeds, begun, trace, on_progress, on_round)
         spell = self._speller.complete
         return [self._as_written(spell, result, *side) for result, side in zip(decoded, sides, strict=True)]
 
@@ -244,6 +251,7 @@ class Kermit:
         seed: int = 0,
         seeds: Sequence[int] | None = None,
         settings: DecodingSettings | None = None,
+        begun: Sequence[Rounds] | None = None,
         trace: bool = False,
         on_progress: Callable[[int], object] | None = None,
         on_round: OnRound | None = None,
@@ -257,6 +265,7 @@ class Kermit:
             seeds: one a text, instead of those that follow from `seed`.
             settings: how to draw; at temperature 0.7 by default, where small models still make sense. Temperature 1 is
                 the model's own distribution.
+            begun: for each text the rounds that are already decided, as in a trace; decoding continues after them.
             trace: whether to record the rounds.
             on_progress: called with the number of texts that were just finished.
             on_round: called after every round; see `kermit.decoding.decode`.
@@ -273,7 +282,7 @@ class Kermit:
         self._check_trained(way)
         canvas = Canvas.from_ids(self.specials, (), (), generate=way)
         settings = settings or DecodingSettings(sampling=Sampling(DRAWING_TEMPERATURE))
-        decoded = self._decode([canvas] * count, settings, seeds, trace, on_progress, on_round)
+        decoded = self._decode([canvas] * count, settings, seeds, begun, trace, on_progress, on_round)
         return [self._generation(result) for result in decoded]
 
     def score(
@@ -425,6 +434,7 @@ class Kermit:
         canvases: Sequence[Canvas],
         settings: DecodingSettings | None,
         seeds: Sequence[int] | None,
+        begun: Sequence[Rounds] | None,
         trace: bool,
         on_progress: Callable[[int], object] | None,
         on_round: OnRound | None,
@@ -443,6 +453,7 @@ class Kermit:
                 settings,
                 seeds=seeds,
                 limits=limits,
+                begun=begun,
                 trace=trace,
                 batch_size=self.batch_size,
                 on_progress=advance,

@@ -13,7 +13,8 @@ STRANGE = b"""{"start": [[], []], "start_text": [[], []], "open_slots": [1, 2], 
 
 
 def shown(svg: str) -> set[str]:
-    return {element.text for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")}
+    elements = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    return {element[0].tail if len(element) else element.text for element in elements}
 
 
 @pytest.mark.parametrize("layout", ["rounds", "tree"])
@@ -30,7 +31,7 @@ def test_each_kind_of_decode_has_a_picture(ask, tmp_path, what, layout):
     target = tmp_path / "decode.svg"
     ask("trace", *what, *LIMIT, "--layout", layout, "--output", target)
     words = shown(target.read_text(encoding="utf-8"))
-    assert {"A", "en"} <= words
+    assert {"A", "English"} <= words
     (record,) = map(json.loads, ask("trace", *what, *LIMIT, "--format", "json").out.splitlines())
     inserted = [insertion for insertions in record["trace"]["rounds"] for insertion in insertions]
     assert 0 < len(inserted) <= 5
@@ -96,7 +97,33 @@ def test_each_option_changes_the_decode(ask, tmp_path):
 def test_a_packed_output_has_the_format_of_its_name(ask, tmp_path):
     target = tmp_path / "decode.svg.gz"
     ask("trace", "--to", "de", "A red bike", *LIMIT, "--output", target)
-    assert "de" in shown(gzip.decompress(target.read_bytes()).decode())
+    assert "German" in shown(gzip.decompress(target.read_bytes()).decode())
+
+
+@pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("gif", b"GIF8")])
+def test_pictures_for_slides_are_files(ask, kermit, folder, tmp_path, suffix, magic):
+    target = tmp_path / f"decode.{suffix}"
+    ask("trace", "--to", "de", "A red bike", *LIMIT, "--title", "Mine", "--output", target)
+    assert target.read_bytes().startswith(magic)
+    for more, message in (
+        ((), f"{suffix.upper()} is binary; name a file with --output decode.{suffix}"),
+        (("--output", "/nowhere/decode"), "No such file or directory"),
+        (
+            ("--output", target, "--layout", "rounds" if suffix == "gif" else "animated"),
+            "a GIF is animated" if suffix == "gif" else "--layout animated applies only to SVG, HTML and GIF",
+        ),
+    ):
+        done = kermit("trace", "--to", "de", "A", *LIMIT, "-f", suffix, *more, "--model", folder)
+        assert done.code == 2
+        assert message in " ".join(done.err.split())
+
+
+def test_an_animation_is_an_svg_or_a_page(ask, kermit, folder):
+    asked = ("trace", "--to", "de", "A red bike", *LIMIT, "--layout", "animated")
+    assert "@keyframes" in ask(*asked, "-f", "svg").out
+    assert "@keyframes" in ask(*asked, "-f", "html", "--title", "Mine").out
+    for wrong in (("-f", "text"), ("-f", "json"), ("-f", "text", "--layout", "rounds", "--title", "Mine")):
+        assert kermit(*asked, *wrong, "--model", folder).code == 2
 
 
 def test_what_is_drawn_follows_the_seed(ask):
@@ -129,7 +156,7 @@ def test_what_is_drawn_follows_the_seed(ask):
         (("--to", "de", "A", "--side", "de"), b"", "--side applies only to --infill"),
         (("--to", "de", "A", "--seed", "1"), b"", "--seed has no effect"),
         (("--infill", "A man ___"), b"", "--infill: no blank to fill; write a blank as four underscores, ____"),
-        (("--to", "de", "A", "--output", "decode.pdf"), b"", "--output decode.pdf: unknown suffix"),
+        (("--to", "de", "A", "--output", "decode.doc"), b"", "--output decode.doc: unknown suffix"),
     ],
 )
 def test_what_cannot_be_traced_is_told(kermit, arguments, stdin, message):

@@ -1,24 +1,26 @@
 """Pictures and pages of decodes: well-formed, whole, harmless, readable on light and dark, and nothing overlaps."""
 
+import io
 import json
 import re
+import sys
 from html.parser import HTMLParser
 from itertools import pairwise
-from pathlib import Path
 from xml.etree import ElementTree
 
-import matplotlib
 import pytest
-from hypothesis import given, strategies as st
-from matplotlib.ft2font import FT2Font, LoadFlags
+from hypothesis import given, settings, strategies as st
+from PIL import Image
 from rendering_records import SPECIALS, readable, traces
 
 from kermit.canvas import Canvas, Factorization
 from kermit.decoding.trace import Trace, TracedInsertion
-from kermit.errors import DataError
-from kermit.rendering import Layout, ReadableTrace, page
+from kermit.errors import DataError, UsageError
+from kermit.rendering import Layout, ReadableTrace, measure as measuring, page
+from kermit.rendering.animation import animate, frame, times
+from kermit.rendering.layouts import flow, title_of, words_of_side
 from kermit.rendering.measure import visible, width
-from kermit.rendering.svg import DARK, LIGHT
+from kermit.rendering.picture import DARK, LIGHT, SIZE, Ink, Label
 
 SVG = "{http://www.w3.org/2000/svg}"
 layouts = st.sampled_from(Layout)
@@ -29,7 +31,12 @@ def drawn(svg: str) -> ElementTree.Element:
 
 
 def texts(svg: str) -> list[str]:
-    return [element.text or "" for element in drawn(svg).iter(f"{SVG}text")]
+    return ["".join(element.itertext()).removeprefix(hover(element)) for element in drawn(svg).iter(f"{SVG}text")]
+
+
+def hover(element: ElementTree.Element) -> str:
+    title = element.find(f"{SVG}title")
+    return "" if title is None else title.text or ""
 
 
 def simple(*words: str) -> ReadableTrace:
@@ -51,29 +58,37 @@ def test_every_token_of_the_final_text_is_in_the_picture(trace, layout):
         assert sum(text.startswith("w") for text in shown) == sum(lines[token.segment] for token in tokens)
 
 
-@given(traces())
-def test_a_token_looks_in_each_round_as_it_is_in_that_round(trace):
-    root = drawn(readable(trace).svg())
-    rows: dict[tuple[str, str], set[str]] = {}
-    for element in root.iter(f"{SVG}text"):
-        rows.setdefault((element.get("x"), element.text), set()).add(element.get("class"))
-    for token in trace.tokens():
-        if token.token_id >= 10 and token.round:
-            assert any("now" in classes for (_, text), classes in rows.items() if text == f"w{token.token_id}")
-
-
-def test_what_is_new_there_and_to_come_have_their_own_classes():
-    root = drawn(simple("A", " man").svg())
-    found = [(element.text, element.get("class")) for element in root.iter(f"{SVG}text")]
-    assert found == [
-        ("en", "side before"),
+def test_what_is_new_there_and_to_come_have_their_own_looks():
+    svg = simple("A", " man").svg()
+    kinds = [element.get("class") for element in drawn(svg).iter(f"{SVG}text")]
+    found = list(zip(texts(svg), kinds, strict=True))
+    assert found[:7] == [
+        ("2 tokens in 2 rounds", "text bold"),
+        ("English", "note bold"),
         ("1", "note"),
         ("A", "now"),
         ("man", "later"),
         ("2", "note"),
-        ("A", "before"),
-        ("man", "now"),
+        ("A", "text"),
     ]
+    legend = dict(found[8:])
+    assert legend["given"] == "given bold"
+    assert {"inserted", "new in this round", "still to come", "sure", "unsure"} <= legend.keys()
+
+
+def test_the_title_says_what_was_done():
+    start = Canvas.from_ids(SPECIALS, (10, 11), (), generate=Factorization.Y_GIVEN_X)
+    trace = ReadableTrace(Trace(start, ((TracedInsertion(4, 12, -0.1),), ())), lambda token: f" w{token}", ("en", "de"))
+    assert title_of(trace) == "English to German: 1 token in 1 round"
+    assert title_of(simple("A", " b")) == "2 tokens in 2 rounds"
+    for layout in Layout:
+        assert texts(simple("A").svg(layout, title="Mine"))[0] == "Mine"
+
+
+def test_the_shade_is_the_doubt():
+    root = drawn(simple("A").svg())
+    shades = [float(e.get("fill-opacity") or 1) for e in root.iter(f"{SVG}rect") if e.get("class") == "doubt"]
+    assert shades[0] == pytest.approx(1 - 0.607, abs=0.01)  # exp(-0.5)
 
 
 @given(st.lists(st.text(max_size=6), min_size=1, max_size=4), layouts)
@@ -105,40 +120,119 @@ def test_pictures_and_pages_load_nothing():
     for document in (trace.svg(), trace.svg(Layout.TREE), page([trace, trace], Layout.ROUNDS)):
         outside = document.replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?:|src=|href=|url\(|@import", outside)
+    assert page([trace, trace], Layout.ANIMATED).count("@keyframes p1w0{") == 1
 
 
 def test_a_token_says_its_round_and_probability_on_hover():
-    titles = [element.text for element in drawn(simple("A").svg()).iter(f"{SVG}title")]
-    assert titles == ["round 1, probability 0.607"]  # exp(-0.5)
+    for layout in Layout:
+        titles = [element.text for element in drawn(simple("A").svg(layout)).iter(f"{SVG}title")]
+        assert titles == ["round 1, probability 0.607"]  # exp(-0.5)
 
 
 def test_the_tree_draws_an_edge_from_each_parent_to_its_child():
     root = drawn(simple("A", " b", " c").svg(Layout.TREE))
-    paths = [element.get("d") for element in root.iter(f"{SVG}path")]
-    assert len([path for path in paths if "L" in path]) == 2
-    assert len([path for path in paths if "H" in path]) == 1
+    assert [element.get("class") for element in root.iter(f"{SVG}path")] == ["line note"] * 2
 
 
-@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=5), min_size=2, max_size=5))
-def test_tokens_stand_beside_each_other_in_the_order_of_the_text(words):
-    root = drawn(simple(*words).svg())
-    boxes = [(float(e.get("x")), float(e.get("width"))) for e in root.iter(f"{SVG}rect") if e.get("x")]
-    row = boxes[: len(words)]
-    for (x, room), (following, _) in pairwise(row):
-        assert x + room < following + 0.11  # rounded to a tenth
-    assert max(x + room for x, room in boxes) < float(root.get("width"))
+@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=5), min_size=2, max_size=12), st.integers(60, 300))
+def test_words_stand_beside_each_other_in_the_order_of_the_text(pieces, most):
+    row = words_of_side(simple(*pieces), 0)
+    places = flow(row, 10, most)
+    for (word, place), (_, following) in pairwise(zip(row, places, strict=True)):
+        assert (following.line, following.x) > (place.line, place.x)
+        assert following.line > place.line or place.x + word.room < following.x
+    for word, place, before in zip(row[1:], places[1:], places, strict=False):
+        assert place.line == before.line or word.begins or place.x > 10  # a word is not broken inside
 
 
-FONT = FT2Font(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf")
+def test_gaps_between_words_are_even_and_pieces_of_a_word_stand_close():
+    row = words_of_side(simple("A", " man", " rid", "es", "."), 0)
+    ends = [place.x + word.room for word, place in zip(row, flow(row, 0, 9999), strict=True)]
+    gaps = [place.x - end for place, end in zip(flow(row, 0, 9999)[1:], ends, strict=False)]
+    assert gaps == pytest.approx([6.4, 6.4, 1.92, 1.92])
 
 
-@pytest.mark.parametrize("block", [range(0x20, 0x7F), range(0xA1, 0x180), range(0x370, 0x530), range(0x2010, 0x2031)])
-def test_no_text_is_wider_than_its_room_in_a_wide_font(block):
-    FONT.set_size(64, 72)
-    known = FONT.get_charmap()
-    for symbol in (chr(code) for code in block if code in known and chr(code).isprintable()):
-        real = FONT.load_char(ord(symbol), flags=LoadFlags.NO_HINTING).linearHoriAdvance / 65536 / 64
-        assert width(symbol) >= real - 0.005 or width(symbol) == 0, symbol
+def test_widths_are_those_of_the_font():
+    assert width("i") < width("a") < width("W")
+    assert width("ab") == pytest.approx(width("a") + width("b"))
+    assert width("a", bold=True) > width("a")
+    assert width("e\u0301") == pytest.approx(width("e"), abs=0.01)
+    assert width("語") == 1.0
+
+
+def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    measuring._font.cache_clear()
+    measuring._advance.cache_clear()
+    with pytest.raises(UsageError, match=r"pip install 'kermit-insertion\[pictures\]'"):
+        simple("A").svg()
+
+
+# ------------------------------------------------------------------------------------------- PNG, PDF, GIF, animation
+
+
+def test_a_png_and_a_pdf_hold_the_picture():
+    for layout in (Layout.ROUNDS, Layout.TREE):
+        image = Image.open(io.BytesIO(simple("A", " man").png(layout)))
+        svg = drawn(simple("A", " man").svg(layout))
+        assert image.size == pytest.approx([int(svg.get(side)) * 200 / 72 for side in ("width", "height")], abs=1.5)
+        colours = {colour for _, colour in image.convert("RGB").getcolors(2**20)}
+        assert tuple(bytes.fromhex(LIGHT[Ink.TEXT][1:])) in colours
+        assert simple("A").pdf(layout).startswith(b"%PDF-")
+        assert simple("A").pdf(layout) == simple("A").pdf(layout)
+    for kind in ("png", "pdf"):
+        with pytest.raises(UsageError, match="only SVG, HTML and GIF can be animated"):
+            getattr(simple("A"), kind)(Layout.ANIMATED)
+
+
+def test_strange_texts_can_be_drawn_too():
+    assert simple("語", " $x^2$", " ▯", " \u0301").png().startswith(b"\x89PNG")
+
+
+def test_a_gif_shows_every_round_and_begins_again():
+    trace = simple("A", " man")
+    image = Image.open(io.BytesIO(trace.gif()))
+    assert image.info["loop"] == 0
+    lasting = 0
+    for number in range(image.n_frames):
+        image.seek(number)
+        lasting += image.info["duration"]
+    assert image.n_frames >= 5  # the start, and two rounds that each move
+    assert lasting == pytest.approx(1000 * animate(trace).seconds, abs=100)
+
+
+@settings(deadline=None)
+@given(traces())
+def test_a_frame_shows_the_words_of_its_round_in_order(trace):
+    animation = animate(readable(trace))
+    assert animation.rounds == max([n for n, found in enumerate(trace.rounds, start=1) if found], default=0)
+    for number, canvas in enumerate(trace.canvases()[: animation.rounds + 1]):
+        shown = frame(animation, (number + 0.99) * 1.1)
+        labels = [item for item in shown.items if isinstance(item, Label) and item.hover]
+        ordered = sorted(labels, key=lambda label: (label.y, label.x))
+        content = [token for segment in canvas.segments for token in segment]
+        assert [label.text for label in ordered] == [f"w{token}" for token in content]
+        new = [label for label in labels if label.ink is Ink.NOW]
+        assert len(new) == (len(trace.rounds[number - 1]) if number else 0)
+    assert sum(seconds for _, seconds in times(animation)) == pytest.approx(
+        animation.seconds if animation.rounds else 1.1
+    )
+
+
+def test_words_make_room_for_what_is_inserted_between_them():
+    start = Canvas.from_ids(SPECIALS, (10, 11), (), generate=Factorization.X)
+    trace = ReadableTrace(Trace(start, ((TracedInsertion(2, 12, -0.1),),)), lambda token: f" w{token}", ("en", "de"))
+    first, new, second = animate(trace).words
+    assert first.at(0) == first.at(1)
+    assert second.at(1)[0] - second.at(0)[0] == pytest.approx(new.word.room + 0.4 * SIZE)
+    assert new.places == (second.at(0),) or new.places[0][0] == pytest.approx(second.at(0)[0])
+
+
+def test_an_animated_svg_stands_still_and_complete_for_readers_who_want_no_motion():
+    svg = simple("A", " man").svg(Layout.ANIMATED)
+    assert "@media (prefers-reduced-motion:reduce)" in svg
+    shown = [text for text in texts(svg) if text in ("A", "man")]
+    assert shown == ["A", "man"]
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
@@ -148,12 +242,12 @@ def test_colours_can_be_read_on_their_background(colours):
         linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
-    def contrast(name: str) -> float:
-        light, dark = sorted((luminance(colours[name]), luminance(colours["paper"])), reverse=True)
+    def contrast(name: Ink) -> float:
+        light, dark = sorted((luminance(colours[name]), luminance(colours[Ink.PAPER])), reverse=True)
         return (light + 0.05) / (dark + 0.05)
 
-    assert all(contrast(name) >= 4.5 for name in ("before", "now", "given"))  # WCAG's AA for text
-    assert 3 <= contrast("later") < 4.9  # faint, but there
+    assert all(contrast(name) >= 4.5 for name in (Ink.TEXT, Ink.NOW, Ink.GIVEN, Ink.NOTE))  # WCAG's AA for text
+    assert 3 <= contrast(Ink.LATER) < 4.9  # faint, but there
 
 
 def test_what_cannot_be_seen_has_a_sign():

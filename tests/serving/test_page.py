@@ -3,9 +3,12 @@
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+from PIL import Image
 from services import PAIRS, PATIENCE, Live, held, running, slowed
 
 from kermit import Kermit
@@ -66,8 +69,9 @@ def new_page(browser: Browser, live: Live) -> Iterator[NewPage]:
 
 @pytest.fixture
 def page(new_page: NewPage) -> Page:
+    """The page of a reader who wants no motion, with the first example played."""
     page = new_page(reduced_motion="reduce")
-    expect(page.get_by_label("English", exact=True)).to_be_visible()
+    done(page)
     return page
 
 
@@ -80,28 +84,117 @@ def done(page: Page) -> None:
 
 
 def button(page: Page, name: str) -> Any:
-    return page.get_by_role("button", name=name)
+    return page.get_by_role("button", name=name, exact=True)
+
+
+def write(page: Page, x: str, y: str = "") -> None:
+    """Clear the page and write both texts."""
+    button(page, "Clear").click()
+    page.locator("#x").fill(x)
+    if y:
+        page.locator("#y").fill(y)
+
+
+def run(page: Page, x: str, y: str = "", action: str | None = None) -> None:
+    """Write texts and do what they ask for, or another action."""
+    write(page, x, y)
+    (page.locator("#primary") if action is None else button(page, action)).click()
+    done(page)
+
+
+def slider(page: Page) -> Any:
+    return page.get_by_role("slider", name="Round")
+
+
+# --------------------------------------------------------------------------------------------------- the first view
+
+
+def test_the_first_view_explains_itself(page: Page) -> None:
+    expect(page.locator("header")).to_contain_text("by inserting words anywhere")
+    expect(page.locator("#about")).to_contain_text(
+        re.compile(r"^by-heart \(\d+k parameters\)\. A model of English and")
+    )
+    for group in ("Translate", "Fill blanks", "Complete", "Make up"):
+        assert page.get_by_role("group", name=group, exact=True).get_by_role("button").count() == 3
+    assert tokens(page, "x", "given") == ["Two dogs are playing in the snow."]
+    assert tokens(page, "y", "inserted")
+    expect(slider(page)).to_have_value(re.compile("[1-9]"))
+    expect(page.locator("#primary")).to_have_text("Translate to German")
+
+
+def test_the_card_of_the_model_says_what_it_knows(new_page: NewPage, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "carded")
+    card = "---\nlanguage: en\n---\n\n# Four pairs\n\nKnows *exactly* four\n[pairs](x.md) by heart.\n\n## More\n"
+    (tmp_path / "carded" / "README.md").write_text(card)
+    with running(Kermit.from_pretrained(tmp_path / "carded", device="cpu")) as live:
+        page = new_page(url=live.url, reduced_motion="reduce")
+        about = page.locator("#about")
+        expect(about).to_contain_text("Four pairs (carded,")
+        expect(about).to_contain_text("Knows *exactly* four pairs by heart.")
+
+
+def test_an_example_is_played_when_its_chip_is_chosen(page: Page) -> None:
+    button(page, "A man ____ a red ____.").click()
+    done(page)
+    assert page.input_value("#x") == PAIRS[2][0]
+    assert "do=infill" in page.url
+    button(page, "German only").click()
+    expect(page.locator("#x")).to_have_value("")
+    done(page)
+    assert page.input_value("#y")
+    assert "segment=y" in page.url
+
+
+# -------------------------------------------------------------------------------------------------------- actions
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "label"),
+    [
+        ("A dog", "", "Translate to German"),
+        ("", "Ein Hund", "Translate to English"),
+        ("A ____", "", "Fill the blanks"),
+        ("A dog", "Ein ____", "Fill the blanks"),
+        ("", "", "Surprise me"),
+        ("A dog", "Ein Hund", "Translate to English"),
+    ],
+)
+def test_the_primary_action_follows_what_was_typed(page: Page, x: str, y: str, label: str) -> None:
+    write(page, x, y)
+    expect(page.locator("#primary")).to_have_text(label)
+    others = page.locator("#secondary button").all_inner_texts()
+    assert len({*others, label}) == 5
 
 
 def test_it_translates_both_ways(page: Page) -> None:
-    english, german = page.get_by_label("English", exact=True), page.get_by_label("German", exact=True)
-    english.fill(PAIRS[2][0])
-    button(page, "Translate to German").click()
-    expect(german).to_have_value(PAIRS[2][1])
-    english.fill("")
-    german.fill(PAIRS[3][1])
-    button(page, "Translate to English").click()
-    expect(english).to_have_value(PAIRS[3][0])
-    assert "".join(tokens(page, "y", "given")) == PAIRS[3][1].replace(" ", "")
+    run(page, PAIRS[2][0])
+    assert page.input_value("#y") == PAIRS[2][1]
+    run(page, "", PAIRS[3][1])
+    assert page.input_value("#x") == PAIRS[3][0]
+    assert tokens(page, "y", "given") == [PAIRS[3][1]]
     assert tokens(page, "y", "inserted") == []
     assert "".join(tokens(page, "x", "inserted")) == PAIRS[3][0].replace(" ", "")
 
 
+def test_the_result_is_seen_once_where_the_text_is(page: Page) -> None:
+    run(page, PAIRS[2][0])
+    expect(page.locator("#y")).to_be_hidden()
+    expect(page.locator("#text-y")).to_have_text(PAIRS[2][1])
+    seen = page.locator("#status").evaluate("status => status.childNodes[0].textContent")
+    assert seen == "Done."
+    expect(page.locator("#status .heard")).to_have_text(PAIRS[2][1])  # for screen readers
+    page.locator("#text-y").click(position={"x": 5, "y": 120})
+    expect(page.locator("#y")).to_be_focused()
+    expect(page.locator("#y")).to_have_value(PAIRS[2][1])
+    slider(page).press("ArrowLeft")  # the rounds are still there
+    expect(page.locator("#text-y")).to_be_visible()
+    button(page, "Edit").first.click()
+    page.locator("#x").fill("A dog")
+    expect(page.locator("#rounds")).to_be_hidden()  # they are no longer of this text
+
+
 def test_it_fills_blanks_and_given_words_look_given_without_colour_too(page: Page) -> None:
-    page.locator("#x").fill("A man ____ a red ____.")
-    page.locator("#y").fill("Ein Mann fährt ein ____ Rad.")
-    button(page, "Fill the blanks").click()
-    done(page)
+    run(page, "A man ____ a red ____.", "Ein Mann fährt ein ____ Rad.")
     assert (page.input_value("#x"), page.input_value("#y")) == PAIRS[2]
     assert tokens(page, "x", "inserted") == ["rides", "bike"]
     assert tokens(page, "x", "given") == ["A", "man", "a", "red", "."]
@@ -111,16 +204,55 @@ def test_it_fills_blanks_and_given_words_look_given_without_colour_too(page: Pag
     assert page.locator("#text-x .inserted").first.evaluate(look) == ["400", "underline"]
     button(page, "Put back what was given").click()
     assert page.input_value("#x") == "A man ____ a red ____."
+    expect(page.locator("#primary")).to_have_text("Fill the blanks")
+
+
+def test_a_long_text_is_translated_sentence_by_sentence(page: Page) -> None:
+    run(page, f"{PAIRS[0][0]} {PAIRS[2][0]}\n{PAIRS[1][0]}")
+    assert page.input_value("#y") == f"{PAIRS[0][1]} {PAIRS[2][1]}\n{PAIRS[1][1]}"
+    assert page.locator("#text-y").inner_text() == page.input_value("#y")
+    slider(page).fill("1")
+    assert len(tokens(page, "y", "now")) == 3  # one word of each
+
+
+def test_texts_can_be_swapped_copied_and_cleared(new_page: NewPage) -> None:
+    page = new_page(reduced_motion="reduce", permissions=["clipboard-read", "clipboard-write"])
+    done(page)
+    run(page, PAIRS[2][0])
+    button(page, "Copy").last.click()
+    expect(page.locator("#status")).to_have_text("The German text is copied.")
+    assert page.evaluate("navigator.clipboard.readText()") == PAIRS[2][1]
+    button(page, "⇄ Swap sides").click()
+    left, right = page.locator("#text-y").bounding_box(), page.locator("#text-x").bounding_box()
+    assert left is not None
+    assert right is not None
+    assert left["x"] < right["x"]
+    expect(page.locator("#primary")).to_have_text("Translate to English")
+    button(page, "Clear").click()
+    assert (page.input_value("#x"), page.input_value("#y")) == ("", "")
+    expect(page.locator("#rounds")).to_be_hidden()
+    expect(page.locator("#y")).to_be_focused()
+
+
+def test_the_best_of_several_candidates_is_shown_with_its_rounds(page: Page) -> None:
+    page.get_by_text("How to decode").click()
+    page.get_by_label("Candidates").fill("4")
+    page.get_by_label("Ranking").select_option("both_ways")
+    run(page, PAIRS[2][0])
+    assert page.input_value("#y") == PAIRS[2][1]
+    assert "candidates=4" in page.url
+    assert "ranking=both_ways" in page.url
+    expect(slider(page)).to_have_value("4")
+
+
+# --------------------------------------------------------------------------------------------------------- rounds
 
 
 def test_the_rounds_can_be_stepped_through(page: Page) -> None:
-    page.locator("#x").fill(PAIRS[2][0])
-    button(page, "Translate to German").click()
-    done(page)
-    slider = page.get_by_role("slider", name="Round")
-    expect(slider).to_have_value("4")  # no motion is wanted, so the end is shown at once
-    expect(page.locator("#count")).to_have_text("4 rounds for 7 inserted tokens; log2(7 + 1) = 3.00")
-    slider.fill("0")
+    run(page, PAIRS[2][0])
+    expect(slider(page)).to_have_value("4")  # no motion is wanted, so the end is shown at once
+    expect(page.locator("#count")).to_have_text("4 rounds for 7 tokens")
+    slider(page).fill("0")
     assert tokens(page, "y", "inserted") == []
     shown = []
     for number in range(1, 4):
@@ -130,20 +262,19 @@ def test_the_rounds_can_be_stepped_through(page: Page) -> None:
     assert shown == [(1, 1), (3, 2), (7, 4)]
     button(page, "One round back").click()
     assert len(tokens(page, "y", "inserted")) == 3
-    slider.press("ArrowLeft")
+    slider(page).press("ArrowLeft")
     assert len(tokens(page, "y", "inserted")) == 1
     button(page, "Play").click()
     expect(button(page, "Pause")).to_be_visible()
-    expect(slider).to_have_value("4")
+    expect(slider(page)).to_have_value("4")
     expect(button(page, "Play")).to_be_visible()  # it stops at the end
 
 
 def test_each_inserted_token_tells_its_probability_to_mouse_and_keyboard(page: Page) -> None:
-    page.locator("#x").fill(PAIRS[0][0])
-    button(page, "Translate to German").click()
-    done(page)
+    run(page, PAIRS[0][0])
     first, second = page.locator("#text-y .inserted").nth(0), page.locator("#text-y .inserted").nth(1)
     tip = "element => getComputedStyle(element, '::after').content"
+    page.mouse.move(0, 0)
     assert second.evaluate(tip) == "none"
     second.hover()
     assert re.fullmatch(r'"(100|\d\d?\.\d) %, round \d"', second.evaluate(tip))
@@ -160,9 +291,93 @@ def test_each_inserted_token_tells_its_probability_to_mouse_and_keyboard(page: P
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_a_surprise_can_be_shared_by_its_link_and_gone_back_to(page: Page, new_page: NewPage, live: Live) -> None:
-    button(page, "Surprise me").click()
+def test_the_tree_is_a_second_view_and_pictures_can_be_saved(page: Page, tmp_path: Path) -> None:
+    run(page, PAIRS[2][0])
+    expect(page.locator("#picture")).to_be_hidden()
+    saved = {}
+    for layout in ("rounds", "tree"):
+        for kind in ("SVG", "PNG"):
+            with page.expect_download() as download:
+                button(page, f"Save {kind}").click()
+            assert download.value.suggested_filename == f"kermit.{kind.lower()}"
+            saved[layout, kind] = tmp_path / f"{layout}.{kind}"
+            download.value.save_as(saved[layout, kind])
+        if layout == "rounds":
+            button(page, "Tree").click()
+            expect(page.locator("#picture svg")).to_be_visible()
+    assert page.locator("#picture svg path").count() == 6  # seven tokens, one of them the root
+    slider(page).fill("2")
+    assert page.locator("#picture svg path").count() == 2
+    for layout, rows in (("rounds", 3), ("tree", 1)):
+        svg = ElementTree.parse(saved[layout, "SVG"]).getroot()
+        texts = [text.text for text in svg.iter("{http://www.w3.org/2000/svg}text")]
+        assert texts.count("Mann") == rows
+        assert {"English", "German", "given"} <= set(texts)
+        image = Image.open(saved[layout, "PNG"])
+        assert image.size == (2 * int(svg.get("width") or 0), 2 * int(svg.get("height") or 0))
+        assert len(image.convert("RGB").getcolors(2**20) or []) > 10
+
+
+# --------------------------------------------------------------------------------------------------- alternatives
+
+
+def test_another_word_can_be_picked_and_the_rest_is_decoded_around_it(page: Page) -> None:
+    run(page, PAIRS[2][0])
+    slider(page).fill("1")
+    (root,) = tokens(page, "y", "inserted")
+    page.locator("#text-y .inserted").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(f"Instead of “{root}”")
+    expect(dialog).to_contain_text("Nothing more belongs here")
+    options = dialog.locator("li button")
+    expect(options).to_have_count(8)
+    expect(options.nth(0)).to_be_disabled()  # it is there already
+    expect(options.nth(1)).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(options.nth(2)).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    picked = options.nth(1).locator("span").first.inner_text()
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_hidden()
+    expect(page.locator("#y")).not_to_have_value(PAIRS[2][1])
     done(page)
+    slider(page).fill("1")
+    assert tokens(page, "y", "inserted") == [picked]
+    page.go_back()
+    expect(page.locator("#y")).to_have_value(PAIRS[2][1])
+
+
+def test_a_word_of_one_sentence_can_be_picked_and_the_others_stay(page: Page) -> None:
+    run(page, f"{PAIRS[1][0]} {PAIRS[2][0]}")
+    before = page.input_value("#y")
+    assert before.startswith(PAIRS[1][1])
+    page.locator("#text-y .inserted").last.click()
+    page.get_by_role("dialog").locator("li button:not(:disabled)").first.click()
+    expect(page.locator("#y")).not_to_have_value(before)
+    assert page.input_value("#y").startswith(PAIRS[1][1])
+    done(page)
+
+
+def test_the_alternatives_close_by_escape_by_a_click_elsewhere_and_give_the_focus_back(page: Page) -> None:
+    word = page.locator("#text-y .inserted").first
+    dialog = page.get_by_role("dialog")
+    word.focus()
+    page.keyboard.press("Enter")
+    expect(dialog.locator("li button").first).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(word).to_be_focused()
+    word.click()
+    expect(dialog).to_be_visible()
+    page.locator("h1").click()
+    expect(dialog).to_be_hidden()
+
+
+# ---------------------------------------------------------------------------------------- links, errors, keyboard
+
+
+def test_a_surprise_can_be_shared_by_its_link_and_gone_back_to(page: Page, new_page: NewPage, live: Live) -> None:
+    run(page, "", "")
     drawn = page.input_value("#x"), page.input_value("#y"), page.input_value("#seed")
     assert drawn[0]
     assert drawn[1]
@@ -173,67 +388,82 @@ def test_a_surprise_can_be_shared_by_its_link_and_gone_back_to(page: Page, new_p
     done(again)
     assert (again.input_value("#x"), again.input_value("#y"), again.input_value("#seed")) == drawn
     assert tokens(again, "y", "inserted") == tokens(page, "y", "inserted")
-    page.locator("#x").fill("dog ____")
-    page.locator("#y").fill("")
-    button(page, "Complete both sides").click()
-    expect(page.locator("#x")).not_to_have_value("dog ____")
-    done(page)
+    run(page, "dog ____", action="Complete both sides")
     assert "dog" in tokens(page, "x", "given")
     page.go_back()
     expect(page.locator("#x")).to_have_value(drawn[0])
     expect(page.locator("#y")).to_have_value(drawn[1])
 
 
-def test_what_is_wrong_is_shown_in_the_page(page: Page) -> None:
+def test_an_error_replaces_what_was_done_and_its_rounds(page: Page) -> None:
     alert = page.get_by_role("alert")
     expect(alert).to_be_hidden()
+    expect(page.locator("#rounds")).to_be_visible()
+    write(page, "")
     button(page, "Translate to German").click()
     expect(alert).to_have_text("there is nothing to translate; write some English first")
-    page.locator("#x").fill("A dog sleeps.")
+    run(page, "A dog sleeps.")
+    expect(alert).to_be_hidden()
     button(page, "Fill the blanks").click()
     expect(alert).to_contain_text("there is no blank to fill")
-    page.locator("#x").fill("x" * 90)
-    button(page, "Translate to German").click()
+    expect(page.locator("#rounds")).to_be_hidden()
+    expect(page.locator("#status")).to_have_text("")
+    run(page, "A dog sleeps.")
+    write(page, "x" * 90)
+    page.locator("#primary").click()
     expect(alert).to_have_text("texts.0: the text takes 90 tokens, but at most 64 are taken; shorten or split it")
+    expect(page.locator("#rounds")).to_be_hidden()
+    expect(page.locator("#status")).to_have_text("")
+    expect(page.locator("#x")).to_have_value("x" * 90)
     page.get_by_text("How to decode").click()
     page.get_by_label("Top p").fill("7")
     button(page, "Surprise me").click()
     expect(alert).to_contain_text("top p:")
     page.get_by_label("Top p").fill("0.9")
-    page.get_by_label("Most tokens").fill("3")
     button(page, "Surprise me").click()
     done(page)
     expect(alert).to_be_hidden()
 
 
+def test_a_text_that_a_limit_ended_is_shown_with_a_warning(page: Page) -> None:
+    warning = page.locator("#warning")
+    run(page, PAIRS[2][0])
+    expect(warning).to_be_hidden()
+    page.get_by_text("How to decode").click()
+    page.get_by_label("Most tokens").fill("3")
+    run(page, PAIRS[2][0])
+    expect(warning).to_have_text("A limit on tokens ended the text early: it may be incomplete.")
+
+
 def test_it_can_be_used_by_keyboard_alone(page: Page) -> None:
-    page.keyboard.press("Tab")
+    button(page, "Clear").focus()
+    page.keyboard.press("Enter")
     expect(page.locator("#x")).to_be_focused()
     page.keyboard.type(PAIRS[1][0])
     page.keyboard.press("Control+Enter")
     expect(page.locator("#y")).to_have_value(PAIRS[1][1])
+    expect(page.locator("#text-x")).to_be_focused()  # where the text was
+    page.keyboard.press("Escape")
+    expect(page.locator("#x")).to_be_focused()
+    page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     expect(page.locator("#y")).to_be_focused()
-    for name in (
-        "Translate to German",
-        "Translate to English",
-        "Fill the blanks",
-        "Complete both sides",
-        "Surprise me",
-    ):
+    for name in ("Translate to German", "Translate to English", "Fill the blanks", "Complete both sides"):
         page.keyboard.press("Tab")
         expect(button(page, name)).to_be_focused()
+    page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.locator("#link")).to_have_attribute("href", re.compile("do=sample"))
     done(page)
-    expect(button(page, "Surprise me")).to_be_focused()  # though it was disabled in between
+    expect(page.locator("#primary")).to_be_focused()  # the button that was pressed is another one now
 
 
 def test_while_it_waits_the_buttons_are_disabled_and_the_rounds_play_by_themselves(
     new_page: NewPage, live: Live
 ) -> None:
     page = new_page()
-    page.locator("#x").fill(PAIRS[2][0])
+    done(page)
+    write(page, PAIRS[2][0])
     page.evaluate(
         """() => {
           const place = document.getElementById("place");
@@ -242,7 +472,7 @@ def test_while_it_waits_the_buttons_are_disabled_and_the_rounds_play_by_themselv
         }"""
     )
     with held(live.service):
-        button(page, "Translate to German").click()
+        page.locator("#primary").click()
         expect(page.locator("#status")).to_have_text("Waiting for the model …")
         expect(button(page, "Surprise me")).to_be_disabled()
         expect(page.locator("#main")).to_have_attribute("aria-busy", "true")
@@ -253,19 +483,26 @@ def test_while_it_waits_the_buttons_are_disabled_and_the_rounds_play_by_themselv
 
 
 CONTRAST = """() => {
-  const light = (colour) => {
-    const [r, g, b] = colour.match(/[0-9.]+/g).map(Number).map((v) => v / 255)
+  const brush = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const paint = (...colours) => {
+    brush.clearRect(0, 0, 1, 1);
+    for (const colour of colours) {
+      brush.fillStyle = colour;
+      brush.fillRect(0, 0, 1, 1);
+    }
+    const [r, g, b] = [...brush.getImageData(0, 0, 1, 1).data].map((v) => v / 255)
       .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
-  const ground = (element) => {
-    const colour = getComputedStyle(element).backgroundColor;
-    return colour === "rgba(0, 0, 0, 0)" && element.parentElement ? ground(element.parentElement) : colour;
+  const grounds = (element) => {
+    const own = getComputedStyle(element).backgroundColor;
+    return element.parentElement ? [...grounds(element.parentElement), own] : [own];
   };
   const found = {};
-  for (const name of ["body", ".quiet", "button", "textarea", ".given", ".inserted", ".now", "a", "#error"]) {
+  document.querySelector(".now").style.setProperty("--doubt", "100%"); // as unsure as can be
+  for (const name of ["body", ".quiet", "button", ".chip", "textarea", ".given", ".inserted", ".now", "a", "#error"]) {
     const element = document.querySelector(name);
-    const [a, b] = [light(getComputedStyle(element).color), light(ground(element))].sort((p, q) => q - p);
+    const [a, b] = [paint(getComputedStyle(element).color), paint(...grounds(element))].sort((p, q) => q - p);
     found[name] = (a + 0.05) / (b + 0.05);
   }
   return found;
@@ -277,16 +514,24 @@ def test_on_a_phone_it_fits_and_is_readable_in_light_and_dark(new_page: NewPage,
     page = new_page(
         viewport={"width": 360, "height": 720}, has_touch=True, color_scheme=scheme, reduced_motion="reduce"
     )
-    page.locator("#x").fill(PAIRS[3][0])
-    button(page, "Translate to German").tap()
     done(page)
+    run(page, PAIRS[3][0])
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    left, right = page.locator("#x").bounding_box(), page.locator("#y").bounding_box()
+    left, right = page.locator("#text-x").bounding_box(), page.locator("#text-y").bounding_box()
     assert left is not None
     assert right is not None
     assert right["y"] > left["y"] + left["height"]
+    page.locator("#text-y .inserted").first.tap()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.locator("li button").first).to_be_visible()
+    box = dialog.bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 360
+    assert box["y"] + box["height"] <= 720
+    button(page, "Close").tap()
     page.get_by_text("How to decode").tap()
-    for name in ("button", "summary", "select", "input:not([type=checkbox])"):
+    for name in ("button:not(.token)", "summary", "select", "input:not([type=checkbox])"):
         sizes = [place.bounding_box() for place in page.locator(name).all() if place.is_visible()]
         assert min(size["height"] for size in sizes if size) >= 38, name  # for a thumb
     contrast = page.evaluate(CONTRAST)
@@ -302,23 +547,24 @@ def test_a_service_with_a_token_is_asked_for_it(new_page: NewPage, kermit: Kermi
         expect(page.get_by_role("alert")).to_contain_text("token")
         page.get_by_label("Token of this service").fill("secret")
         page.keyboard.press("Enter")
-        expect(page.get_by_label("English", exact=True)).to_be_visible()
         expect(page.get_by_role("alert")).to_be_hidden()
-        button(page, "Surprise me").click()
         done(page)
 
 
-def test_rounds_that_break_off_stop_and_say_so(new_page: NewPage, kermit: Kermit) -> None:
-    with running(kermit, deadline=3.0) as live, slowed(live.service):
-        page = new_page(url=live.url)
-        page.get_by_label("English", exact=True).fill("A dog sleeps")
-        page.get_by_text("How to decode").click()
-        page.locator("#termination_penalty").fill("90")
-        page.locator("#strategy").select_option("serial")
-        button(page, "Translate to German").click()
-        expect(page.get_by_role("alert")).to_contain_text("no answer within")
-        expect(page.locator("#count")).to_contain_text("Ended by an error")
-        expect(page.locator("#play")).to_have_text("Play")
+def test_rounds_that_break_off_are_replaced_by_the_error(new_page: NewPage, kermit: Kermit) -> None:
+    with running(kermit, deadline=3.0) as live:
+        page = new_page(url=live.url, reduced_motion="reduce")
+        done(page)
+        with slowed(live.service):
+            write(page, "A dog sleeps")
+            page.get_by_text("How to decode").click()
+            page.locator("#termination_penalty").fill("90")
+            page.locator("#strategy").select_option("serial")
+            page.locator("#primary").click()
+            expect(page.locator("#rounds")).to_be_visible()
+            expect(page.get_by_role("alert")).to_contain_text("no answer within")
+            expect(page.locator("#rounds")).to_be_hidden()
+            expect(page.locator("#x")).to_have_value("A dog sleeps")
 
 
 def test_strategies_that_the_model_was_not_trained_for_cannot_be_selected(page: Page) -> None:
@@ -330,19 +576,28 @@ def test_strategies_that_the_model_was_not_trained_for_cannot_be_selected(page: 
 
 def test_a_model_trained_left_to_right_inserts_one_token_after_the_other(new_page: NewPage, ordered: Live) -> None:
     page = new_page(url=ordered.url, reduced_motion="reduce")
-    expect(page.get_by_label("English", exact=True)).to_be_visible()
-    page.get_by_label("English", exact=True).fill("A dog sleeps.")
+    done(page)
     page.get_by_text("How to decode").click()
     page.locator("#strategy").select_option("left_to_right")
     page.locator("#termination_penalty").fill("90")
     page.locator("#max_tokens").fill("4")
-    button(page, "Translate to German").click()
-    done(page)
-    expect(page.locator("#count")).to_contain_text("5 rounds for 4 inserted tokens")
-    assert len(tokens(page, "y", "inserted")) == 4
+    run(page, "A dog sleeps.")
+    expect(page.locator("#count")).to_have_text("5 rounds for 4 tokens")
+    before = tokens(page, "y", "inserted")
+    assert len(before) == 4
     assert "strategy=left_to_right" in page.url
+    page.locator("#text-y .inserted").nth(1).click()
+    page.get_by_role("dialog").locator("li button:not(:disabled)").first.click()
+    expect(page.locator("#text-y .inserted").nth(1)).not_to_have_text(before[1])
+    assert tokens(page, "y", "inserted")[0] == before[0]
 
 
 def test_a_link_with_a_strategy_that_the_model_lacks_says_why(new_page: NewPage) -> None:
     page = new_page("/#do=sample&strategy=left_to_right", reduced_motion="reduce")
     expect(page.get_by_role("alert")).to_contain_text("trained with left_to_right among its orders")
+
+
+def test_swagger_lists_the_routes(new_page: NewPage) -> None:
+    page = new_page("/docs")
+    for route in ("/v1/translate", "/v1/alternatives", "/languages"):
+        expect(page.locator(".opblock-summary-path", has_text=route).first).to_be_visible()

@@ -11,6 +11,7 @@ from services import PAIRS, Live, running
 
 from kermit import BalancedTreePrior, DecodingSettings, Factorization, Kermit, Sampling, Strategy
 from kermit.decoding import DRAWING_TEMPERATURE, Constraints
+from kermit.serving.app import STATIC
 from kermit.serving.settings import ServiceSettings
 
 ENGLISH, GERMAN = (list(side) for side in zip(*PAIRS, strict=True))
@@ -76,6 +77,45 @@ def test_decoding_settings_are_those_of_the_pipeline(live: Live, kermit: Kermit)
     assert found["log_prob"] == pytest.approx(expected.log_prob, rel=1e-4)
     (short,) = results(live, "/v1/translate", texts=[ENGLISH[0]], to="de", max_rounds=1)
     assert (short["rounds"], short["finish"]) == (1, "max_rounds")
+
+
+def test_the_best_of_several_candidates_is_the_pipelines(live: Live, kermit: Kermit) -> None:
+    body = {"texts": [ENGLISH[1] + " " + ENGLISH[0]], "to": "de", "candidates": 6, "ranking": "likelihood", "seed": 4}
+    (found,) = results(live, "/v1/translate", **body, temperature=4.0, split_sentences=False, trace=True)
+    how = DecodingSettings(sampling=Sampling(4.0), candidates=6, ranking="likelihood")
+    (expected,) = kermit.translate(body["texts"], "de", settings=how, seeds=[4])
+    assert (found["y"], found["rounds"]) == (expected.y, expected.rounds)
+    assert "".join(one["text"] for round_ in found["trace"]["rounds"] for one in round_)
+    (alone,) = results(live, "/v1/translate", texts=body["texts"], to="de", temperature=4.0, seed=4)
+    assert alone["y"] != found["y"]
+
+
+def test_a_long_text_is_translated_sentence_by_sentence_and_keeps_its_layout(live: Live) -> None:
+    text = f"{ENGLISH[0]} {ENGLISH[2]}\n\n{ENGLISH[1]}"
+    whole, blank, single = results(live, "/v1/translate", texts=[text, " ", ENGLISH[3]], to="de", trace=True)
+    assert whole["x"] == text
+    assert whole["y"] == f"{GERMAN[0]} {GERMAN[2]}\n\n{GERMAN[1]}"
+    assert whole["trace"] is None
+    assert [part["x"] for part in whole["sentences"]] == [ENGLISH[0], ENGLISH[2], ENGLISH[1]]
+    assert whole["tokens"] == sum(part["tokens"] for part in whole["sentences"])
+    assert whole["rounds"] == max(part["rounds"] for part in whole["sentences"])
+    assert (blank["y"], blank["sentences"]) == ("", None)
+    assert (single["y"], single["sentences"]) == (GERMAN[3], None)
+    assert single["trace"] is not None
+    (unsplit,) = results(live, "/v1/translate", texts=[text], to="de", split_sentences=False)
+    assert unsplit["sentences"] is None
+
+
+def test_a_sentence_that_is_too_long_is_named(live: Live) -> None:
+    answer = live.post("/v1/translate", texts=["ok", f"{ENGLISH[0]} {'x' * 90}."], to="de")
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith("texts.1, sentence 2: the text takes 91 tokens, but at most 64 are taken")
+
+
+def test_a_text_that_a_limit_ended_says_so_whichever_sentence_it_was(live: Live) -> None:
+    (found,) = results(live, "/v1/translate", texts=[f"{ENGLISH[2]} {ENGLISH[0]}"], to="de", max_tokens=5)
+    assert [part["finish"] for part in found["sentences"]] == ["max_tokens", "finished"]
+    assert found["finish"] == "max_tokens"
 
 
 def test_a_trace_tells_every_insertion(live: Live) -> None:
@@ -159,7 +199,11 @@ def test_health_says_ok(live: Live) -> None:
         ("translate", {"texts": [], "to": "de"}, "texts: List should have at least 1 item"),
         ("translate", {"texts": "a", "to": "de"}, "texts: Input should be a valid list"),
         ("translate", {"texts": ["a"], "to": "fr"}, "the model's languages are en and de; it does not know 'fr'"),
-        ("translate", {"texts": ["a"], "to": "de", "temprature": 1}, "temprature: Extra inputs are not permitted"),
+        (
+            "translate",
+            {"texts": ["a"], "to": "de", "temprature": 1},
+            "unknown field 'temprature'; did you mean 'temperature'?",
+        ),
         ("translate", {"texts": ["a"], "to": "de", "temperature": 0}, "temperature: Input should be greater than or"),
         ("translate", {"texts": ["a"], "to": "de", "strategy": "diagonal"}, "strategy: Input should be 'serial', '"),
         ("translate", {"texts": ["a"], "to": "de", "max_tokens": 65}, "max_tokens: 65, but this service inserts at"),
@@ -175,6 +219,11 @@ def test_health_says_ok(live: Live) -> None:
         ("embed", {"x": ["x" * 90]}, "x.0: the text takes 90 tokens, but at most 64"),
         ("sample", {"segment": "fr"}, "it does not know 'fr'"),
         ("sample", {"count": 10**9}, "1000000000 texts, but a request takes at most 32"),
+        ("sample", {"segments": "x"}, "unknown field 'segments'; did you mean 'segment'?"),
+        ("embed", {"x": ["a"], "qqq": 1}, "unknown field 'qqq'; known: x, y, pooling"),
+        ("translate", {"texts": ["a"], "to": "de", "ranking": "again"}, "ranking needs several candidates"),
+        ("translate", {"texts": ["a"], "to": "de", "candidates": 33}, "candidates: Input should be less than"),
+        ("sample", {"count": 2, "begun": [[]]}, "begun has rounds for 1 texts, not 2"),
         ("sample", {"seed": -1}, "seed: Input should be greater than or equal to 0"),
     ],
 )
@@ -208,7 +257,7 @@ def test_a_body_that_is_no_json_object_is_told_what_to_send(live: Live) -> None:
 
     broken = answer(b'{"texts": ["a", ')
     assert broken[0] == 400
-    assert broken[1].startswith("the body is no JSON: ")
+    assert broken[1].startswith("the body is not JSON: ")
     assert "at character 16" in broken[1]
     object_wanted = (422, "send a JSON object as the body, with Content-Type: application/json")
     assert answer(b"") == answer(b"3") == answer(b'{"texts": ["a"], "to": "de"}', "text/plain") == object_wanted
@@ -232,7 +281,7 @@ def test_too_many_bytes_are_refused_whether_they_are_announced_or_not(live: Live
 
 
 def test_no_other_path_or_method_leads_anywhere(live: Live) -> None:
-    for path in ("/v1/nothing", "/static/../app.py", "/static/%2e%2e/app.py", "/static/", "/docs"):
+    for path in ("/v1/nothing", "/static/../app.py", "/static/%2e%2e/app.py", "/static/", "/redoc"):
         assert live.client.get(path).status_code == 404
     assert live.client.get("/v1/translate").status_code == 405
 
@@ -264,10 +313,12 @@ def test_with_a_token_only_those_who_show_it_are_answered(kermit: Kermit) -> Non
         {"max_wait_ms": math.inf},
         {"token": " "},
         {"token": "ü"},
+        {"cors": ("example.com",)},
+        {"cors": ("https://*.example.com",)},
     ],
 )
 def test_settings_that_cannot_be_are_errors_that_name_them(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
+    with pytest.raises(ValueError, match="origin" if "cors" in wrong else next(iter(wrong))):
         ServiceSettings(**wrong)
 
 
@@ -289,9 +340,33 @@ def test_the_page_has_no_inline_script_or_style_and_no_file_from_elsewhere(live:
     assert " style=" not in page
     assert "onclick" not in page
     assert page.count("<script") == page.count('<script type="module" src="static/page.js"></script>') == 1
-    for name in ("page.js", "rounds.js", "service.js", "style.css", "icon.svg"):
+    for name in sorted(file.name for file in STATIC.iterdir() if file.suffix in (".js", ".css", ".svg")):
         page += live.client.get(f"/static/{name}").raise_for_status().text
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_head_is_answered_and_swagger_comes_from_this_origin(live: Live) -> None:
+    for path in ("/", "/docs"):
+        answer = live.client.head(path)
+        assert answer.status_code == 200
+        assert int(answer.headers["Content-Length"]) > 0
+        assert answer.content == b""
+    docs = live.client.get("/docs").text
+    assert "://" not in docs
+    for link in ("static/swagger/swagger-ui-bundle.js", "static/swagger/swagger-ui.css", "static/docs.js"):
+        assert link in docs
+        assert live.client.get(f"/{link}").status_code == 200
+
+
+def test_other_origins_may_call_where_the_settings_say_so(live: Live, kermit: Kermit) -> None:
+    header = "Access-Control-Allow-Origin"
+    asks = {"Origin": "https://example.com", "Access-Control-Request-Method": "POST"}
+    assert header not in live.client.get("/v1/models", headers=asks).headers
+    with running(kermit, cors=("https://example.com",)) as shared:
+        assert shared.client.get("/v1/models", headers=asks).headers[header] == "https://example.com"
+        assert shared.client.options("/v1/translate", headers=asks).status_code == 200
+        others = asks | {"Origin": "https://elsewhere.com"}
+        assert header not in shared.client.get("/v1/models", headers=others).headers
 
 
 def test_metrics_count_requests_rounds_and_batches(kermit: Kermit) -> None:
@@ -304,7 +379,7 @@ def test_metrics_count_requests_rounds_and_batches(kermit: Kermit) -> None:
         assert 'kermit_requests_total{route="/v1/translate",status="200"} 1.0' in response.text
         assert live.metric("kermit_requests_total", route="/v1/translate", status="422") == 1
         assert live.metric("kermit_request_seconds_count", route="/v1/translate") == 2
-        assert live.metric("kermit_batch_size_sum") == 4
+        assert live.metric("kermit_batch_size_sum") == 3  # an unknown language is never computed
         assert live.metric("kermit_rounds_count") == 3
         assert live.metric("kermit_rounds_sum") == 12
         assert live.metric("kermit_queue_depth") == 0

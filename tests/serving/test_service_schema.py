@@ -22,7 +22,13 @@ ROUTES = {
     ("get", "/healthz"),
     ("get", "/metrics"),
     ("get", "/v1/models"),
-    *(("post", f"/v1/{name}") for name in ("translate", "infill", "complete", "sample", "score", "embed")),
+    ("get", "/languages"),
+    ("post", "/translate"),
+    ("post", "/detect"),
+    *(
+        ("post", f"/v1/{name}")
+        for name in ("translate", "infill", "complete", "sample", "score", "embed", "alternatives")
+    ),
 }
 
 

@@ -39,7 +39,9 @@ def test_the_events_are_the_trace_and_then_the_answer(live: Live, path: str, bod
         mine = [(name, event) for name, event in told if event["index"] == index]
         trace = result["trace"]
         assert [name for name, _ in mine] == ["start"] + ["round"] * result["rounds"]
-        assert mine[0][1] == {"index": index} | {key: trace[key] for key in ("start", "start_text", "open_slots")}
+        assert mine[0][1] == {"index": index, "sentence": 0} | {
+            key: trace[key] for key in ("start", "start_text", "open_slots")
+        }
         assert [event["round"] for _, event in mine[1:]] == list(range(1, result["rounds"] + 1))
         assert [event["insertions"] for _, event in mine[1:]] == trace["rounds"]
 

@@ -23,6 +23,14 @@ def serve(
     max_batch: Annotated[int, typer.Option(help="Number of texts per batch.")] = 32,
     deadline: Annotated[float, typer.Option(help="Seconds that a request may take.")] = 30.0,
     max_tokens: Annotated[int, typer.Option(help="Maximum number of tokens of a text, given or inserted.")] = 256,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="Origin whose pages may call the service, such as https://example.com; * for all. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Number of threads; chosen by torch by default.", show_default=False)
     ] = None,
@@ -43,7 +51,9 @@ def serve(
             f"serving needs the package {error.name}; install it with: pip install 'kermit-insertion[serve]'"
         ) from error
 
-    settings = ServiceSettings(token or None, queue, max_batch, max_wait_ms, deadline, max_tokens)
+    settings = ServiceSettings(
+        token or None, queue, max_batch, max_wait_ms, deadline, max_tokens, cors=tuple(cors or ())
+    )
     if threads is not None:
         import torch
 

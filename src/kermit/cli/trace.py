@@ -1,4 +1,4 @@
-"""`kermit trace`: show a decode as a picture, a web page, text or JSON."""
+"""`kermit trace`: show a decode as a picture, still or moving, a web page, text or JSON."""
 
 from __future__ import annotations
 
@@ -32,10 +32,23 @@ from kermit.errors import DataError, Place, placed
 
 if TYPE_CHECKING:
     from kermit.decoding import DecodingSettings
-    from kermit.rendering import ReadableTrace
+    from kermit.rendering import Layout, ReadableTrace
 
-FORMATS = {".html": "html", ".htm": "html", ".svg": "svg", ".json": "json", ".jsonl": "json", ".txt": "text"}
+FORMATS = {
+    ".html": "html",
+    ".htm": "html",
+    ".svg": "svg",
+    ".png": "png",
+    ".pdf": "pdf",
+    ".gif": "gif",
+    ".json": "json",
+    ".jsonl": "json",
+    ".txt": "text",
+}
 """The format of an output file by its suffix, unless --format is given."""
+
+BINARY = ("png", "pdf", "gif")
+"""Formats that need a file: they are not written to stdout."""
 
 
 def trace(
@@ -52,12 +65,19 @@ def trace(
         typer.Option("--from", help="Show what --json --trace of another verb wrote; - for stdin.", show_default=False),
     ] = None,
     format_: Annotated[
-        Literal["html", "svg", "json", "text"] | None,
+        Literal["html", "svg", "png", "pdf", "gif", "json", "text"] | None,
         typer.Option("--format", "-f", help="By the suffix of the output by default, else text.", show_default=False),
     ] = None,
     layout: Annotated[
-        Literal["rounds", "tree"], typer.Option(help="Rounds from top to bottom, or the insertion tree.")
-    ] = "rounds",
+        Literal["rounds", "tree", "animated"] | None,
+        typer.Option(
+            help="Rounds from top to bottom, the insertion tree, or moving words (SVG, HTML, GIF).",
+            show_default="rounds",
+        ),
+    ] = None,
+    title: Annotated[
+        str | None, typer.Option(help="Title of the picture; by default what was done.", show_default=False)
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed: of a completed pair, or of anything sampled.")] = 0,
     decoding: Decoding = None,
     set_: Set = None,
@@ -93,7 +113,7 @@ def trace(
             traces = translations(context, texts, input_, to, seed, decoding, set_, model)
         else:
             traces = generations(infill, side, x, y, seed, settings, model)
-    write(traces, chosen, layout, output)
+    write(traces, chosen, layout, title, output)
 
 
 def format_of(output: Path | None) -> str:
@@ -181,24 +201,54 @@ def read_traces(path: Path) -> list[ReadableTrace]:
     return traces
 
 
-def write(traces: list[ReadableTrace], chosen: str, layout: str, output: Path | None) -> None:
-    """Write decodes in a format; an SVG holds only one."""
+def write(traces: list[ReadableTrace], chosen: str, layout: str | None, title: str | None, output: Path | None) -> None:
+    """Write decodes in a format; a picture holds only one."""
     from kermit.rendering import Layout, page
 
-    laid_out = Layout(layout)
-    if not traces:
-        raise DataError("no text to trace; give one")
-    if chosen == "svg" and len(traces) > 1:
-        raise DataError(f"an SVG holds one decode, not {len(traces)}; choose --format html for several")
+    laid_out = Layout(layout or ("animated" if chosen == "gif" else "rounds"))
+    check(traces, chosen, laid_out, title, output)
+    if chosen in BINARY:
+        assert output is not None
+        drawn = {
+            "png": lambda: traces[0].png(laid_out, title=title),
+            "pdf": lambda: traces[0].pdf(laid_out, title=title),
+            "gif": lambda: traces[0].gif(title=title),
+        }[chosen]()
+        try:
+            output.write_bytes(drawn)
+        except OSError as error:
+            raise DataError(f"--output {output}: {error.strerror}") from error
+        return
     with Results(output) as results:
         match chosen:
             case "svg":
-                results.write(traces[0].svg(laid_out))
+                results.write(traces[0].svg(laid_out, title=title))
             case "html":
-                results.write(page(traces, laid_out))
+                results.write(page(traces, laid_out, title=title))
             case "json":
                 for trace in traces:
                     results.json({"trace": trace.to_json(laid_out)})
             case _:
                 for trace in traces:
                     results.trace(trace, laid_out)
+
+
+def check(traces: list[ReadableTrace], chosen: str, layout: Layout, title: str | None, output: Path | None) -> None:
+    """Check that what was asked for can be written.
+
+    Raises:
+        DataError: it cannot.
+    """
+    animated = layout == "animated"
+    if not traces:
+        raise DataError("no text to trace; give one")
+    if chosen in ("svg", *BINARY) and len(traces) > 1:
+        raise DataError(f"a picture holds one decode, not {len(traces)}; choose --format html for several")
+    if chosen in BINARY and (output is None or output.suffix == ".gz"):
+        raise DataError(f"{chosen.upper()} is binary; name a file with --output decode.{chosen}")
+    if animated and chosen not in ("svg", "html", "gif"):
+        raise DataError(f"--layout animated applies only to SVG, HTML and GIF, not to {chosen}; choose rounds or tree")
+    if chosen == "gif" and not animated:
+        raise DataError("a GIF is animated; leave --layout out, or choose another format")
+    if title is not None and chosen in ("json", "text"):
+        raise DataError(f"--title applies only to pictures and web pages, not to {chosen}; leave it out")

@@ -13,7 +13,7 @@ from kermit.decoding.settings import (
     Sampling,
     Strategy,
 )
-from kermit.decoding.trace import Trace, TracedInsertion, TracedToken
+from kermit.decoding.trace import Rounds, Trace, TracedInsertion, TracedToken
 
 __all__ = [
     "DRAWING_TEMPERATURE",
@@ -26,6 +26,7 @@ __all__ = [
     "Finish",
     "OnRound",
     "Ranking",
+    "Rounds",
     "Sampling",
     "Strategy",
     "Trace",

@@ -16,8 +16,8 @@ from kermit.decoding.ranking import check_given, ranks
 from kermit.decoding.settings import DecodingSettings, Ranking, Sampling
 
 if TYPE_CHECKING:
-    from kermit.canvas import Canvas
     from kermit.decoding.rounds import Decoded
+    from kermit.decoding.trace import Trace
     from kermit.slots import InsertionModel
 
 CANDIDATE_TEMPERATURE = 0.5
@@ -25,14 +25,14 @@ CANDIDATE_TEMPERATURE = 0.5
 
 _SEED_STEP = 0x9E3779B97F4A7C15  # far apart, for the seeds of neighbouring texts often follow one another
 
-Decode = Callable[[Sequence["Canvas"], DecodingSettings, Sequence[int], Sequence[int]], "list[Decoded]"]
+Decode = Callable[[Sequence["Trace"], DecodingSettings, Sequence[int], Sequence[int]], "list[Decoded]"]
 """Decodes one text per canvas, given the seeds and the most tokens to insert."""
 
 
 def decode_candidates(
     model: InsertionModel,
     decode: Decode,
-    canvases: Sequence[Canvas],
+    begun: Sequence[Trace],
     settings: DecodingSettings,
     seeds: Sequence[int],
     limits: Sequence[int],
@@ -43,7 +43,7 @@ def decode_candidates(
     Args:
         model: what scores the slots.
         decode: what decodes one text a canvas.
-        canvases: the canvases at the start.
+        begun: the canvases at the start, with the rounds that are already decided.
         settings: how to decode, and how many candidates.
         seeds: one per canvas.
         limits: the most tokens to insert into each canvas.
@@ -56,15 +56,15 @@ def decode_candidates(
         DecodingError: they are to be ranked both ways, and nothing is given whole.
     """
     if settings.ranking is Ranking.BOTH_WAYS:
-        for canvas in canvases:
-            if canvas.open_slots:
-                check_given(canvas)
+        for trace in begun:
+            if trace.start.open_slots:
+                check_given(trace.start)
     alone = replace(settings, candidates=1, ranking=None, length_reward=None)
     drawn = replace(alone, sampling=settings.sampling or Sampling(CANDIDATE_TEMPERATURE))
-    found = [[first] for first in decode(canvases, alone, seeds, limits)]
-    numbers = [number for number in range(len(canvases)) for _ in range(1, settings.candidates)]
+    found = [[first] for first in decode(begun, alone, seeds, limits)]
+    numbers = [number for number in range(len(begun)) for _ in range(1, settings.candidates)]
     others = [seed + candidate * _SEED_STEP for seed in seeds for candidate in range(1, settings.candidates)]
-    starts, most = [canvases[number] for number in numbers], [limits[number] for number in numbers]
+    starts, most = [begun[number] for number in numbers], [limits[number] for number in numbers]
     for number, other in zip(numbers, decode(starts, drawn, others, most), strict=True):
         found[number].append(other)
     every = [candidate for candidates in found for candidate in candidates]

@@ -23,7 +23,7 @@ from kermit.decoding.choosing import Choice, Chooser
 from kermit.decoding.limits import Room
 from kermit.decoding.repeats import allowed_runs, withdraw_repeats
 from kermit.decoding.settings import MAX_TOKENS, DecodingSettings, Finish, Ranking, Strategy, is_whole
-from kermit.decoding.trace import Trace, TracedInsertion
+from kermit.decoding.trace import Rounds, Trace, TracedInsertion
 from kermit.errors import DecodingError
 from kermit.slots import InsertionModel, Termination, learned
 
@@ -63,6 +63,7 @@ def decode(
     *,
     seeds: Sequence[int] | None = None,
     limits: Sequence[int] | None = None,
+    begun: Sequence[Rounds] | None = None,
     trace: bool = False,
     batch_size: int = 64,
     on_progress: Callable[[int], object] | None = None,
@@ -76,6 +77,8 @@ def decode(
         settings: how to decode; parallel and greedy by default.
         seeds: one a canvas, for sampling; 0, 1, 2, ... by default.
         limits: the most tokens to insert, one number per canvas; by default what the settings say for all.
+        begun: for each canvas the rounds that are already decided; decoding continues after them, as if they had just
+            been made. They count among the rounds, tokens and log-probabilities of the result.
         trace: whether to record every round's insertions.
         batch_size: how many canvases to decode together; it does not change what they decode to.
         on_progress: called with the number of canvases that were just finished.
@@ -87,8 +90,10 @@ def decode(
 
     Raises:
         DecodingError: settings that contradict each other or the model, or a canvas too long for the model.
+        CanvasError: a decided insertion that is impossible.
     """
     settings = settings or DecodingSettings()
+    begun = [()] * len(canvases) if begun is None else begun
     seeds = range(len(canvases)) if seeds is None else seeds
     if len(seeds) != len(canvases):
         raise DecodingError(f"{len(seeds)} seeds for {len(canvases)} canvases; give one a canvas")
@@ -98,20 +103,21 @@ def decode(
     seeds = [int(seed) for seed in seeds]
     limits = [settings.max_tokens or MAX_TOKENS] * len(canvases) if limits is None else limits
     check_strategy(model, settings)
-    check_lengths(model, canvases)
+    check_lengths(model, [Trace(*part).canvases()[-1] for part in zip(canvases, begun, strict=True)])
     if settings.candidates > 1 and on_round is not None:
         raise DecodingError("rounds cannot be told as they come where the best of several candidates is kept")
 
     def one_each(
-        starts: Sequence[Canvas], how: DecodingSettings, seeds: Sequence[int], limits: Sequence[int]
+        starts: Sequence[Trace], how: DecodingSettings, seeds: Sequence[int], limits: Sequence[int]
     ) -> list[Decoded]:
-        return decode(model, starts, how, seeds=seeds, limits=limits, trace=trace, batch_size=batch_size)
+        canvases, begun = [start.start for start in starts], [start.rounds for start in starts]
+        return decode(model, canvases, how, seeds=seeds, limits=limits, begun=begun, trace=trace, batch_size=batch_size)
 
     results: dict[int, Decoded] = {}
     by_length = sorted(range(len(canvases)), key=lambda index: len(canvases[index]))
     for start in range(0, len(by_length), batch_size):
         part = by_length[start : start + batch_size]
-        starts = [canvases[i] for i in part]
+        starts = [Trace(canvases[i], begun[i]) for i in part]
         part_seeds, part_limits = [seeds[i] for i in part], [limits[i] for i in part]
         if settings.candidates > 1:
             kept = decode_candidates(model, one_each, starts, settings, part_seeds, part_limits, batch_size)
@@ -204,7 +210,7 @@ class _Run:
         self,
         model: InsertionModel,
         settings: DecodingSettings,
-        canvases: list[Canvas],
+        starts: list[Trace],
         seeds: list[int],
         limits: list[int],
         trace: bool,
@@ -213,8 +219,9 @@ class _Run:
         self.model, self.settings = model, settings
         self.results: dict[int, Decoded] = {}
         self.keep_traces, self.on_round = trace, on_round
-        self.traces = [Trace(canvas, ()) for canvas in canvases]
+        self.traces = starts
         self.number = 0
+        canvases = [start.start for start in starts]
         self.batch = CanvasBatch.from_canvases(canvases, model.device)
         self.index = torch.arange(len(canvases))
         self.seeds = torch.tensor([seed % 2**63 for seed in seeds])
@@ -234,6 +241,27 @@ class _Run:
         framing = (self.batch.token_ids == specials.cls_id) | (self.batch.token_ids == specials.sep_id)
         self.given = self.batch.valid & ~framing
         self.chooser = Chooser(settings, specials, model.device)
+        self._replay([start.rounds for start in starts])
+
+    def _replay(self, begun: Sequence[Rounds]) -> None:
+        """Apply rounds that were decided before, without asking the model."""
+        while self.number < max(map(len, begun)):
+            grid = torch.full_like(self.batch.token_ids, NOTHING)
+            for row, rounds in enumerate(begun):
+                for insertion in rounds[self.number] if self.number < len(rounds) else ():
+                    grid[row, insertion.slot] = insertion.token_id
+                    self.log_prob[row] += insertion.log_prob
+            rows, slots = (grid != NOTHING).nonzero(as_tuple=True)
+            blanks = self.blank[rows, slots]
+            self.room.spend(rows, self.batch.segment_ids[rows, slots], blanks)
+            self.span = self.span.scatter_reduce(0, rows, blanks, "amax")
+            self._insert(grid)
+
+    def _insert(self, grid: Tensor) -> None:
+        """Insert the tokens of a (batch, length) grid and end the round."""
+        planes = [(self.blank, NOTHING), (self.joined, NOTHING), (self.given, False)]
+        self.batch, (self.blank, self.joined, self.given) = self.batch.insert(grid, planes)
+        self.number += 1
 
     def round(self) -> None:
         """Run one forward pass, apply its insertions, retire finished rows."""
@@ -261,9 +289,7 @@ class _Run:
         abandoned = self._trace(rows[taken], slots[taken], choice, taken)
         grid = torch.full_like(self.batch.token_ids, NOTHING)
         grid[rows, slots] = choice.tokens
-        planes = [(self.blank, NOTHING), (self.joined, NOTHING), (self.given, False)]
-        self.batch, (self.blank, self.joined, self.given) = self.batch.insert(grid, planes)
-        self.number += 1
+        self._insert(grid)
         ended = (grid == NOTHING).all(1)
         self.cut |= choice.blocked & ended
         self.log_prob += torch.where(ended & ~choice.blocked & ~self.repeating, choice.end_log_prob, 0)

@@ -31,6 +31,10 @@ class TracedInsertion:
         return {"slot": self.slot, "token_id": self.token_id, **named, "log_prob": round(self.log_prob, 4)}
 
 
+Rounds = tuple[tuple[TracedInsertion, ...], ...]
+"""The insertions of each round, left to right."""
+
+
 @dataclass(frozen=True, slots=True)
 class TracedToken:
     """A token of the final canvas and when it came.
@@ -59,7 +63,7 @@ class Trace:
     """
 
     start: Canvas
-    rounds: tuple[tuple[TracedInsertion, ...], ...]
+    rounds: Rounds
 
     def canvases(self) -> list[Canvas]:
         """The canvas before the first round and after each."""

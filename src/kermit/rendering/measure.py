@@ -1,19 +1,17 @@
-"""How wide a text is before anyone has drawn it, and how to show what has no width.
+"""How wide a text is, and how to show what has no width.
 
-The font that a reader has is not known, so a text is given the room it would need in a wide one (DejaVu Sans; Arial,
-Helvetica and the like are narrower). Too much room is a gap, too little would be an overlap.
+Widths are those of DejaVu Sans, which comes with matplotlib; pictures name it first, and force the width of every text,
+so that no other font can make words overlap.
 """
 
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
-_WIDTHS = {
-    **dict.fromkeys(" .,:;'|/\\-!()[]ijlftrIJ·", 0.43),
-    **dict.fromkeys('abcdeghknopqsuvxyz0123456789EFLPSTY$?*_`{}"«»', 0.65),
-    **dict.fromkeys("ABCDGHKNOQRUVXZ&", 0.80),
-}
-_LOWER, _OTHER = 1.05, 1.35
+from kermit.errors import UsageError
 
 _SHOWN = {" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥", "\x7f": "␡"}
 _JOINERS = "\u00ad\u200c\u200d"  # unseen, but they shape the letters around them
@@ -22,23 +20,44 @@ NOTHING = "▯"
 """Stands for a token without text, such as an unknown word."""
 
 
-def width(text: str) -> float:
-    """The width of a text in ems, at least; what is stacked on a letter takes no room."""
-    return sum(map(_width, unicodedata.normalize("NFD", text)))
+def width(text: str, *, bold: bool = False) -> float:
+    """Return the width of a text in ems."""
+    return sum(_advance(symbol, bold) for symbol in text)
 
 
-def _width(symbol: str) -> float:
-    if symbol in _WIDTHS:
-        return _WIDTHS[symbol]
-    if "\u2010" <= symbol <= "\u201f" and symbol not in "\u2014\u2015":  # short dashes and curly quotes
-        return 0.65
+@lru_cache(maxsize=10_000)
+def _advance(symbol: str, bold: bool) -> float:
+    font = _font(bold)
+    if ord(symbol) in font.get_charmap():
+        from matplotlib.ft2font import LoadFlags
+
+        glyph = font.load_char(ord(symbol), flags=LoadFlags.NO_HINTING)
+        return float(glyph.linearHoriAdvance) / 65536 / _SIZE
     if unicodedata.category(symbol) in ("Mn", "Me", "Cf"):
         return 0.0
-    return _LOWER if symbol.islower() else _OTHER
+    return 1.0 if unicodedata.east_asian_width(symbol) in ("W", "F") else 0.8
+
+
+_SIZE = 64
+
+
+@lru_cache(maxsize=2)
+def _font(bold: bool) -> Any:
+    try:
+        import matplotlib
+        from matplotlib.ft2font import FT2Font
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "pictures need matplotlib; install it with: pip install 'kermit-insertion[pictures]'"
+        ) from error
+    name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
+    font = FT2Font(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name)
+    font.set_size(_SIZE, 72)
+    return font
 
 
 def visible(text: str) -> str:
-    """A token as it is shown: without the spaces around it, and with a sign for what cannot be seen or be in XML."""
+    """Return a token as it is shown: without spaces around it, and with a sign for what cannot be seen or be in XML."""
     kept = text.strip(" ") or text
     if kept.isspace() or not kept.isprintable():
         kept = "".join(_shown(symbol, alone=kept.isspace()) for symbol in kept)

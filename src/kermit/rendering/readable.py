@@ -11,10 +11,13 @@ from rich.text import Text
 
 from kermit.canvas import Canvas, Segment, SpecialTokens
 from kermit.decoding.trace import Trace, TracedInsertion
-from kermit.errors import DataError, member_of
+from kermit.errors import DataError, UsageError, member_of
+from kermit.rendering import figure, svg
+from kermit.rendering.animation import animate
 from kermit.rendering.html import page
+from kermit.rendering.layouts import rounds_picture, tree_picture
+from kermit.rendering.picture import Picture
 from kermit.rendering.rounds import Layout, is_framing
-from kermit.rendering.svg import rounds_svg, tree_svg
 from kermit.rendering.terminal import terminal_lines, terminal_tree
 from kermit.rendering.tree import parents
 
@@ -84,13 +87,41 @@ class ReadableTrace:
             lines += draw(self.trace, Segment(segment), self.text, colour=colour)
         return lines
 
-    def svg(self, layout: Layout = Layout.ROUNDS) -> str:
-        """A picture of the decode, on its own in a file or in a page."""
-        return tree_svg(self) if _is_tree(layout) else rounds_svg(self)
+    def svg(self, layout: Layout = Layout.ROUNDS, *, title: str | None = None) -> str:
+        """Draw the decode as SVG, for a file of its own or a page.
+
+        Args:
+            layout: how to lay it out.
+            title: the title; one that says how many tokens came in how many rounds by default.
+        """
+        if member_of(Layout, layout, "layout") is Layout.ANIMATED:
+            return svg.animated_svg(animate(self, title))
+        return svg.svg(self._picture(layout, title))
+
+    def png(self, layout: Layout = Layout.ROUNDS, *, title: str | None = None) -> bytes:
+        """Draw the decode as PNG, which cannot be animated; see `svg`."""
+        return figure.png(self._picture(layout, title))
+
+    def pdf(self, layout: Layout = Layout.ROUNDS, *, title: str | None = None) -> bytes:
+        """Draw the decode as PDF, which cannot be animated; see `svg`."""
+        return figure.pdf(self._picture(layout, title))
+
+    def gif(self, *, title: str | None = None) -> bytes:
+        """Draw the decode as an animated GIF; see `svg`."""
+        return figure.gif(animate(self, title))
 
     def html(self, layout: Layout = Layout.ROUNDS) -> str:
-        """A page with the picture; `kermit.rendering.page` makes one of several."""
+        """Return a page with the picture; `kermit.rendering.page` makes one of several."""
         return page([self], layout)
+
+    def _picture(self, layout: Layout, title: str | None) -> Picture:
+        match member_of(Layout, layout, "layout"):
+            case Layout.ROUNDS:
+                return rounds_picture(self, title)
+            case Layout.TREE:
+                return tree_picture(self, title)
+            case Layout.ANIMATED:
+                raise UsageError("only SVG, HTML and GIF can be animated; choose the layout rounds or tree")
 
     def _repr_svg_(self) -> str:
         """What a notebook shows."""

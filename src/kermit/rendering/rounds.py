@@ -11,10 +11,11 @@ from kermit.decoding.trace import Trace, TracedToken
 
 
 class Layout(StrEnum):
-    """How a decode is laid out: its rounds from top to bottom, or its insertion tree."""
+    """How a decode is laid out: its rounds from top to bottom, its insertion tree, or words that move."""
 
     ROUNDS = "rounds"
     TREE = "tree"
+    ANIMATED = "animated"
 
 
 class When(StrEnum):

@@ -1,193 +1,148 @@
-"""A decode as a picture in SVG, for papers, slides and pages.
+"""Pictures as SVG: one file without scripts, links or fonts of its own, readable on light and dark screens.
 
-The picture is one file without scripts, links or fonts of its own, readable on light and dark screens: it brings its
-own background and follows the reader's colour scheme. Colour never stands alone, for what is new is underlined too.
-The styles are plain CSS classes, so that converters to PDF understand them. A token's probability is its title, which
-browsers show on hover.
+It brings its own background and follows the reader's colour scheme. Colour never stands alone: what was given is bold,
+and what is new is underlined. Styles are plain CSS classes, which converters to PDF understand; `textLength` keeps the
+measured width of every text in whatever font. An animated one moves by CSS, and stands still, complete, for readers who
+want no motion.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
-from kermit.decoding.trace import TracedToken
-from kermit.rendering.measure import visible, width
-from kermit.rendering.rounds import When, is_framing, when
-from kermit.rendering.tree import parents
-
-if TYPE_CHECKING:
-    from kermit.rendering.readable import ReadableTrace
-
-SIZE, ROW, MARGIN, GUTTER = 15, 27, 16, 40
-"""The size of the type, the height of a row, the margin, and the room for the numbers of the rounds, in pixels."""
-
-WORD_GAP, JOINT_GAP = 0.32, 0.04
-"""The gaps before a token that begins a word and before one that continues it, in ems."""
-
-LIGHT = {"paper": "#ffffff", "before": "#1b1f24", "now": "#0b57d0", "given": "#7a4100", "later": "#868c94"}
-DARK = {"paper": "#14171c", "before": "#e8eaed", "now": "#8ab4f8", "given": "#f2b866", "later": "#80868f"}
-"""The colours by class, on light and on dark screens."""
+from kermit.rendering.animation import MOVE_SECONDS, ROUND_SECONDS, Animation, Moving
+from kermit.rendering.picture import (
+    DARK,
+    FONTS,
+    LIGHT,
+    SIZE,
+    Box,
+    Ink,
+    Label,
+    Picture,
+    Stroke,
+    baseline,
+    row_box,
+    underline,
+)
 
 
-def _rules(colours: dict[str, str]) -> str:
-    rules = "".join(f".{name}{{fill:{colour}}}" for name, colour in colours.items())
-    return f"{rules}.note{{fill:{colours['later']}}}.edge{{stroke:{colours['later']}}}"
+def _rules(colours: dict[Ink, str]) -> str:
+    rules = "".join(f".{ink}{{fill:{colour}}}" for ink, colour in colours.items())
+    return rules + "".join(f".line.{ink}{{stroke:{colours[ink]};fill:none}}" for ink in (Ink.NOW, Ink.NOTE, Ink.LATER))
 
 
+_FAMILY = ",".join(f"'{font}'" if " " in font else font for font in FONTS)
 STYLE = (
-    f"text{{font:{SIZE}px 'Helvetica Neue',Helvetica,Arial,'DejaVu Sans',sans-serif}}"
-    ".now{text-decoration:underline}.side{font-weight:bold}.edge{fill:none;stroke-width:1}"
+    f"text{{font:{SIZE}px {_FAMILY};white-space:pre}}.bold{{font-weight:bold}}"
     f"{_rules(LIGHT)}@media (prefers-color-scheme:dark){{{_rules(DARK)}}}"
 )
 
 
-@dataclass(frozen=True)
-class Column:
-    """A token of one side of the final text, with its place across the picture.
+def svg(picture: Picture) -> str:
+    """Draw a picture."""
+    return document(picture, "".join(map(element, picture.items)))
+
+
+def document(picture: Picture, content: str, style: str = STYLE) -> str:
+    """Return a whole file: its style, its background and its content."""
+    wide, high = f"{picture.width:g}", f"{picture.height:g}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="0 0 {wide} {high}" '
+        f'role="img" aria-label={quoteattr(picture.title)}><style>{style}</style>'
+        f'<rect class="paper" width="{wide}" height="{high}"/>{content}</svg>\n'
+    )
+
+
+def element(item: Label | Box | Stroke) -> str:
+    """Return an item as an element."""
+    match item:
+        case Label():
+            title = f"<title>{escape(item.hover)}</title>" if item.hover else ""
+            kind = f"{item.ink} bold" if item.bold else f"{item.ink}"
+            return (
+                f'<text class="{kind}" x="{item.x:.1f}" y="{item.y:.1f}" textLength="{item.width:.1f}" '
+                f'lengthAdjust="spacingAndGlyphs">{title}{escape(item.text)}</text>'
+            )
+        case Box():
+            faint = "" if item.opacity == 1 else f' fill-opacity="{item.opacity:.2f}"'
+            return (
+                f'<rect class="{item.ink}" x="{item.x:.1f}" y="{item.y:.1f}" width="{item.width:.1f}" '
+                f'height="{item.height:.1f}" rx="3"{faint}/>'
+            )
+        case Stroke():
+            return f'<path class="line {item.ink}" d="{_path(item)}" stroke-width="{item.thickness:g}"/>'
+
+
+def _path(line: Stroke) -> str:
+    (x, y), (end, below) = line.start, line.end
+    if not line.curved:
+        return f"M{x:.1f} {y:.1f}L{end:.1f} {below:.1f}"
+    middle = (y + below) / 2
+    return f"M{x:.1f} {y:.1f}C{x:.1f} {middle:.1f} {end:.1f} {middle:.1f} {end:.1f} {below:.1f}"
+
+
+def animated_svg(animation: Animation, prefix: str = "") -> str:
+    """Draw a decode that moves.
 
     Args:
-        index: its index in the final canvas.
-        token: the token.
-        text: its text, as shown.
-        x: its middle.
-        room: its width.
+        animation: the decode.
+        prefix: of the names of its keyframes, where several pictures share a page.
     """
-
-    index: int
-    token: TracedToken
-    text: str
-    x: float
-    room: float
-
-
-def rounds_svg(trace: ReadableTrace) -> str:
-    """The rounds from top to bottom, each the final text as that round sees it."""
-    picture = _Picture()
-    for name, columns in _sides(trace):
-        picture.label(name)
-        numbers = sorted({column.token.round for column in columns} - {0})
-        for number in numbers or [0]:
-            picture.row(str(number) if number else "", columns, partial(when, number=number))
-        picture.space()
-    return picture.xml(_title(trace))
+    style, parts = [STYLE, ".m{animation-iteration-count:infinite;animation-timing-function:ease-in-out}"], []
+    for number, moving in enumerate(animation.words):
+        style.append(_moves(animation, moving, f"{prefix}w{number}"))
+        parts.append(_moving(moving, f"{prefix}w{number}"))
+    x, y = animation.count_place
+    for number, text in enumerate(animation.counts):
+        style.append(_shown_in(animation, number, f"{prefix}c{number}"))
+        last = "" if number == animation.rounds else ' opacity="0"'
+        label = element(Label(x, baseline(y), text, Ink.NOTE))
+        parts.append(f'<g class="m {prefix}c{number}"{last}>{label}</g>')
+    style.append("@media (prefers-reduced-motion:reduce){.m{animation:none !important}}")
+    still = "".join(map(element, animation.still.items))
+    return document(animation.still, still + "".join(parts), "".join(style))
 
 
-def tree_svg(trace: ReadableTrace) -> str:
-    """Each token at the height of its round and under its parent, with the text below."""
-    above = parents(trace.trace.tokens())
-    picture = _Picture()
-    for name, columns in _sides(trace):
-        picture.label(name)
-        numbers = sorted({column.token.round for column in columns})
-        if numbers in ([], [0]):
-            picture.row("", columns, _given_or_not)
-            picture.space()
-            continue
-        heights = {number: picture.y + ROW * 1.6 * row for row, number in enumerate(numbers)}
-        places = {column.index: (column.x, heights[column.token.round]) for column in columns}
-        for column in columns:
-            if (parent := above[column.index]) is not None:
-                picture.edge(places[parent], places[column.index])
-        for number in numbers:
-            picture.y = heights[number]
-            row = [column for column in columns if column.token.round == number]
-            picture.row(str(number) if number else "", row, _given_or_not)
-        picture.y += ROW * 0.4
-        picture.rule()
-        picture.row("", columns, _given_or_not)
-        picture.space()
-    return picture.xml(_title(trace))
+def _moving(moving: Moving, name: str) -> str:
+    """Return a word where it stands at the end; CSS moves it away from there."""
+    word, (x, y) = moving.word, moving.places[-1]
+    shade = element(row_box(x, y, word.room, Ink.DOUBT, word.doubt)) if word.doubt > 0.005 else ""
+    ink = Ink.GIVEN if word.given else Ink.TEXT
+    label = element(Label(x, baseline(y), word.text, ink, word.given, word.hover))
+    line = underline(x, y, word.room)
+    new = "" if word.given else f'<g class="m {name}n" opacity="0">{element(line)}</g>'
+    return f'<g class="m {name}">{shade}{label}{new}</g>'
 
 
-def _given_or_not(token: TracedToken) -> When:
-    return When.BEFORE if token.round else When.GIVEN
+def _moves(animation: Animation, moving: Moving, name: str) -> str:
+    """Return the keyframes of a word: hidden before its round, then moving from place to place."""
+    (x, y), frames = moving.places[-1], []
+    for number in range(animation.rounds + 1):
+        there = moving.at(number)
+        move = f"transform:translate({there[0] - x:.1f}px,{there[1] - y:.1f}px);opacity:{int(number >= moving.first)}"
+        begin = number * ROUND_SECONDS + (MOVE_SECONDS if number else 0)
+        end = (number + 1) * ROUND_SECONDS if number < animation.rounds else animation.seconds
+        if number == moving.first > 0:  # once the others have made room
+            frames.append(f"{_percent(animation, begin - 0.1)}{{{move[:-1]}0}}")
+        frames.append(f"{_percent(animation, begin)},{_percent(animation, end)}{{{move}}}")
+    rule = f".{name}{{animation-name:{name};animation-duration:{animation.seconds:g}s}}"
+    rule += f"@keyframes {name}{{{''.join(frames)}}}"
+    return rule if moving.word.given else rule + _shown_in(animation, moving.first, f"{name}n")
 
 
-def _sides(trace: ReadableTrace) -> Iterator[tuple[str, list[Column]]]:
-    """The name and the columns of each side that holds something at the end."""
-    tokens = trace.trace.tokens()
-    for segment in range(len(trace.trace.start.segments)):
-        columns: list[Column] = []
-        x = float(MARGIN + GUTTER)
-        for index, token in enumerate(tokens):
-            if token.segment != segment or is_framing(trace.trace, token):
-                continue
-            text = trace.text(token.token_id)
-            if columns:
-                x += SIZE * (WORD_GAP if text[:1].isspace() else JOINT_GAP)
-            shown = visible(text)
-            room = SIZE * width(shown)
-            columns.append(Column(index, token, shown, x + room / 2, room))
-            x += room
-        if columns:
-            yield trace.names[segment], columns
+def _shown_in(animation: Animation, number: int, name: str) -> str:
+    """Return keyframes that show something in one round only."""
+    begin = number * ROUND_SECONDS + (MOVE_SECONDS / 2 if number else 0)
+    end = (number + 1) * ROUND_SECONDS if number < animation.rounds else animation.seconds
+    inside = f"{_percent(animation, begin)},{_percent(animation, end - 0.02)}{{opacity:1}}"
+    before = f"0%,{_percent(animation, begin - 0.02)}{{opacity:0}}" if begin > 0 else ""
+    after = f"{_percent(animation, end)},100%{{opacity:0}}" if end < animation.seconds else ""
+    return (
+        f".{name}{{animation-name:{name};animation-duration:{animation.seconds:g}s}}"
+        f"@keyframes {name}{{{before}{inside}{after}}}"
+    )
 
 
-def _title(trace: ReadableTrace) -> str:
-    return " / ".join(visible(text) for text in trace.sides() if text)
-
-
-def hover(token: TracedToken) -> str:
-    """What is said of a token where the reader points at it."""
-    if token.log_prob is None:
-        return "given"
-    return f"round {token.round}, probability {math.exp(token.log_prob):.3g}"
-
-
-class _Picture:
-    """Elements from top to bottom; `y` is the middle of the row that comes next."""
-
-    def __init__(self) -> None:
-        self.elements: list[str] = []
-        self.y = float(MARGIN + ROW / 2)
-        self.right = 0.0
-
-    def label(self, name: str) -> None:
-        """The name of a side, in a row of its own."""
-        self._text(MARGIN, name, "side before", anchor="start")
-        self.right = max(self.right, MARGIN + SIZE * 1.15 * width(name))
-        self.y += ROW
-
-    def row(self, number: str, columns: Sequence[Column], look: Callable[[TracedToken], When]) -> None:
-        """The number of a round and tokens, each as it looks."""
-        if number:
-            self._text(MARGIN + GUTTER - SIZE, number, "note", anchor="end")
-        for column in columns:
-            box = f'<rect class="paper" x="{column.x - column.room / 2:.1f}" y="{self.y - SIZE * 0.7:.1f}"'
-            self.elements.append(f"<g><title>{escape(hover(column.token))}</title>")
-            self.elements.append(f'{box} width="{column.room:.1f}" height="{SIZE * 1.4:.1f}"/>')
-            self._text(column.x, column.text, look(column.token).value, anchor="middle")
-            self.elements.append("</g>")
-            self.right = max(self.right, column.x + column.room / 2)
-        self.y += ROW
-
-    def edge(self, start: tuple[float, float], end: tuple[float, float]) -> None:
-        """A line from a parent to its child."""
-        (x, y), (below, z) = start, end
-        self.elements.append(f'<path class="edge" d="M{x:.1f} {y + SIZE * 0.7:.1f}L{below:.1f} {z - SIZE * 0.6:.1f}"/>')
-
-    def rule(self) -> None:
-        """A line across, between the tree and the text."""
-        self.elements.append(f'<path class="edge" d="M{MARGIN + GUTTER} {self.y - ROW / 2:.1f}H{self.right:.1f}"/>')
-
-    def space(self) -> None:
-        """Room between two sides."""
-        self.y += ROW * 0.5
-
-    def xml(self, title: str) -> str:
-        """The picture."""
-        wide, high = math.ceil(self.right + MARGIN), math.ceil(self.y - ROW + MARGIN)
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="0 0 {wide} {high}" '
-            f'role="img" aria-label={quoteattr(title)}><style>{STYLE}</style>'
-            f'<rect class="paper" width="{wide}" height="{high}"/>' + "".join(self.elements) + "</svg>\n"
-        )
-
-    def _text(self, x: float, text: str, style: str, *, anchor: str) -> None:
-        place = f'x="{x:.1f}" y="{self.y + SIZE * 0.35:.1f}"'
-        self.elements.append(f'<text class="{style}" {place} text-anchor="{anchor}">{escape(text)}</text>')
+def _percent(animation: Animation, time: float) -> str:
+    return f"{100 * time / animation.seconds:.2f}%"

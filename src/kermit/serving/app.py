@@ -1,56 +1,63 @@
-"""The routes: requests in, answers and errors out, as HTTP has them. What a request means, `service` knows."""
+"""The application: its routes and its errors, as HTTP has them. What a request means, `service` knows."""
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import fastapi_swagger
 from fastapi import APIRouter, Depends, FastAPI, Request as HttpRequest, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from fastapi.sse import EventSourceResponse, format_sse_event
 from fastapi.staticfiles import StaticFiles
+from starlette.middleware.cors import CORSMiddleware
 
 from kermit import __version__
 from kermit.errors import KermitError
 from kermit.pipeline import Kermit
-from kermit.serving.guards import BodyLimit, Observer, SecurityHeaders
-from kermit.serving.refusals import CallerGoneError, RefusalError, TokenError
-from kermit.serving.schemas import (
+from kermit.serving import libretranslate
+from kermit.serving.answers import (
+    Alternatives,
     Answer,
-    CompleteRequest,
-    EmbedRequest,
     GeneratedTexts,
-    Generating,
     Health,
-    InfillRequest,
     Models,
     Problem,
-    Request,
     RoundEvent,
-    SampleRequest,
-    ScoreRequest,
     StartEvent,
     TextScores,
-    TranslateRequest,
     Vectors,
+)
+from kermit.serving.guards import BodyLimit, Observer, SecurityHeaders, hung_up, is_token
+from kermit.serving.refusals import CallerGoneError, RefusalError, TokenError
+from kermit.serving.schemas import (
+    AlternativesRequest,
+    CompleteRequest,
+    EmbedRequest,
+    Generating,
+    InfillRequest,
+    Request,
+    SampleRequest,
+    ScoreRequest,
+    TranslateRequest,
 )
 from kermit.serving.service import Event, Service
 from kermit.serving.settings import ServiceSettings
 
 STATIC = Path(__file__).parent / "static"
+SWAGGER = Path(fastapi_swagger.__file__).parent / "resources"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": Problem, "description": "The body cannot be read."},
     401: {"model": Problem, "description": "No bearer token, or a wrong one."},
     413: {"model": Problem, "description": "The request has too many bytes."},
-    422: {"model": Problem, "description": "The request cannot be: a wrong value, or too long a text."},
+    422: {"model": Problem, "description": "A wrong value, or a text that is too long."},
     429: {"model": Problem, "description": "The queue is full; Retry-After says when to try again."},
     503: {"model": Problem, "description": "The deadline has passed, or the service is stopping."},
 }
@@ -64,18 +71,18 @@ _EVENT = {
 }
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "One result a text; with `stream`, each text's start and rounds as they come, then the results.",
+        "description": "One result per text; with `stream`, starts and rounds as they come, then the results.",
         "content": {"text/event-stream": {"itemSchema": _EVENT}},
     }
 }
 
 
 def create_app(kermit: Kermit, settings: ServiceSettings | None = None) -> FastAPI:
-    """The application that serves a model.
+    """Create the application that serves a model.
 
     Args:
         kermit: the pipeline, which from now on belongs to the application.
-        settings: its limits and its token.
+        settings: its limits, its token and who may call it from a browser.
     """
     service = Service(kermit, settings)
 
@@ -99,20 +106,33 @@ def create_app(kermit: Kermit, settings: ServiceSettings | None = None) -> FastA
     app.include_router(_open_routes(service))
     app.include_router(_model_routes(service))
     app.include_router(_measuring_routes(service))
+    app.include_router(libretranslate.routes(service))
+    app.mount("/static/swagger", StaticFiles(directory=SWAGGER), name="swagger")
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_middleware(BodyLimit, most=service.settings.max_body)
     app.add_middleware(Observer, metrics=service.metrics)
     app.add_middleware(SecurityHeaders)
+    if service.settings.cors:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=service.settings.cors,
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
     return app
 
 
 def _open_routes(service: Service) -> APIRouter:
-    """What needs no token."""
+    """Routes that need no token."""
     router = APIRouter()
 
-    @router.get("/", include_in_schema=False)
+    @router.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def page() -> FileResponse:
         return FileResponse(STATIC / "index.html")
+
+    @router.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
+    async def docs() -> FileResponse:
+        return FileResponse(STATIC / "docs.html")
 
     @router.get("/healthz", responses={503: {"model": Health}}, tags=["service"])
     async def healthz(response: Response) -> Health:
@@ -126,13 +146,13 @@ def _open_routes(service: Service) -> APIRouter:
 
 
 def _model_routes(service: Service) -> APIRouter:
-    """What needs the token, where there is one."""
+    """Routes that need the token, if one is set."""
     router = APIRouter(dependencies=[Depends(_guard(service.settings.token))])
 
     async def generate(asked: Generating, http: HttpRequest) -> Any:
         if not asked.stream:
-            return await service.answer(asked, lambda: _hung_up(http))
-        events = service.stream(asked, lambda: _hung_up(http))
+            return await service.answer(asked, lambda: hung_up(http))
+        events = service.stream(asked, lambda: hung_up(http))
         first = await anext(events, None)
         if first is None:
             raise CallerGoneError("the caller has gone")
@@ -172,11 +192,16 @@ def _model_routes(service: Service) -> APIRouter:
 
 
 def _measuring_routes(service: Service) -> APIRouter:
-    """The routes that generate nothing; they need the token, if there is one."""
+    """Routes that generate nothing; they need the token, if one is set."""
     router = APIRouter(dependencies=[Depends(_guard(service.settings.token))])
 
     async def answer(asked: Request, http: HttpRequest) -> Answer:
-        return await service.answer(asked, lambda: _hung_up(http))
+        return await service.answer(asked, lambda: hung_up(http))
+
+    @router.post("/v1/alternatives", response_model=Alternatives, responses=_PROBLEMS, tags=["model"])
+    async def alternatives(asked: AlternativesRequest, http: HttpRequest) -> Any:
+        """What else could be inserted into a slot; to pick one, repeat the request with `begun`."""
+        return await answer(asked, http)
 
     @router.post("/v1/score", response_model=TextScores, responses=_PROBLEMS, tags=["model"])
     async def score(asked: ScoreRequest, http: HttpRequest) -> Any:
@@ -192,21 +217,13 @@ def _measuring_routes(service: Service) -> APIRouter:
 
 
 def _guard(token: str | None) -> Callable[..., None]:
-    """A dependency that lets only those in who show the token; all, where there is none."""
+    """Make a dependency that admits only callers who show the token, or everybody where none is set."""
 
     def check(shown: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))]) -> None:
-        if token is None:
-            return
-        if shown is None or not secrets.compare_digest(shown.credentials.encode(), token.encode()):
+        if not is_token(None if shown is None else shown.credentials, token):
             raise TokenError("show the service's token: Authorization: Bearer TOKEN")
 
     return check
-
-
-async def _hung_up(http: HttpRequest) -> None:
-    """Wait until the caller has gone."""
-    while (await http.receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _as_sse(first: Event, events: AsyncGenerator[Event]) -> AsyncIterator[bytes]:
@@ -252,11 +269,12 @@ async def _explain(http: HttpRequest, error: Exception) -> JSONResponse:
     wrong = []
     for problem in error.errors():
         if problem["type"] == "json_invalid":
-            told = f"the body is no JSON: {problem['ctx']['error']} at character {problem['loc'][-1]}"
+            told = f"the body is not JSON: {problem['ctx']['error']} at character {problem['loc'][-1]}"
             return JSONResponse(Problem(detail=told).model_dump(), 400)
-        if tuple(problem["loc"]) == ("body",) and problem["type"] != "value_error":
+        if tuple(problem["loc"]) == ("body",) and problem["type"] not in ("value_error", "unknown_field"):
             told = "send a JSON object as the body, with Content-Type: application/json"
             return JSONResponse(Problem(detail=told).model_dump(), 422)
         place = ".".join(str(part) for part in problem["loc"] if part != "body")
-        wrong.append(f"{place}: {problem['msg']}" if place else str(problem["msg"]))
+        told = str(problem["msg"]).removeprefix("Value error, ")
+        wrong.append(f"{place}: {told}" if place else told)
     return JSONResponse(Problem(detail="; ".join(wrong[:5])).model_dump(), 422)

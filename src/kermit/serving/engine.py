@@ -11,37 +11,46 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import TypedDict
 
 from kermit.canvas import Factorization, Segment
 from kermit.data.tokenizer import encode_texts
-from kermit.decoding import Constraints, DecodingSettings, OnRound, Trace, strategies_of
+from kermit.decoding import Constraints, DecodingSettings, OnRound, Rounds, Trace, strategies_of
 from kermit.decoding.choices import DecodingChoices
 from kermit.loading import display_name
 from kermit.pipeline import Kermit
 from kermit.priors import make_prior
+from kermit.rendering import ReadableTrace
 from kermit.results import Generation, Score
-from kermit.serving.jobs import Job, Tell
-from kermit.serving.refusals import TooLongError
-from kermit.serving.schemas import (
+from kermit.serving.alternatives import alternatives, check_tokens
+from kermit.serving.answers import (
     Answer,
     CanvasRecord,
-    CompleteRequest,
-    EmbedRequest,
     Generated,
-    GeneratedTexts,
-    Generating,
-    InfillRequest,
     ModelCard,
-    Request,
     RoundEvent,
-    SampleRequest,
     Scored,
-    ScoreRequest,
     StartEvent,
     TextScores,
     TraceRecord,
-    TranslateRequest,
     Vectors,
+)
+from kermit.serving.card import read_card
+from kermit.serving.jobs import Job, Tell
+from kermit.serving.plans import Plan, PlannedRow
+from kermit.serving.refusals import TooLongError
+from kermit.serving.schemas import (
+    MAX_CANDIDATES,
+    AlternativesRequest,
+    CompleteRequest,
+    EmbedRequest,
+    Generating,
+    InfillRequest,
+    Request,
+    SampleRequest,
+    ScoreRequest,
+    TranslateRequest,
+    rounds_of,
 )
 from kermit.serving.settings import ServiceSettings
 
@@ -62,12 +71,16 @@ class Engine:
         self.strategies = strategies_of(kermit.model)
 
     def card(self) -> ModelCard:
-        """What callers are told of the model."""
+        """Describe the model to callers."""
         model = self.kermit.model
         trained = model.config.factorizations
         x, y = self.kermit.languages
+        path = Path(model.name_or_path or "model")
+        title, about = read_card(path)
         return ModelCard(
-            name=display_name(Path(model.name_or_path or "model")),
+            name=display_name(path),
+            title=title,
+            about=about,
             languages={"x": x, "y": y},
             factorizations=None if trained is None else [Factorization(name) for name in trained],
             strategies=self.strategies,
@@ -75,12 +88,13 @@ class Engine:
             cached_context=model.config.cached_context,
             parameters=sum(parameter.numel() for parameter in model.parameters()),
             vocabulary=model.config.vocab_size,
+            candidates=MAX_CANDIDATES,
             max_tokens=self.max_tokens,
             max_texts=self.settings.max_texts,
         )
 
     def check_size(self, request: Request) -> None:
-        """Whether a request holds no more than a batch; needs no model.
+        """Check that a request holds no more than a batch; needs no model.
 
         Raises:
             TooLongError: it holds more texts, or asks for more tokens.
@@ -94,85 +108,89 @@ class Engine:
             raise TooLongError(f"max_tokens: {asked}, but this service inserts at most {most}", limit=most)
 
     def check_lengths(self, request: Request) -> None:
-        """Whether every given text is short enough.
+        """Check that every given text, or sentence of it, is short enough.
 
         Raises:
             TooLongError: one has too many tokens.
         """
-        for place, parts in request.fragments:
-            length = sum(map(len, encode_texts(self.kermit.tokenizer, parts)))
+        parts = request.fragments
+        if isinstance(request, TranslateRequest):
+            parts = [(row.place, [row.text]) for row in self._plan(request).rows]
+        for place, fragments in parts:
+            length = sum(map(len, encode_texts(self.kermit.tokenizer, fragments)))
             if length > self.max_tokens:
                 raise TooLongError(
                     f"{place}: the text takes {length} tokens, but at most {self.max_tokens} are taken; "
                     "shorten or split it",
                     limit=self.max_tokens,
                 )
+        if isinstance(request, Generating) and request.begun is not None:
+            check_tokens(self.kermit, [one for rounds in request.begun for decided in rounds for one in decided])
 
     def answer(self, jobs: Sequence[Job]) -> Iterator[Answer]:
         """Answer like jobs together, each as soon as its answer is known.
 
-        Every text's answer is the one that it would get alone: draws come from its own seed, and the pipeline promises
-        not to mix the texts of a batch. A score is made of many canvases, so texts are scored one by one. An answer
-        that is no longer wanted is not finished.
+        Every text gets the answer that it would get alone: draws come from its own seed, and the pipeline promises not
+        to mix the texts of a batch. A score is made of many canvases, so texts are scored one by one. An answer that
+        is no longer wanted is not finished.
         """
         requests = [job.request for job in jobs]
         match requests[0]:
             case Generating():
-                yield from self._generate(requests, _Audience(self.kermit, jobs).on_round)
+                yield from self._generate(jobs)
             case ScoreRequest():
                 yield from map(self._score, jobs)
             case EmbedRequest() as like:
                 x, y = _joined(requests, "x"), None if like.y is None else _joined(requests, "y")
                 vectors = iter(self.kermit.embed(x, y, pooling=like.pooling).tolist())
                 yield from (Vectors(vectors=list(islice(vectors, request.size))) for request in requests)
+            case AlternativesRequest():
+                yield from (alternatives(self.kermit, job.request) for job in jobs)
             case other:
                 raise TypeError(f"no way to answer a {type(other).__name__}")
 
-    def _generate(self, requests: Sequence[Request], on_round: OnRound) -> list[Answer]:
-        asked = [request for request in requests if isinstance(request, Generating)]
+    def _generate(self, jobs: Sequence[Job]) -> list[Answer]:
+        asked = [job.request for job in jobs if isinstance(job.request, Generating)]
+        plans = [self._plan(request) for request in asked]
+        rows = [row for plan in plans for row in plan.rows]
+        found = iter(self._decode(jobs, asked, plans, rows))
+        return [
+            plan.fold([self._generated(result, request) for result in islice(found, len(plan.rows))])
+            for request, plan in zip(asked, plans, strict=True)
+        ]
+
+    def _plan(self, request: Generating) -> Plan:
+        if not isinstance(request, TranslateRequest):
+            return Plan.of_size(request.size, request.seed)
+        target = self.kermit.segment(request.to)
+        if not request.splits:
+            return Plan.whole(request.texts, request.seed, target)
+        return Plan.split(request.texts, request.seed, target, self.kermit.languages[1 - target])
+
+    def _decode(
+        self, jobs: Sequence[Job], asked: Sequence[Generating], plans: Sequence[Plan], rows: Sequence[PlannedRow]
+    ) -> list[Generation]:
         like, kermit = asked[0], self.kermit
-        settings = self._decoding(like)
-        seeds = [request.seed + number for request in asked for number in range(request.size)]
-        trace = any(request.trace for request in asked)
-        one_side: Segment | None = None
+        audience = _Audience(kermit, [(job, row) for job, plan in zip(jobs, plans, strict=True) for row in plan.rows])
+        how = _How(
+            settings=self._decoding(like),
+            seeds=[row.seed for row in rows],
+            begun=None if like.begun is None else [rounds_of(decided) for decided in like.begun],
+            trace=any(request.trace for request in asked),
+            on_round=audience.on_round if like.candidates == 1 else None,
+        )
+        y = None if getattr(like, "y", None) is None else _joined(asked, "y")
         match like:
             case TranslateRequest():
-                texts = _joined(asked, "texts")
-                found = kermit.translate(texts, like.to, settings=settings, seeds=seeds, trace=trace, on_round=on_round)
+                return kermit.translate([row.text for row in rows], like.to, **how)
             case InfillRequest():
-                found = kermit.infill(
-                    _joined(asked, "x"),
-                    None if like.y is None else _joined(asked, "y"),
-                    settings=settings,
-                    keep_words=like.keep_words,
-                    seeds=seeds,
-                    trace=trace,
-                    on_round=on_round,
-                )
+                return kermit.infill(_joined(asked, "x"), y, keep_words=like.keep_words, **how)
             case CompleteRequest():
-                found = kermit.complete(
-                    _joined(asked, "x"),
-                    _joined(asked, "y"),
-                    settings=settings,
-                    keep_words=like.keep_words,
-                    seeds=seeds,
-                    trace=trace,
-                    on_round=on_round,
-                )
+                return kermit.complete(_joined(asked, "x"), y or [], keep_words=like.keep_words, **how)
             case SampleRequest():
-                one_side = None if like.segment == "both" else kermit.segment(like.segment)
-                found = kermit.sample(
-                    len(seeds), segment=like.segment, seeds=seeds, settings=settings, trace=trace, on_round=on_round
-                )
+                return kermit.sample(len(rows), segment=like.segment, **how)
             case _:
                 raise TypeError(f"no way to answer a {type(like).__name__}")
-        results = iter(found)
-        return [
-            GeneratedTexts(
-                results=[self._generated(result, request.trace, one_side) for result in islice(results, request.size)]
-            )
-            for request in asked
-        ]
 
     def _decoding(self, request: Generating) -> DecodingSettings:
         settings = DecodingChoices(
@@ -183,6 +201,8 @@ class Engine:
             top_p=request.top_p,
             max_rounds=request.max_rounds,
             max_tokens=request.max_tokens or (None if isinstance(request, TranslateRequest) else self.max_tokens),
+            candidates=request.candidates,
+            ranking=request.ranking,
         ).settings()
         if not isinstance(request, InfillRequest):
             return settings
@@ -193,8 +213,11 @@ class Engine:
             ),
         )
 
-    def _generated(self, result: Generation, trace: bool, one_side: Segment | None) -> Generated:
-        readable = self.kermit.readable(result.trace) if trace else None
+    def _generated(self, result: Generation, request: Generating) -> Generated:
+        one_side = None
+        if isinstance(request, SampleRequest) and request.segment != "both":
+            one_side = self.kermit.segment(request.segment)
+        readable = self.kermit.readable(result.trace) if request.trace else None
         return Generated(
             x=None if one_side is Segment.Y else result.x,
             y=None if one_side is Segment.X else result.y,
@@ -232,29 +255,52 @@ class _UnwantedError(Exception):
     """Nobody waits for the answer any more."""
 
 
-class _Audience:
-    """Who is to be told of which row's rounds, and whose rows to abandon."""
+class _How(TypedDict):
+    """What every generating method of the pipeline takes."""
 
-    def __init__(self, kermit: Kermit, jobs: Sequence[Job]) -> None:
-        self.kermit = kermit
-        self.owners = [(job, number) for job in jobs for number in range(job.size)]
+    settings: DecodingSettings
+    seeds: Sequence[int]
+    begun: Sequence[Rounds] | None
+    trace: bool
+    on_round: OnRound | None
+
+
+class _Audience:
+    """Who is told about which row's rounds, and whose rows to abandon."""
+
+    def __init__(self, kermit: Kermit, owners: Sequence[tuple[Job, PlannedRow]]) -> None:
+        self.kermit, self.owners = kermit, owners
+        self.started: set[int] = set()
 
     def on_round(self, traces: Mapping[int, Trace]) -> list[int]:
-        for row, trace in traces.items():
-            job, index = self.owners[row]
-            if job.tell is not None and job.wanted:
-                self._tell(job.tell, index, trace)
-        return [row for row in traces if not self.owners[row][0].wanted]
+        for number, trace in traces.items():
+            job, row = self.owners[number]
+            if job.tell is None or not job.wanted:
+                continue
+            if number in self.started:
+                self._tell_round(job.tell, row, trace, len(trace.rounds))
+                continue
+            self.started.add(number)
+            self._tell_start(job.tell, row, trace)
+            for last in range(1, len(trace.rounds) + 1):
+                self._tell_round(job.tell, row, trace, last)
+        return [number for number in traces if not self.owners[number][0].wanted]
 
-    def _tell(self, tell: Tell, index: int, trace: Trace) -> None:
+    def _tell_start(self, tell: Tell, row: PlannedRow, trace: Trace) -> None:
+        record = self._readable(trace).to_json()
+        canvas = {name: record[name] for name in CanvasRecord.model_fields}
+        tell(StartEvent.model_validate({"index": row.index, "sentence": row.sentence} | canvas))
+
+    def _tell_round(self, tell: Tell, row: PlannedRow, trace: Trace, number: int) -> None:
+        text = self._readable(trace).text
+        insertions = [insertion.to_json(text) for insertion in trace.rounds[number - 1]]
+        place = {"index": row.index, "sentence": row.sentence, "round": number}
+        tell(RoundEvent.model_validate(place | {"insertions": insertions}))
+
+    def _readable(self, trace: Trace) -> ReadableTrace:
         readable = self.kermit.readable(Trace(trace.start, ()))
         assert readable is not None
-        if len(trace.rounds) == 1:
-            record = readable.to_json()
-            canvas = {name: record[name] for name in CanvasRecord.model_fields}
-            tell(StartEvent.model_validate({"index": index} | canvas))
-        insertions = [insertion.to_json(readable.text) for insertion in trace.rounds[-1]]
-        tell(RoundEvent.model_validate({"index": index, "round": len(trace.rounds), "insertions": insertions}))
+        return readable
 
 
 def _joined(requests: Sequence[Request], name: str) -> list[str]:

@@ -1,32 +1,50 @@
-"""What stands before every route: a limit on bytes, headers that keep a browser strict, and counting."""
+"""What stands before every route: the token, a limit on bytes, headers that keep a browser strict, and counting."""
 
 from __future__ import annotations
 
+import secrets
 import time
 
+from fastapi import Request
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kermit.serving.answers import Problem
 from kermit.serving.metrics import Metrics
-from kermit.serving.schemas import Problem
 
 _POLICY = {
     "default-src": "'none'",
     "script-src": "'self'",
     "style-src": "'self'",
-    "img-src": "'self'",
+    "img-src": "'self' blob:",
     "connect-src": "'self'",
     "base-uri": "'none'",
     "form-action": "'none'",
     "frame-ancestors": "'none'",
 }
+_SWAGGER = {"style-src": "'self' 'unsafe-inline'", "img-src": "'self' data:"}  # what Swagger UI needs
 _HEADERS = {
-    "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in _POLICY.items()),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
+
+
+def is_token(shown: str | None, token: str | None) -> bool:
+    """Return whether a caller may come in; everybody may where there is no token."""
+    return token is None or (shown is not None and secrets.compare_digest(shown.encode(), token.encode()))
+
+
+async def hung_up(request: Request) -> None:
+    """Wait until the caller has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _policy(path: str) -> str:
+    policy = _POLICY | (_SWAGGER if path == "/docs" else {})
+    return "; ".join(f"{name} {value}" for name, value in policy.items())
 
 
 class SecurityHeaders:
@@ -42,6 +60,7 @@ class SecurityHeaders:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(_HEADERS)
+                headers["Content-Security-Policy"] = _policy(scope["path"])
                 headers.setdefault("Cache-Control", "no-cache")
             await send(message)
 

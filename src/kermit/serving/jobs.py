@@ -9,8 +9,9 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from kermit.serving.answers import Answer, RoundEvent, StartEvent
 from kermit.serving.refusals import QueueFullError, StoppingError
-from kermit.serving.schemas import Answer, Request, RoundEvent, StartEvent
+from kermit.serving.schemas import Request
 
 Tell = Callable[[StartEvent | RoundEvent], None]
 

@@ -1,22 +1,26 @@
-"""What requests ask and what answers hold. A request is checked here, once; what depends on the model, in `engine`.
+"""Requests, validated here once; what depends on the model is checked in `engine`.
 
-Requests mirror the methods of `kermit.pipeline.Kermit`: lists of texts in, lists of results out.
+Requests mirror the methods of `kermit.pipeline.Kermit`: lists of texts in, lists of results out (`answers`).
 """
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Hashable
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
 
 from kermit.blanks import BlankedText
 from kermit.canvas import Factorization
-from kermit.decoding import DRAWING_TEMPERATURE, Finish, Strategy
+from kermit.decoding import DRAWING_TEMPERATURE, Ranking, Rounds, Strategy, TracedInsertion
 from kermit.priors import PriorName
 from kermit.results import Pooling, ScoreMethod
+from kermit.serving.answers import Schema
 
 MAX_CHARACTERS = 20_000
+MAX_CANDIDATES = 32
 MAX_SEED = 2**53 - 1
 """The largest whole number that every JSON reader keeps."""
 
@@ -26,20 +30,29 @@ Count = Annotated[int, Field(ge=1, le=1_000_000)]
 RequestSeed = Annotated[int, Field(ge=0, le=MAX_SEED, description="The first text's seed; the others follow.")]
 
 
-class Schema(BaseModel):
-    """Base of all that goes over the wire: unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
 class Request(Schema):
-    """What is asked. Like requests, those that may share a batch, differ in their texts and in `own` alone."""
+    """A request. Requests that may share a batch differ only in their texts and in `own`."""
 
     own: ClassVar[frozenset[str]] = frozenset({"texts", "x", "y", "count", "seed", "trace", "stream"})
 
+    @model_validator(mode="before")
+    @classmethod
+    def _known_fields(cls, body: object) -> object:
+        """Refuse unknown fields, with the name that was probably meant."""
+        unknown = [name for name in body if name not in cls.model_fields] if isinstance(body, dict) else []
+        if unknown:
+            raise PydanticCustomError("unknown_field", "{what}", {"what": "; ".join(map(cls._unknown, unknown))})
+        return body
+
+    @classmethod
+    def _unknown(cls, name: str) -> str:
+        close = difflib.get_close_matches(name, cls.model_fields, n=1)
+        known = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(cls.model_fields)}"
+        return f"unknown field {name[:100]!r}; {known}"
+
     @property
     def size(self) -> int:
-        """How many texts or pairs it holds."""
+        """Number of texts or pairs."""
         raise NotImplementedError
 
     @property
@@ -55,7 +68,7 @@ class Request(Schema):
 
 
 class _OnTexts(Request):
-    """RequestTexts, or pairs of texts."""
+    """Texts, or pairs of texts."""
 
     x: RequestTexts
     y: RequestTexts | None = Field(default=None, description="The second sides, as many as the first.")
@@ -68,13 +81,32 @@ class _OnTexts(Request):
 
     @property
     def size(self) -> int:
-        """How many texts or pairs it holds."""
+        """Number of texts or pairs."""
         return len(self.x)
 
     @property
     def fragments(self) -> list[tuple[str, list[str]]]:
         """Every given text, by its place, as the parts that are tokenised apart."""
         return [(f"{name}.{n}", [text]) for name in ("x", "y") for n, text in enumerate(getattr(self, name) or ())]
+
+
+class Decided(Schema):
+    """An insertion that is already decided; records of a trace can be sent as they are."""
+
+    slot: int = Field(ge=1, le=1_000_000, description="In the canvas at the start of its round.")
+    token_id: int = Field(ge=0, le=10_000_000)
+    text: RequestText | None = Field(default=None, description="Ignored.")
+    log_prob: float = Field(default=0.0, ge=-1e6, le=0)
+
+
+DecidedRounds = Annotated[list[Annotated[list[Decided], Field(max_length=1000)]], Field(max_length=1000)]
+
+
+def rounds_of(decided: DecidedRounds) -> Rounds:
+    """Return decided rounds as the decoder takes them."""
+    return tuple(
+        tuple(TracedInsertion(one.slot, one.token_id, one.log_prob) for one in insertions) for insertions in decided
+    )
 
 
 class Generating(Request):
@@ -97,9 +129,39 @@ class Generating(Request):
         default=None,
         description="Insert at most this many; by default the service's limit, for a translation of n tokens 2 n + 10.",
     )
+    candidates: int = Field(
+        default=1, ge=1, le=MAX_CANDIDATES, description="Decode this many texts each and keep the best."
+    )
+    ranking: Ranking | None = Field(default=None, description="What the best candidate is best at; `again` by default.")
+    begun: list[DecidedRounds] | None = Field(
+        default=None,
+        description="For each text the rounds that are already decided; decoding continues after them.",
+    )
     seed: RequestSeed = 0
     trace: bool = Field(default=False, description="Whether to answer with every round's insertions.")
-    stream: bool = Field(default=False, description="Whether to answer with server-sent events, round by round.")
+    stream: bool = Field(
+        default=False,
+        description="Whether to answer with server-sent events, round by round; of candidates only the result.",
+    )
+
+    @property
+    def likeness(self) -> Hashable:
+        """Equal for requests that may share a batch; one with decided rounds is decoded alone."""
+        shared = self.model_dump(exclude={*self.own, "begun"})
+        alone = None if self.begun is None else id(self)
+        return type(self), getattr(self, "y", None) is None, alone, *shared.items()
+
+    @model_validator(mode="after")
+    def _ranked_candidates(self) -> Generating:
+        if self.candidates == 1 and self.ranking is not None:
+            raise ValueError("ranking needs several candidates; set candidates, or leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _begun_for_all(self) -> Generating:
+        if self.begun is not None and len(self.begun) != self.size:
+            raise ValueError(f"begun has rounds for {len(self.begun)} texts, not {self.size}; give one list per text")
+        return self
 
 
 class TranslateRequest(Generating):
@@ -107,10 +169,24 @@ class TranslateRequest(Generating):
 
     texts: RequestTexts
     to: str = Field(max_length=100, description="A language of the model; x and y always work.")
+    split_sentences: bool = Field(
+        default=True, description="Whether a text of several sentences is translated sentence by sentence."
+    )
+
+    @model_validator(mode="after")
+    def _begun_whole(self) -> TranslateRequest:
+        if self.begun is not None and self.split_sentences and "split_sentences" in self.model_fields_set:
+            raise ValueError("begun continues a text as a whole; leave split_sentences out, or set it to false")
+        return self
+
+    @property
+    def splits(self) -> bool:
+        """Whether texts are split into sentences."""
+        return self.split_sentences and self.begun is None
 
     @property
     def size(self) -> int:
-        """How many texts or pairs it holds."""
+        """Number of texts or pairs."""
         return len(self.texts)
 
     @property
@@ -150,7 +226,7 @@ class SampleRequest(Generating):
 
     @property
     def size(self) -> int:
-        """How many texts or pairs it holds."""
+        """Number of texts or pairs."""
         return self.count
 
 
@@ -165,7 +241,7 @@ class ScoreRequest(_OnTexts):
     temperature: float = Field(
         default=1.0, ge=0.01, le=100, description="Of the balanced tree; 1 for the other priors. Best as in training."
     )
-    orders: int = Field(default=16, ge=1, le=64, description="How many orders to draw a text.")
+    orders: int = Field(default=16, ge=1, le=64, description="Number of orders to draw per text.")
     seed: int = Field(default=0, ge=0, le=MAX_SEED, description="Of the drawing; the same for every text.")
 
     @model_validator(mode="after")
@@ -184,123 +260,31 @@ class ScoreRequest(_OnTexts):
 
 
 class EmbedRequest(_OnTexts):
-    """RequestTexts, or pairs, as vectors."""
+    """Texts, or pairs, as vectors."""
 
     pooling: Pooling = "mean"
 
 
-class InsertionRecord(Schema):
-    """A token that was inserted, into a slot of the canvas before the round."""
+class AlternativesRequest(Request):
+    """What else could be inserted into a slot of a canvas, as a trace describes it up to some round."""
 
-    slot: int
-    token_id: int
-    text: str
-    log_prob: float
-
-
-class CanvasRecord(Schema):
-    """A canvas: ids and texts of its tokens by side, and its open slots."""
-
-    start: list[list[int]]
-    start_text: list[list[str]]
-    open_slots: list[int]
-
-
-class TraceRecord(CanvasRecord):
-    """The canvas at the start, what its sides are called, and the insertions of every round."""
-
-    names: list[str]
-    rounds: list[list[InsertionRecord]]
-
-
-class Generated(Schema):
-    """What came of one text or pair."""
-
-    x: str | None
-    y: str | None
-    rounds: int
-    tokens: int
-    finish: Finish
-    log_prob: float
-    trace: TraceRecord | None = None
-
-
-class GeneratedTexts(Schema):
-    """One result a text, in order."""
-
-    results: list[Generated]
-
-
-class Scored(Schema):
-    """The log-likelihood of one text; null where it cannot be generated at all."""
-
-    log_prob: float | None
-    method: ScoreMethod
-    standard_error: float | None = Field(
-        default=None,
-        description="Of an importance-weighted estimate; null for other methods, for a single order, and where the"
-        " prior leaves orders out, so that the estimate is a lower bound.",
+    start: Annotated[list[list[Annotated[int, Field(ge=0, le=10_000_000)]]], Field(min_length=1, max_length=2)] = Field(
+        description="The tokens of each side at the start."
     )
+    open_slots: list[int] = Field(description="The open slots at the start.")
+    rounds: DecidedRounds = Field(default_factory=list, description="The rounds up to the slot's.")
+    slot: int = Field(ge=1, le=1_000_000, description="An open slot of the canvas after these rounds.")
+    strategy: Strategy | None = Field(default=None, description="As in the request that the trace is of.")
+    count: int = Field(default=8, ge=1, le=100)
 
+    own: ClassVar[frozenset[str]] = frozenset()
 
-class TextScores(Schema):
-    """One score a text, in order."""
+    @property
+    def size(self) -> int:
+        """Number of canvases."""
+        return 1
 
-    results: list[Scored]
-
-
-class Vectors(Schema):
-    """One vector a text, in order."""
-
-    vectors: list[list[float]]
-
-
-Answer = GeneratedTexts | TextScores | Vectors
-
-
-class StartEvent(CanvasRecord):
-    """The canvas of one text before its first round."""
-
-    index: int
-
-
-class RoundEvent(Schema):
-    """What one round inserted into one text."""
-
-    index: int
-    round: int
-    insertions: list[InsertionRecord]
-
-
-class ModelCard(Schema):
-    """What a caller should know of the model."""
-
-    name: str
-    languages: dict[Literal["x", "y"], str]
-    factorizations: list[Factorization] | None = Field(description="What it was trained for; null if not known.")
-    strategies: list[Strategy] = Field(description="What it can decode with, the default first.")
-    orders: list[str] | None = Field(description="The insertion orders it was trained with; null if not known.")
-    cached_context: bool = Field(description="Whether it reads what is given once per text.")
-    parameters: int
-    vocabulary: int
-    max_tokens: int
-    max_texts: int
-
-
-class Models(Schema):
-    """The models that are served."""
-
-    models: list[ModelCard]
-
-
-class Health(Schema):
-    """Whether requests are taken."""
-
-    status: Literal["ok", "stopping", "broken"]
-
-
-class Problem(Schema):
-    """What is wrong, where, and what to do."""
-
-    detail: str
-    limit: int | None = Field(default=None, description="The number that was exceeded, where there is one.")
+    @property
+    def likeness(self) -> Hashable:
+        """Differs for each request: they are answered one by one."""
+        return type(self), id(self)

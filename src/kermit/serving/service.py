@@ -8,11 +8,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 
 from kermit.pipeline import Kermit
+from kermit.serving.answers import Answer, RoundEvent, StartEvent
 from kermit.serving.engine import Engine
 from kermit.serving.jobs import Job, JobQueue
 from kermit.serving.metrics import Metrics
 from kermit.serving.refusals import CallerGoneError, DeadlineError
-from kermit.serving.schemas import Answer, Request, RoundEvent, StartEvent
+from kermit.serving.schemas import Request
 from kermit.serving.settings import ServiceSettings
 from kermit.serving.worker import Worker
 

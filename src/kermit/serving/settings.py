@@ -1,13 +1,14 @@
-"""How a service behaves: its limits and its token."""
+"""How a service behaves: its limits, its token and who may call it from a browser."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from kermit.errors import ServingError
 
 LONGEST = 86_400
-"""The longest wait there is, in seconds: a day."""
+"""The longest wait in seconds: a day."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class ServiceSettings:
         max_tokens: the most tokens of a given text, and the most that are inserted into one; a translation of n tokens
             gets at most 2 n + 10.
         max_body: the most bytes of a request.
+        cors: origins whose pages may call the service from a browser, such as ``https://example.com``; ``*`` for all.
     """
 
     token: str | None = None
@@ -32,6 +34,7 @@ class ServiceSettings:
     deadline: float = 30.0
     max_tokens: int = 256
     max_body: int = 2**20
+    cors: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("queue", "max_batch", "max_tokens", "max_body"):
@@ -42,7 +45,11 @@ class ServiceSettings:
         if not 0 <= self.max_wait_ms <= 1000 * LONGEST:
             raise ServingError(f"max_wait_ms must be at least 0 and at most {1000 * LONGEST:,}, not {self.max_wait_ms}")
         if self.token is not None and not (self.token.isascii() and self.token.isprintable() and self.token.strip()):
-            raise ServingError("the token must be of printable ASCII characters, at least one of them no space")
+            raise ServingError("the token must consist of printable ASCII characters, not only spaces")
+
+        for origin in self.cors:
+            if origin != "*" and not re.fullmatch(r"https?://[^/\s*]+", origin):
+                raise ServingError(f"{origin!r} is not an origin; give one such as https://example.com, or *")
 
     @property
     def max_texts(self) -> int:

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Sequence
 
 from kermit.errors import KermitError
+from kermit.serving.answers import Answer, GeneratedTexts
 from kermit.serving.engine import Engine
 from kermit.serving.jobs import Job, JobQueue
 from kermit.serving.metrics import Metrics
 from kermit.serving.refusals import DeadlineError, InternalError
-from kermit.serving.schemas import Answer, GeneratedTexts
 
 logger = logging.getLogger(__name__)
 

@@ -1,150 +1,293 @@
-// The page: two texts, what to do with them, and the rounds that it took.
+// The page: two texts, what to do with them, and the rounds that it took, played where the texts are.
 
-import { Player } from "./rounds.js";
-import { Problem, ask, keepToken, models } from "./service.js";
+import { ACTIONS, WARNINGS, body, caution, complaint, label, primary } from "./actions.js";
+import { CanvasView } from "./canvas.js";
+import { Choices } from "./choices.js";
+import { chips, examples } from "./examples.js";
+import { about, languageName } from "./model.js";
+import { picture, save } from "./picture.js";
+import { Player } from "./player.js";
+import { inserted } from "./record.js";
+import { Problem, alternatives, ask, keepToken, models } from "./service.js";
 
-const BLANK = /_{4,}/g;
-const OPTIONS = ["strategy", "termination_penalty", "temperature", "top_k", "top_p", "max_tokens"];
-const FIELDS = ["x", "y", "seed", ...OPTIONS];
-const ACTIONS = {
-  "to-y": { path: "v1/translate", needs: ["y_given_x", "joint"], body: ({ x }) => ({ texts: [x], to: "y" }) },
-  "to-x": { path: "v1/translate", needs: ["x_given_y", "joint"], body: ({ y }) => ({ texts: [y], to: "x" }) },
-  infill: { path: "v1/infill", needs: [], body: ({ x, y }) => ({ x: [x], y: [y] }) },
-  complete: { path: "v1/complete", needs: ["joint"], body: ({ x, y }) => ({ x: [x], y: [y] }) },
-  sample: { path: "v1/sample", needs: ["joint"], body: () => ({}) },
-};
+const SIDES = ["x", "y"];
+const WORDS = ["strategy", "ranking"];
+const NUMBERS = ["candidates", "termination_penalty", "temperature", "top_k", "top_p", "max_tokens"];
+const FIELDS = [...SIDES, "seed", ...WORDS, ...NUMBERS];
+const KEPT = ["segment", "begun"]; // of an example or a picked word; no field shows them
 
 const part = (id) => document.getElementById(id);
-const buttons = [...document.querySelectorAll("[data-do]")];
-const player = new Player(
-  {
-    play: part("play"),
-    back: part("back"),
-    forward: part("forward"),
-    slider: part("slider"),
-    place: part("place"),
-    count: part("count"),
-    texts: [part("text-x"), part("text-y")],
-  },
-  () => matchMedia("(prefers-reduced-motion: reduce)").matches,
-);
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
 let model = null;
-let asked = null; // what was last asked, as the link has it
+let names = ["x", "y"];
+let source = "x"; // the side that was written last
 let running = null;
+let shown = null; // what the canvas shows: the state that was asked for, its texts, gaps and parts
 
-/** What is wrong with what is asked, before the service is bothered; null if nothing is. */
-function complaint(state) {
-  const wrong = FIELDS.find((name) => part(name).validity && !part(name).validity.valid);
-  if (wrong) return `${wrong.replaceAll("_", " ")}: ${part(wrong).validationMessage}`;
-  if (state.do === "infill" && !`${state.x} ${state.y}`.match(BLANK)) {
-    return "there is no blank to fill; write ____ where text is to be inserted";
-  }
-  const given = { "to-y": "x", "to-x": "y" }[state.do];
-  if (given && state[given].trim() === "") return `there is nothing to translate; write some ${name(given)} first`;
-  if (given && state[given].match(BLANK)) {
-    return `the ${name(given)} text has blanks; fill them first, or complete both sides`;
-  }
-  return null;
-}
+const player = new Player(
+  Object.fromEntries(["play", "back", "forward", "slider", "place"].map((id) => [id, part(id)])),
+  draw,
+  still,
+);
+const views = SIDES.map((side, number) => new CanvasView(part(`text-${side}`), number, choose));
+const choices = new Choices(part("choices"));
 
-/** What a side is called. */
-function name(side) {
-  return part(`name-${side}`).textContent;
-}
+// ------------------------------------------------------------------------------------------- texts, or their canvas
 
-function languageName(code) {
-  try {
-    return new Intl.DisplayNames(["en"], { type: "language" }).of(code);
-  } catch {
-    return code;
+/** Show the canvas in place of the texts, or the texts in place of the canvas. */
+function show(canvas) {
+  for (const side of SIDES) {
+    part(side).hidden = canvas;
+    part(`text-${side}`).hidden = !canvas;
+    document.querySelector(`[data-edit=${side}]`).hidden = !canvas;
   }
 }
 
-function say(error) {
-  part("error").textContent = error ?? "";
-  part("error").hidden = !error;
+function edit(side) {
+  player.pause();
+  choices.close({ refocus: false });
+  show(false);
+  part(side).focus();
+}
+
+/** The rounds no longer belong to the texts. */
+function forget() {
+  shown = null;
+  player.reset();
+  show(false);
+  part("rounds").hidden = true;
+  say("warning", "");
+  part("status").textContent = "";
+}
+
+function draw(round) {
+  if (!shown) return;
+  show(true);
+  views.forEach((view, side) => view.draw(player.records, round, shown.gaps, shown.texts[side]));
+  const known = player.records.filter(Boolean);
+  const count = known.reduce((sum, record) => sum + inserted(record), 0);
+  part("count").textContent = `${player.last} round${player.last === 1 ? "" : "s"} for ${count} token${count === 1 ? "" : "s"}`;
+  drawTree();
+}
+
+function drawTree() {
+  const wanted = part("tree").ariaPressed === "true" && player.complete;
+  part("picture").hidden = !wanted;
+  if (wanted) part("picture").replaceChildren(picture(player.records, names, { layout: "tree", round: player.round, dark: dark.matches }));
+}
+
+function say(where, text) {
+  part(where).textContent = text;
+  part(where).hidden = !text;
+}
+
+/** Offer the action that the texts ask for first, and the others beside it. */
+function offer() {
+  const wanted = primary({ x: part("x").value, y: part("y").value }, source);
+  part("primary").dataset.do = wanted;
+  part("primary").textContent = label(wanted, names);
+  const others = Object.keys(ACTIONS).filter((action) => action !== wanted);
+  part("secondary").replaceChildren(
+    ...others.map((action) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "second";
+      button.dataset.do = action;
+      button.textContent = label(action, names);
+      button.disabled = part("primary").disabled;
+      return button;
+    }),
+  );
+}
+
+// -------------------------------------------------------------------------------------------------------- asking
+
+/** What the page holds, and what is to be done with it. */
+function state(action, more = {}) {
+  return { do: action, ...Object.fromEntries(FIELDS.map((field) => [field, part(field).value])), ...more };
 }
 
 /** The settings that were changed, as the service wants them. */
 function options(state) {
-  const chosen = OPTIONS.filter((option) => state[option]);
-  return Object.fromEntries(chosen.map((option) => [option, option === "strategy" ? state[option] : Number(state[option])]));
+  const words = WORDS.filter((name) => state[name]).map((name) => [name, state[name]]);
+  const numbers = NUMBERS.filter((name) => state[name]).map((name) => [name, Number(state[name])]);
+  return { ...Object.fromEntries([...words, ...numbers]), seed: Number(state.seed) };
 }
 
-/** Ask the service, show the rounds, and put the result into the texts. */
+function unfit() {
+  const wrong = FIELDS.find((name) => part(name).validity && !part(name).validity.valid);
+  return wrong ? `${wrong.replaceAll("_", " ")}: ${part(wrong).validationMessage}` : null;
+}
+
+function busy(yes) {
+  part("primary").disabled = yes;
+  for (const button of part("secondary").children) button.disabled = yes;
+  part("main").setAttribute("aria-busy", String(yes));
+}
+
+/** Ask the service, play the rounds where the texts are, and put the result there. */
 async function run(state) {
-  const wrong = complaint(state);
-  say(wrong);
-  if (wrong) return;
+  const wrong = unfit() ?? complaint(state, names);
+  say("error", wrong ?? "");
+  if (wrong) return forget();
   running?.abort();
   const controller = (running = new AbortController());
   remember(state);
   const focused = document.activeElement;
-  buttons.forEach((button) => (button.disabled = true));
-  part("main").setAttribute("aria-busy", "true");
+  busy(true);
+  choices.close({ refocus: false });
+  forget();
   part("status").textContent = "Waiting for the model …";
+  shown = { state, texts: given(state), gaps: [], parts: [] };
   try {
-    const { path, body } = ACTIONS[state.do];
-    const request = { ...body(state), ...options(state), seed: Number(state.seed) };
-    const result = await ask(path, request, controller.signal, (event, data) => {
-      part("rounds").hidden = false;
-      if (event === "start") player.begin(data);
-      if (event === "round") player.add(data.insertions);
-    });
-    if (result.rounds === 0) player.begin(result.trace);
-    part("rounds").hidden = false;
-    player.end(result);
-    for (const side of ["x", "y"]) if (result[side] !== null) part(side).value = result[side];
-    part("status").textContent = `Done. ${untrained(state.do)}`;
+    const begun = state.begun ? { begun: [JSON.parse(state.begun)] } : {};
+    const result = await ask(ACTIONS[state.do].path, { ...body(state), ...options(state), ...begun }, controller.signal, hear);
+    finish(state, result);
   } catch (error) {
-    if (error.name === "AbortError") return;
-    part("status").textContent = "";
-    player.breakOff();
-    if (error instanceof Problem && error.status === 401) part("token-row").hidden = false;
-    say(error.message);
+    if (error.name !== "AbortError") fail(error);
   } finally {
     if (running === controller) {
-      buttons.forEach((button) => (button.disabled = false));
-      part("main").setAttribute("aria-busy", "false");
-      if (document.activeElement === document.body) focused.focus(); // a disabled button cannot keep it
+      busy(false);
+      refocus(focused);
     }
   }
 }
 
-function untrained(action) {
-  const { needs } = ACTIONS[action];
-  const trained = model?.factorizations;
-  if (!trained || needs.length === 0 || needs.some((need) => trained.includes(need))) return "";
-  return `The model was not trained for this (${needs[0].replaceAll("_", " ")}), so it may make little sense.`;
+/** The texts of the sides as they are given; what is written anew is empty. */
+function given(state) {
+  const { to } = ACTIONS[state.do];
+  return SIDES.map((side) => (side === to || state.do === "sample" ? "" : state[side]));
 }
 
-/** What the page holds, and what is to be done with it. */
-function state(action) {
-  const fields = Object.fromEntries(FIELDS.map((field) => [field, part(field).value]));
-  return { do: action, ...fields };
+function hear(event, data) {
+  part("rounds").hidden = false;
+  if (event === "start") player.begin(data, data.sentence);
+  if (event === "round") player.add(data.insertions, data.sentence);
 }
+
+function finish(state, result) {
+  shown.parts = result.sentences ?? [result];
+  shown.texts = SIDES.map((side) => result[side] ?? "");
+  const { from } = ACTIONS[state.do];
+  shown.gaps = result.sentences ? gaps(state[from], result.sentences.map((one) => one[from])) : [];
+  const records = shown.parts.map((one) => one.trace);
+  part("rounds").hidden = false;
+  if (player.records.length === 0) player.replay(records, 0);
+  else player.end(records);
+  settle(state);
+}
+
+/** Put the texts of the canvas into the fields, and say that it is done. */
+function settle(state) {
+  SIDES.forEach((side, number) => (part(side).value = shown.texts[number]));
+  const { from, to } = ACTIONS[state.do];
+  if (from) source = from;
+  offer();
+  const ended = shown.parts.map((one) => WARNINGS[one.finish]).find(Boolean) ?? "";
+  say("warning", [ended, caution(state.do, model)].filter(Boolean).join(" "));
+  const written = to ? shown.texts[SIDES.indexOf(to)] : shown.texts.filter(Boolean).join(" / ");
+  const heard = document.createElement("span"); // seen where the text is
+  heard.className = "heard";
+  heard.textContent = ` ${written}`;
+  part("status").replaceChildren("Done.", heard);
+}
+
+function fail(error) {
+  forget();
+  if (error instanceof Problem && error.status === 401) part("token-row").hidden = false;
+  say("error", error.message);
+}
+
+function refocus(focused) {
+  if (document.activeElement !== document.body) return;
+  const hidden = SIDES.includes(focused.id) && focused.hidden;
+  (hidden ? part(`text-${focused.id}`) : focused.isConnected ? focused : part("primary")).focus();
+}
+
+/** What stands between the sentences of a text. */
+function gaps(text, sentences) {
+  const found = [];
+  let end = 0;
+  sentences.forEach((sentence, number) => {
+    const start = text.indexOf(sentence, end);
+    if (number > 0) found.push(start < 0 ? " " : text.slice(end, start));
+    end = start < 0 ? end : start + sentence.length;
+  });
+  return found;
+}
+
+// ------------------------------------------------------------------------------------------------- alternatives
+
+/** Show what else could stand where a word is. */
+function choose(token, sentence, word) {
+  player.pause();
+  const record = player.records[sentence];
+  const before = record.rounds.slice(0, token.round - 1);
+  const { start, open_slots } = record;
+  const strategy = shown.state.strategy ? { strategy: shown.state.strategy } : {};
+  const load = () => alternatives({ start, open_slots, rounds: before, slot: token.slot, ...strategy });
+  choices.open(token, word, load, (one) => {
+    const { token_id, text, log_prob } = one;
+    pick([...before, [{ slot: token.slot, token_id, text, log_prob }]], sentence, token.round);
+  });
+}
+
+/** Decode again around a picked word: the text, or one sentence of it. */
+async function pick(begun, sentence, round) {
+  const { state, parts } = shown;
+  if (parts.length === 1) return run({ ...state, begun: JSON.stringify(begun) });
+  const { from, path, to } = ACTIONS[state.do];
+  const asked = { texts: [parts[sentence][from]], to, split_sentences: false, begun: [begun], ...options(state) };
+  busy(true);
+  part("status").textContent = "Waiting for the model …";
+  try {
+    const result = await ask(path, asked, undefined, () => {});
+    shown.parts = parts.map((one, number) => (number === sentence ? result : one));
+    const written = shown.parts.map((one, number) => (number === 0 ? "" : (shown.gaps[number - 1] ?? " ")) + one[to]);
+    shown.texts[SIDES.indexOf(to)] = written.join("");
+    player.replay(shown.parts.map((one) => one.trace), round);
+    settle(state);
+  } catch (error) {
+    fail(error);
+  } finally {
+    busy(false);
+  }
+}
+
+// ------------------------------------------------------------------------------------------------- address, model
 
 /** Put what is asked into the address, so that it can be shared and gone back to. */
 function remember(state) {
-  asked = state;
-  const used = Object.entries(state).filter(([, value]) => value !== "");
+  const used = Object.entries(state).filter(([, value]) => value !== "" && value !== undefined);
   const hash = `#${new URLSearchParams(used)}`;
   if (location.hash !== hash) history.pushState(null, "", hash);
   part("link").href = hash;
 }
 
-/** Fill the page from the address and do what it says. */
+/** Fill the page from the address and do what it says; whether it says anything. */
 function recall() {
   const linked = new URLSearchParams(location.hash.slice(1));
-  if (!Object.hasOwn(ACTIONS, linked.get("do"))) return;
+  const action = linked.get("do");
+  if (!Object.hasOwn(ACTIONS, action)) return false;
   for (const field of FIELDS) part(field).value = linked.get(field) ?? (field === "seed" ? "0" : "");
-  run(state(linked.get("do")));
+  run(state(action, Object.fromEntries(KEPT.map((name) => [name, linked.get(name) ?? ""]))));
+  return true;
 }
 
-function press(action) {
-  if (buttons[0].disabled) return;
+function press(action, more) {
+  if (part("primary").disabled) return;
   if (part("fresh").checked) part("seed").value = crypto.getRandomValues(new Uint32Array(1))[0];
-  run(state(action));
+  run(state(action, more));
+}
+
+/** Begin with an example. */
+function start(example) {
+  for (const side of SIDES) part(side).value = example[side];
+  source = ACTIONS[example.do].from ?? "x";
+  offer();
+  press(example.do, { segment: example.segment ?? "" });
 }
 
 /** Learn what the model is called, which languages it knows and how it can decode. */
@@ -152,49 +295,108 @@ async function introduce() {
   try {
     [model] = await models();
     part("token-row").hidden = true;
-    say(null);
+    say("error", "");
   } catch (error) {
     if (error.status === 401) part("token-row").hidden = false;
-    say(error.message);
+    say("error", error.message);
     return false;
   }
-  const { x, y } = model.languages;
-  for (const [side, code] of [["x", x], ["y", y]]) {
-    part(`name-${side}`).textContent = languageName(code);
-    part(`text-${side}`).setAttribute("aria-label", `${languageName(code)}, token by token`);
+  names = SIDES.map((side) => languageName(model.languages[side]));
+  SIDES.forEach((side, number) => {
+    part(`name-${side}`).textContent = names[number];
+    part(`text-${side}`).setAttribute("aria-label", `${names[number]}, word by word`);
+    const code = model.languages[side];
     if (code.length > 1) part(side).lang = part(`text-${side}`).lang = code;
-  }
-  document.querySelector("[data-do=to-y]").textContent = `Translate to ${name("y")} →`;
-  document.querySelector("[data-do=to-x]").textContent = `← Translate to ${name("x")}`;
+  });
   for (const option of part("strategy").options) {
     option.disabled = option.value !== "" && !model.strategies.includes(option.value);
   }
-  part("about").textContent = `${model.name}: ${name("x")} and ${name("y")}, by insertion.`;
+  part("candidates").max = model.candidates;
+  part("about").textContent = about(model, names);
+  part("examples").replaceChildren(...chips(examples(model.languages, names), start));
+  part("examples").hidden = false;
+  busy(false);
+  offer();
   return true;
 }
 
-buttons.forEach((button) => button.addEventListener("click", () => press(button.dataset.do)));
-for (const [side, action] of [["x", "to-y"], ["y", "to-x"]]) {
-  part(side).addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) press(action);
-  });
-}
-part("restore").addEventListener("click", () => {
-  for (const side of ["x", "y"]) part(side).value = asked[side];
-  part("x").focus();
-});
-part("copy").addEventListener("click", async () => {
+async function copy(text, what) {
   try {
-    await navigator.clipboard.writeText(part("link").href);
-    part("status").textContent = "The link is copied.";
+    await navigator.clipboard.writeText(text);
+    part("status").textContent = `${what} is copied.`;
   } catch {
-    part("status").textContent = "The browser does not allow copying; take the link beside the button.";
+    part("status").textContent = "The browser does not allow copying.";
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------- listeners
+
+document.addEventListener("click", ({ target }) => {
+  const { do: action, edit: side, copy: copied, save: kind } = target.dataset ?? {};
+  if (action) press(action);
+  if (side) edit(side);
+  if (copied) copy(part(copied).value, `The ${names[SIDES.indexOf(copied)]} text`);
+  if (kind) {
+    const layout = part("tree").ariaPressed === "true" ? "tree" : "rounds";
+    save(picture(player.records, names, { layout, title: shown.texts.filter(Boolean).join(" / ") }), kind);
   }
 });
+for (const side of SIDES) {
+  part(side).addEventListener("input", () => {
+    source = side;
+    if (shown) forget();
+    say("error", "");
+    offer();
+  });
+  part(side).addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) press(part("primary").dataset.do);
+  });
+  part(`text-${side}`).addEventListener("click", () => edit(side));
+  part(`text-${side}`).addEventListener("keydown", ({ key }) => {
+    if (key === "Escape") edit(side);
+  });
+}
+part("swap").addEventListener("click", () => {
+  source = source === "x" ? "y" : "x";
+  part("sides").append(part("sides").firstElementChild);
+  offer();
+});
+part("clear").addEventListener("click", () => {
+  forget();
+  for (const side of SIDES) part(side).value = "";
+  say("error", "");
+  offer();
+  part("sides").querySelector("textarea").focus();
+});
+part("tree").addEventListener("click", () => {
+  part("tree").ariaPressed = String(part("tree").ariaPressed !== "true");
+  drawTree();
+});
+dark.addEventListener("change", drawTree);
+part("restore").addEventListener("click", () => {
+  const { state } = shown;
+  for (const side of SIDES) part(side).value = state[side];
+  forget();
+  offer();
+  part(source).focus();
+});
+part("copy").addEventListener("click", () => copy(part("link").href, "The link"));
 part("token-row").addEventListener("submit", async (event) => {
   event.preventDefault();
   keepToken(part("token").value);
-  if (await introduce()) recall();
+  await welcome();
 });
-addEventListener("popstate", recall);
-if (await introduce()) recall();
+addEventListener("popstate", () => recall() || forget());
+
+/** Introduce the model, then do what the address says, or play an example. */
+async function welcome() {
+  if (!(await introduce()) || recall()) return;
+  const [first] = examples(model.languages, names).Translate ?? [];
+  if (first) {
+    part("fresh").checked = false;
+    start(first);
+    part("fresh").checked = true;
+  }
+}
+
+await welcome();

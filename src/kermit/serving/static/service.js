@@ -21,24 +21,30 @@ export async function models(signal) {
   return (await response.json()).models;
 }
 
+/** What else could be inserted into a slot of a canvas. */
+export async function alternatives(body, signal) {
+  const response = await post("v1/alternatives", body, signal);
+  return response.json();
+}
+
 /**
  * Ask with a stream of events, and wait for the result.
  *
  * `onEvent(name, data)` hears of the start and of every round.
  */
 export async function ask(path, body, signal, onEvent) {
-  const response = await send(path, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ ...body, stream: true, trace: true }),
-    signal,
-  });
+  const response = await post(path, { ...body, stream: true, trace: true }, signal);
   for await (const { name, data } of events(response.body)) {
     if (name === "error") throw new Problem(503, data.detail);
     if (name === "result") return data.results[0];
     onEvent(name, data);
   }
   throw new Problem(0, "the connection ended before the answer came; try again");
+}
+
+function post(path, body, signal) {
+  const headers = { "Content-Type": "application/json" };
+  return send(path, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 
 async function send(path, { headers = {}, ...settings }) {

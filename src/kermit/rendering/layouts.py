@@ -1,0 +1,247 @@
+"""A decode laid out on paper: its rounds from top to bottom, or its insertion tree, with a title and a legend."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kermit.canvas import Segment
+from kermit.decoding.trace import TracedToken
+from kermit.rendering.measure import visible, width
+from kermit.rendering.picture import (
+    MARGIN,
+    ROW,
+    SIZE,
+    Box,
+    Ink,
+    Label,
+    Picture,
+    Stroke,
+    baseline,
+    right_end,
+    row_box,
+    underline,
+)
+from kermit.rendering.rounds import When, is_framing, when
+from kermit.rendering.tree import parents
+from kermit.text.languages import language_name
+
+if TYPE_CHECKING:
+    from kermit.rendering.readable import ReadableTrace
+
+GUTTER = 34
+"""Room for the numbers of the rounds."""
+
+ROUNDS_WIDTH = 1000
+"""The widest line of the rounds; longer texts are broken into lines. A tree is as wide as its text."""
+
+WORD_GAP, JOINT_GAP = 0.4, 0.12
+"""The gaps before a token that begins a word and before one that continues it, in ems."""
+
+INKS = {When.GIVEN: Ink.GIVEN, When.BEFORE: Ink.TEXT, When.NOW: Ink.NOW, When.LATER: Ink.LATER}
+
+
+@dataclass(frozen=True)
+class Word:
+    """A token of the final text, as it is drawn.
+
+    Args:
+        index: its index in the final canvas.
+        token: the token.
+        text: its text, as shown.
+        begins: whether it begins a word, so that there is a gap before it.
+    """
+
+    index: int
+    token: TracedToken
+    text: str
+    begins: bool
+
+    @property
+    def given(self) -> bool:
+        """Whether it was there at the start."""
+        return self.token.round == 0
+
+    @property
+    def room(self) -> float:
+        """Its width."""
+        return SIZE * width(self.text, bold=self.given)
+
+    @property
+    def doubt(self) -> float:
+        """How unsure the model was of it, from 0 to 1."""
+        return 0.0 if self.token.log_prob is None else 1 - math.exp(self.token.log_prob)
+
+    @property
+    def hover(self) -> str:
+        """What is said where the reader points at it."""
+        if self.token.log_prob is None:
+            return "given"
+        return f"round {self.token.round}, probability {math.exp(self.token.log_prob):.3g}"
+
+
+@dataclass(frozen=True)
+class WordPlace:
+    """Where a word stands: its left end, and its line from 0."""
+
+    x: float
+    line: int
+
+
+def words_of_side(trace: ReadableTrace, segment: int) -> list[Word]:
+    """List the tokens of one side of the final text."""
+    found = []
+    for index, token in enumerate(trace.trace.tokens()):
+        if token.segment == segment and not is_framing(trace.trace, token):
+            text = trace.text(token.token_id)
+            found.append(Word(index, token, visible(text), text[:1].isspace()))
+    return found
+
+
+def flow(row: Sequence[Word], left: float, most: float) -> list[WordPlace]:
+    """Place words from left to right, breaking lines between whole words where they would get too wide."""
+    places: list[WordPlace] = []
+    x, line, start = left, 0, 0
+    for number, word in enumerate(row):
+        if number:
+            x += SIZE * (WORD_GAP if word.begins else JOINT_GAP)
+        if word.begins:
+            start = number
+        if x + word.room > most and places and start > 0 and places[start - 1].line == line:
+            line += 1
+            x = left
+            for again in range(start, number):
+                places[again] = WordPlace(x, line)
+                x += row[again].room + SIZE * JOINT_GAP
+        places.append(WordPlace(x, line))
+        x += word.room
+    return places
+
+
+def title_of(trace: ReadableTrace) -> str:
+    """Return a title that says what was done and in how many rounds."""
+    start, rounds = trace.trace.start, [insertions for insertions in trace.trace.rounds if insertions]
+    tokens = sum(map(len, rounds))
+    said = f"{tokens} token{'' if tokens == 1 else 's'} in {len(rounds)} round{'' if len(rounds) == 1 else 's'}"
+    sides = [Segment(number) for number in range(len(start.segments))]
+    given = [side for side in sides if start.segments[side] and start.open_slots.isdisjoint(start.slots(side))]
+    if len(sides) == 2 and len(given) == 1 and not start.segments[1 - given[0]]:
+        source, target = (language_name(trace.names[side]) for side in (given[0], 1 - given[0]))
+        return f"{source} to {target}: {said}"
+    return said
+
+
+class Sheet:
+    """Items from top to bottom; `y` is the middle of the row that comes next."""
+
+    def __init__(self, title: str) -> None:
+        self.items: list[Label | Box | Stroke] = []
+        self.y = float(MARGIN + ROW / 2)
+        self.title = title
+        self.note(MARGIN, title, Ink.TEXT, bold=True)
+        self.y += ROW
+
+    def note(self, x: float, text: str, ink: Ink = Ink.NOTE, *, bold: bool = False) -> None:
+        """Add a text at this height."""
+        self.items.append(Label(x, baseline(self.y), text, ink, bold))
+
+    def number(self, text: str) -> None:
+        """Add the number of a round, beside the row."""
+        self.note(MARGIN + GUTTER - 12 - SIZE * width(text), text)
+
+    def word(self, word: Word, x: float, y: float, ink: Ink, *, new: bool = False) -> None:
+        """Add a word, shaded by doubt unless it is still to come, and underlined if it is new."""
+        if word.doubt > 0.005 and ink is not Ink.LATER:
+            self.items.append(row_box(x, y, word.room, Ink.DOUBT, word.doubt))
+        if new:
+            self.items.append(underline(x, y, word.room))
+        self.items.append(Label(x, baseline(y), word.text, ink, word.given, word.hover))
+
+    def legend(self, entries: Iterable[tuple[str, Ink]]) -> None:
+        """Say what the colours mean."""
+        self.y += 0.3 * ROW
+        x = float(MARGIN)
+        for text, ink in entries:
+            label = Label(x, baseline(self.y), text, ink, ink is Ink.GIVEN)
+            if ink is Ink.NOW:
+                self.items.append(underline(x, self.y, label.width))
+            self.items.append(label)
+            x += label.width + 1.4 * SIZE
+        for doubt, text in ((0.15, "sure"), (0.55, "unsure"), (0.95, "guessing")):
+            room = SIZE * width(text)
+            self.items += [
+                row_box(x, self.y, room, Ink.DOUBT, doubt),
+                Label(x, baseline(self.y), text, Ink.TEXT),
+            ]
+            x += room + 0.6 * SIZE
+        self.y += ROW
+
+    def picture(self) -> Picture:
+        """Return the picture, just large enough."""
+        wide = max(map(right_end, self.items)) + MARGIN
+        return Picture(math.ceil(wide), math.ceil(self.y - ROW / 2 + MARGIN), tuple(self.items), self.title)
+
+
+def rounds_picture(trace: ReadableTrace, title: str | None = None) -> Picture:
+    """Lay out the rounds from top to bottom, each the final text as that round sees it."""
+    sheet = Sheet(title_of(trace) if title is None else title)
+
+    def draw(row: Sequence[Word]) -> None:
+        places = flow(row, MARGIN + GUTTER, ROUNDS_WIDTH)
+        for number in sorted({word.token.round for word in row} - {0}) or [0]:
+            if number:
+                sheet.number(str(number))
+            for word, place in zip(row, places, strict=True):
+                seen = when(word.token, number)
+                new = seen is When.NOW
+                sheet.word(word, place.x, sheet.y + place.line * ROW, INKS[seen], new=new)
+            sheet.y += ROW * (1 + places[-1].line)
+
+    _sides(sheet, trace, draw)
+    inserted = [("inserted", Ink.TEXT), ("new in this round", Ink.NOW), ("still to come", Ink.LATER)]
+    sheet.legend([("given", Ink.GIVEN), *inserted])
+    return sheet.picture()
+
+
+def tree_picture(trace: ReadableTrace, title: str | None = None) -> Picture:
+    """Lay out each token at the height of its round and under its parent."""
+    above = parents(trace.trace.tokens())
+    sheet = Sheet(title_of(trace) if title is None else title)
+
+    def draw(row: Sequence[Word]) -> None:
+        places = flow(row, MARGIN + GUTTER, math.inf)
+        numbers = sorted({word.token.round for word in row})
+        heights = {number: sheet.y + 1.5 * ROW * level for level, number in enumerate(numbers)}
+        middles = {
+            word.index: (place.x + word.room / 2, heights[word.token.round])
+            for word, place in zip(row, places, strict=True)
+        }
+        for word in row:
+            if (parent := above[word.index]) is not None:
+                (x, y), (below, z) = middles[parent], middles[word.index]
+                sheet.items.append(Stroke((x, y + 0.75 * SIZE), (below, z - 0.75 * SIZE), Ink.NOTE))
+        for number in numbers:
+            sheet.y = heights[number]
+            if number:
+                sheet.number(str(number))
+            for word, place in zip(row, places, strict=True):
+                if word.token.round == number:
+                    sheet.items.append(row_box(place.x, sheet.y, word.room, Ink.PAPER, 1.0))  # over edges
+                    sheet.word(word, place.x, sheet.y, Ink.TEXT if number else Ink.GIVEN)
+        sheet.y += ROW
+
+    _sides(sheet, trace, draw)
+    sheet.legend([("given", Ink.GIVEN), ("inserted below its newer neighbour", Ink.TEXT)])
+    return sheet.picture()
+
+
+def _sides(sheet: Sheet, trace: ReadableTrace, draw: Callable[[Sequence[Word]], None]) -> None:
+    """Draw each side that holds something at the end, under its name."""
+    for segment in range(len(trace.trace.start.segments)):
+        if row := words_of_side(trace, segment):
+            sheet.note(MARGIN, language_name(trace.names[segment]), bold=True)
+            sheet.y += ROW
+            draw(row)
+            sheet.y += 0.3 * ROW

@@ -1,0 +1,137 @@
+"""What a picture is made of, whatever it is drawn with: texts, boxes and lines, each with a colour by its meaning.
+
+Lengths are in pixels of an SVG, which are points of a PDF; y grows downwards. `layouts` and `animation` make pictures,
+`svg` and `figure` draw them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kermit.rendering.measure import width
+
+SIZE, ROW, MARGIN = 16, 30, 22
+"""The size of the type, the height of a row and the margin."""
+
+FONTS = ("DejaVu Sans", "Verdana", "Bitstream Vera Sans", "sans-serif")
+
+
+class Ink(StrEnum):
+    """What a colour means."""
+
+    PAPER = "paper"
+    TEXT = "text"
+    GIVEN = "given"
+    NOW = "now"
+    LATER = "later"
+    NOTE = "note"
+    DOUBT = "doubt"
+
+
+LIGHT = {
+    Ink.PAPER: "#ffffff",
+    Ink.TEXT: "#1b1f24",
+    Ink.GIVEN: "#7a4100",
+    Ink.NOW: "#0b5a2d",
+    Ink.LATER: "#8d939a",
+    Ink.NOTE: "#5a6169",
+    Ink.DOUBT: "#ffd766",
+}
+DARK = {
+    Ink.PAPER: "#14171c",
+    Ink.TEXT: "#e8eaed",
+    Ink.GIVEN: "#f2b866",
+    Ink.NOW: "#93dcac",
+    Ink.LATER: "#767c86",
+    Ink.NOTE: "#a2a9b2",
+    Ink.DOUBT: "#6b5200",
+}
+"""The colours on light and on dark screens."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """A text.
+
+    Args:
+        x: its left end.
+        y: its baseline.
+        text: what it says.
+        ink: its colour.
+        bold: whether it is bold.
+        hover: what is said where the reader points at it; empty for nothing.
+    """
+
+    x: float
+    y: float
+    text: str
+    ink: Ink
+    bold: bool = False
+    hover: str = ""
+
+    @property
+    def width(self) -> float:
+        """Its width."""
+        return SIZE * width(self.text, bold=self.bold)
+
+
+@dataclass(frozen=True)
+class Box:
+    """A filled rectangle with round corners."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    ink: Ink
+    opacity: float = 1.0
+
+
+@dataclass(frozen=True)
+class Stroke:
+    """A line, straight or swinging from one height to another."""
+
+    start: tuple[float, float]
+    end: tuple[float, float]
+    ink: Ink
+    thickness: float = 1.0
+
+    @property
+    def curved(self) -> bool:
+        """Whether it swings: lines that are neither level nor upright do."""
+        return self.start[0] != self.end[0] and self.start[1] != self.end[1]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture, its items in the order in which they are drawn."""
+
+    width: float
+    height: float
+    items: tuple[Label | Box | Stroke, ...]
+    title: str
+
+
+def row_box(x: float, middle: float, room: float, ink: Ink, opacity: float) -> Box:
+    """Return the box behind a text of some width, in a row with this middle."""
+    return Box(x - 2, middle - 0.75 * SIZE, room + 4, 1.5 * SIZE, ink, opacity)
+
+
+def underline(x: float, middle: float, room: float) -> Stroke:
+    """Return the line under a new text of some width, in a row with this middle."""
+    return Stroke((x, middle + 0.55 * SIZE), (x + room, middle + 0.55 * SIZE), Ink.NOW, 2)
+
+
+def baseline(middle: float) -> float:
+    """Return the baseline of a text in a row with this middle."""
+    return middle + 0.35 * SIZE
+
+
+def right_end(item: Label | Box | Stroke) -> float:
+    """Return how far an item reaches to the right."""
+    match item:
+        case Label() | Box():
+            return item.x + item.width
+        case Stroke():
+            return max(item.start[0], item.end[0])

@@ -1,0 +1,98 @@
+"""What else could stand where a token was inserted: the canvas of a trace up to a round is scored once more.
+
+Picking one of them is a new decode that continues after the rounds up to there and the picked insertion: the field
+`begun` of the generating requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from kermit.canvas import Canvas
+from kermit.canvas_batch import CanvasBatch
+from kermit.decoding import DecodingSettings, Strategy, Trace, check_lengths, strategies_of
+from kermit.decoding.rounds import check_strategy
+from kermit.errors import DecodingError
+from kermit.pipeline import Kermit
+from kermit.serving.answers import Alternative, Alternatives
+from kermit.serving.schemas import AlternativesRequest, Request, rounds_of
+
+
+class _Token(Protocol):
+    @property
+    def token_id(self) -> int: ...
+
+
+def alternatives(kermit: Kermit, request: Request) -> Alternatives:
+    """List the most likely tokens of a slot.
+
+    Raises:
+        CanvasError: the rounds do not fit the canvas.
+        DecodingError: the slot is closed, a token is unknown, or the canvas is too long.
+    """
+    assert isinstance(request, AlternativesRequest)
+    check_ids(kermit, [token_id for side in request.start for token_id in side])
+    check_tokens(kermit, [decided for decisions in request.rounds for decided in decisions])
+    start = Canvas(kermit.specials, tuple(map(tuple, request.start)), frozenset(request.open_slots))
+    trace = Trace(start, rounds_of(request.rounds))
+    canvas = trace.canvases()[-1]
+    if request.slot not in canvas.open_slots:
+        raise DecodingError(f"slot {request.slot} is not open; the open slots are {sorted(canvas.open_slots)}")
+    check_lengths(kermit.model, [canvas])
+    strategy = request.strategy or strategies_of(kermit.model)[0]
+    check_strategy(kermit.model, DecodingSettings(strategy=strategy))
+    return _best(kermit, trace, canvas, request, left_to_right=strategy is Strategy.LEFT_TO_RIGHT)
+
+
+def check_tokens(kermit: Kermit, tokens: Sequence[_Token]) -> None:
+    """Check that the model knows the tokens of insertions.
+
+    Raises:
+        DecodingError: it does not.
+    """
+    check_ids(kermit, [token.token_id for token in tokens])
+
+
+def check_ids(kermit: Kermit, token_ids: Sequence[int]) -> None:
+    """Check that the model knows tokens.
+
+    Raises:
+        DecodingError: it does not.
+    """
+    size = kermit.model.config.vocab_size
+    if unknown := [token_id for token_id in token_ids if token_id >= size]:
+        raise DecodingError(f"token {unknown[0]} is unknown; the vocabulary ends at {size - 1}")
+
+
+def _best(
+    kermit: Kermit, trace: Trace, canvas: Canvas, request: AlternativesRequest, *, left_to_right: bool
+) -> Alternatives:
+    tokens = trace.tokens()
+    frame = (kermit.specials.cls_id, kermit.specials.sep_id)
+    inserted = [
+        [token.round > 0 for token in tokens if token.segment == segment and token.token_id not in frame]
+        for segment in range(len(canvas.segments))
+    ]
+    batch = CanvasBatch.from_canvases([canvas], kermit.model.device, inserted=[inserted])
+    asked = torch.zeros_like(batch.open_slots)
+    asked[0, request.slot] = True
+    end = kermit.specials.end_of_slot_id
+    with torch.inference_mode():
+        scores = kermit.model.score_slots(batch, asked=asked, left_to_right=left_to_right)
+        log_probs = scores.content[0].log_softmax(0)
+        end_log_prob = float(log_probs[end])
+        log_probs[end] = -torch.inf
+        best = log_probs.topk(min(request.count, len(log_probs)))
+    readable = kermit.readable(trace)
+    assert readable is not None
+    return Alternatives(
+        results=[
+            Alternative(token_id=token_id, text=readable.text(token_id), log_prob=round(log_prob, 4))
+            for token_id, log_prob in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            if log_prob > -torch.inf
+        ],
+        end_log_prob=round(max(end_log_prob, -1e6), 4),
+    )

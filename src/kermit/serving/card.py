@@ -1,0 +1,35 @@
+"""The title and the first paragraph of a model's card, for callers who want to know what the model is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+_TITLE = re.compile(r"^# +(.+?) *$", re.MULTILINE)
+_MOST = 500
+
+
+def read_card(folder: Path) -> tuple[str | None, str | None]:
+    """Read a model's card.
+
+    Args:
+        folder: the model's folder; its card is in ``README.md``, or beside it where a training wrote the folder.
+
+    Returns:
+        Its title, and its first paragraph as one line; None where there is none.
+    """
+    try:
+        text = _FRONT_MATTER.sub("", (folder / "README.md").read_text("utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None, None
+    title = _TITLE.search(text)
+    rest = text[title.end() :] if title else text
+    paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", rest)]
+    prose = next((part for part in paragraphs if part and part[0].isalnum()), None)
+    return title[1] if title else None, None if prose is None else _plain(prose)[:_MOST]
+
+
+def _plain(text: str) -> str:
+    """Return a line of Markdown without its marks."""
+    return re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", text).replace("`", "").replace("**", "")

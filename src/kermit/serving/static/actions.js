@@ -1,0 +1,68 @@
+// What can be done with two texts: which action is meant, what the service is asked, and what is wrong beforehand.
+
+const BLANK = /_{4,}/;
+
+export const ACTIONS = {
+  "to-y": { path: "v1/translate", needs: ["y_given_x", "joint"], from: "x", to: "y" },
+  "to-x": { path: "v1/translate", needs: ["x_given_y", "joint"], from: "y", to: "x" },
+  infill: { path: "v1/infill", needs: [] },
+  complete: { path: "v1/complete", needs: ["joint"] },
+  sample: { path: "v1/sample", needs: ["joint"] },
+};
+
+/** The action that the texts ask for: a blank means infill, an empty side means translate. */
+export function primary({ x, y }, source) {
+  if (BLANK.test(x) || BLANK.test(y)) return "infill";
+  const [hasX, hasY] = [x.trim() !== "", y.trim() !== ""];
+  if (!hasX && !hasY) return "sample";
+  if (hasX !== hasY) return hasX ? "to-y" : "to-x";
+  return source === "y" ? "to-x" : "to-y";
+}
+
+/** What an action is called. */
+export function label(action, names) {
+  return {
+    "to-y": `Translate to ${names[1]}`,
+    "to-x": `Translate to ${names[0]}`,
+    infill: "Fill the blanks",
+    complete: "Complete both sides",
+    sample: "Surprise me",
+  }[action];
+}
+
+/** The body of the request, without options. */
+export function body(state) {
+  const { from, to } = ACTIONS[state.do];
+  if (from) return { texts: [state[from]], to };
+  if (state.do === "sample") return { segment: state.segment || "both" };
+  return { x: [state.x], y: [state.y] };
+}
+
+/** What is wrong with what is asked, or null. */
+export function complaint(state, names) {
+  const { from } = ACTIONS[state.do];
+  if (state.do === "infill" && !BLANK.test(state.x) && !BLANK.test(state.y)) {
+    return "there is no blank to fill; write ____ where text is to be inserted";
+  }
+  if (!from) return null;
+  const name = names[from === "x" ? 0 : 1];
+  if (state[from].trim() === "") return `there is nothing to translate; write some ${name} first`;
+  if (BLANK.test(state[from])) return `the ${name} text has blanks; fill them first, or complete both sides`;
+  return null;
+}
+
+/** A sentence about an action that the model was not trained for; empty if it was. */
+export function caution(action, model) {
+  const { needs } = ACTIONS[action];
+  const trained = model?.factorizations;
+  if (!trained || needs.length === 0 || needs.some((need) => trained.includes(need))) return "";
+  return `The model was not trained for this (${needs[0].replaceAll("_", " ")}), so it may make little sense.`;
+}
+
+/** What a limit did to a text, by the reason why it ended. */
+export const WARNINGS = {
+  max_tokens: "A limit on tokens ended the text early: it may be incomplete.",
+  max_rounds: "A limit on rounds ended the text early: it may be incomplete.",
+  repetition: "The model began to repeat itself and was stopped: the text may be incomplete.",
+  abandoned: "The text was abandoned before it was finished.",
+};

@@ -1,0 +1,102 @@
+// The other words that a slot could have had: a small dialog beside the word, from which one can be picked.
+
+import { percent, visible } from "./record.js";
+
+/** Shows alternatives of a word. */
+export class Choices {
+  /** root: the dialog's element, with a heading and a list in it. */
+  constructor(root) {
+    this.root = root;
+    this.heading = root.querySelector("h2");
+    this.list = root.querySelector("ul");
+    root.querySelector("[data-close]").addEventListener("click", () => this.close());
+    root.addEventListener("keydown", (event) => this.#key(event));
+    document.addEventListener("pointerdown", ({ target }) => {
+      if (!root.hidden && !root.contains(target) && target !== this.word) this.close({ refocus: false });
+    });
+  }
+
+  /** Open beside a word; `load()` gives the alternatives, `onPick(alternative)` hears of the one that was chosen. */
+  async open(token, word, load, onPick) {
+    this.word = word;
+    this.heading.textContent = `Instead of “${visible(token.text)}”`;
+    this.list.replaceChildren(this.#note("Asking the model …"));
+    this.root.hidden = false;
+    this.#place();
+    this.root.querySelector("[data-close]").focus();
+    let found;
+    try {
+      found = await load();
+    } catch (error) {
+      if (this.word === word) this.list.replaceChildren(this.#note(error.message));
+      return;
+    }
+    if (this.word !== word) return;
+    this.list.replaceChildren(
+      ...found.results.map((one) => this.#row(one, token, onPick)),
+      this.#note(`Nothing more belongs here: ${percent(found.end_log_prob)}`),
+    );
+    this.#place();
+    this.list.querySelector("button:not(:disabled)")?.focus();
+  }
+
+  close({ refocus = true } = {}) {
+    if (this.root.hidden) return;
+    this.root.hidden = true;
+    if (refocus) this.word?.focus();
+    this.word = null;
+  }
+
+  #row(one, token, onPick) {
+    const item = document.createElement("li");
+    const button = document.createElement("button");
+    const [text, share] = [document.createElement("span"), document.createElement("span")];
+    text.textContent = visible(one.text);
+    share.textContent = percent(one.log_prob);
+    share.className = "share";
+    button.type = "button";
+    button.append(text, share);
+    button.style.setProperty("--share", `${(100 * Math.exp(one.log_prob)).toFixed(1)}%`);
+    if (one.token_id === token.tokenId) {
+      button.disabled = true;
+      button.title = "This is the word that is there now";
+    }
+    button.addEventListener("click", () => {
+      this.close();
+      onPick(one);
+    });
+    item.append(button);
+    return item;
+  }
+
+  #note(text) {
+    const item = document.createElement("li");
+    item.className = "quiet";
+    item.textContent = text;
+    return item;
+  }
+
+  /** Below the word and inside the page; on a phone the style sheet has it at the bottom. */
+  #place() {
+    if (!this.word) return;
+    const word = this.word.getBoundingClientRect();
+    const most = document.documentElement.clientWidth - this.root.offsetWidth - 8;
+    this.root.style.left = `${Math.max(8, Math.min(word.left, most)) + scrollX}px`;
+    this.root.style.top = `${word.bottom + 6 + scrollY}px`;
+  }
+
+  #key(event) {
+    if (event.key === "Escape") {
+      event.preventDefault();
+      this.close();
+      return;
+    }
+    const buttons = [...this.root.querySelectorAll("button:not(:disabled)")];
+    const here = buttons.indexOf(document.activeElement);
+    const steps = { ArrowDown: here + 1, ArrowUp: here - 1, Home: 0, End: buttons.length - 1 };
+    if (event.key in steps) {
+      event.preventDefault();
+      buttons[(steps[event.key] + buttons.length) % buttons.length].focus();
+    }
+  }
+}

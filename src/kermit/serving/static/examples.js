@@ -1,0 +1,54 @@
+// Examples to start from, by the model's languages; a model of other languages has only those that need no text.
+
+const ENGLISH_GERMAN = {
+  Translate: [
+    { do: "to-y", x: "Two dogs are playing in the snow.", y: "" },
+    { do: "to-y", x: "A woman in a red coat is waiting for the bus.", y: "" },
+    { do: "to-x", x: "", y: "Ein kleiner Junge springt ins Wasser." },
+  ],
+  "Fill blanks": [
+    { do: "infill", x: "A man ____ a red ____.", y: "" },
+    { do: "infill", x: "A ____ is riding a ____ bike.", y: "Ein Mann fährt auf einem roten Fahrrad." },
+    { do: "infill", x: "A dog runs through the ____.", y: "Ein ____ läuft durch den Schnee." },
+  ],
+  Complete: [
+    { do: "complete", x: "guitar", y: "Bühne" },
+    { do: "complete", x: "children beach", y: "" },
+    { do: "complete", x: "", y: "Hund Ball" },
+  ],
+};
+
+/** Groups of examples, each a name and three examples. */
+export function examples({ x, y }, names) {
+  const draw = [
+    { do: "sample", x: "", y: "", segment: "", text: "a pair" },
+    { do: "sample", x: "", y: "", segment: "x", text: `${names[0]} only` },
+    { do: "sample", x: "", y: "", segment: "y", text: `${names[1]} only` },
+  ];
+  const written = x === "en" && y === "de" ? ENGLISH_GERMAN : {};
+  return { ...written, "Make up": draw };
+}
+
+/** Groups of examples as elements; `start(example)` hears of the one that was chosen. */
+export function chips(groups, start) {
+  return Object.entries(groups).map(([title, list]) => {
+    const group = document.createElement("div");
+    group.className = "chips";
+    group.setAttribute("role", "group");
+    group.setAttribute("aria-label", title);
+    const heading = document.createElement("span");
+    heading.className = "quiet";
+    heading.textContent = title;
+    group.append(heading, ...list.map((example) => chip(example, start)));
+    return group;
+  });
+}
+
+function chip(example, start) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "chip";
+  button.textContent = button.title = example.text ?? [example.x, example.y].filter((text) => text).join(" / ");
+  button.addEventListener("click", () => start(example));
+  return button;
+}

@@ -1,0 +1,1 @@
+"""Text before tokens: its sentences and its language."""

@@ -1,0 +1,84 @@
+"""Long texts as sentences and what stands between them, so that each sentence can be translated and the layout kept.
+
+Line breaks always separate sentences; within a line the rules of `sentencex` decide (abbreviations, quotations, dates,
+for a given language). This module knows no model and no tokenizer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import sentencex
+
+from kermit.errors import DataError
+
+_LINE_BREAKS = re.compile(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")
+_NO_LANGUAGE = "en"
+
+
+@dataclass(frozen=True)
+class SplitText:
+    """Sentences without the white space around them, and the white space.
+
+    Args:
+        sentences: none of them blank.
+        gaps: what stands before, between and after the sentences: one more than there are sentences.
+    """
+
+    sentences: tuple[str, ...]
+    gaps: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.gaps) != len(self.sentences) + 1:
+            raise DataError(
+                f"{len(self.sentences)} sentences need {len(self.sentences) + 1} gaps, not {len(self.gaps)}"
+            )
+
+    def join(self, sentences: Sequence[str]) -> str:
+        """Return a text with other sentences in the same layout.
+
+        Raises:
+            DataError: their number differs.
+        """
+        if len(sentences) != len(self.sentences):
+            raise DataError(f"{len(sentences)} sentences cannot replace {len(self.sentences)}")
+        return self.gaps[0] + "".join(sentence + gap for sentence, gap in zip(sentences, self.gaps[1:], strict=True))
+
+
+def split_text(text: str, language: str) -> SplitText:
+    """Split a text into sentences; `join` of the same sentences gives the text back.
+
+    Args:
+        text: the text.
+        language: its ISO 639 code, which selects abbreviations; English rules apply where the code is unknown.
+    """
+    sentences: list[str] = []
+    gaps = [""]
+    for part in _parts(text, language):
+        bare = part.strip()
+        if not bare:
+            gaps[-1] += part
+            continue
+        start = part.index(bare)
+        gaps[-1] += part[:start]
+        sentences.append(bare)
+        gaps.append(part[start + len(bare) :])
+    return SplitText(tuple(sentences), tuple(gaps))
+
+
+def _parts(text: str, language: str) -> Iterator[str]:
+    """Yield the lines of a text in parts that each hold one sentence, and the breaks between lines."""
+    code = language if re.fullmatch(r"[a-z]{2,3}", language) else _NO_LANGUAGE
+    start = 0
+    for found in _LINE_BREAKS.finditer(text):
+        yield from _sentences(text[start : found.start()], code)
+        yield found[0]
+        start = found.end()
+    yield from _sentences(text[start:], code)
+
+
+def _sentences(line: str, code: str) -> list[str]:
+    parts: list[str] = sentencex.segment(code, line)
+    return parts if "".join(parts) == line else [line]
