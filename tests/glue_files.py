@@ -189,7 +189,7 @@ def save_trunk(kind: str, folder: Path) -> Path:
     """A trunk of a kind, with random weights and its tokenizer."""
     tokenizer = tiny_tokenizer()
     torch.manual_seed(1)
-    trunk = bert(tokenizer, width=32)
+    trunk = bert(tokenizer, width=32, dropout=0.1)
     match kind:
         case "kermit":
             model: Any = kermit_model(tokenizer, trunk, seed=1)

@@ -24,8 +24,15 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 
 
+TRAINING = {"extending.md"}
+"""Pages whose examples train a model."""
+
+
 def named(pages: list[Path]) -> list[object]:
-    return [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages]
+    return [
+        pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] if page.name in TRAINING else [])
+        for page in pages
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -24,11 +24,11 @@ def shape(*, width: int = 16, layers: int = 1, heads: int = 2, positions: int = 
     }
 
 
-def bert(tokenizer: PreTrainedTokenizerFast, **sizes: int) -> BertConfig:
-    """A BERT for a tokenizer, without dropout; sizes as in `shape`."""
+def bert(tokenizer: PreTrainedTokenizerFast, *, dropout: float = 0.0, **sizes: int) -> BertConfig:
+    """A BERT for a tokenizer; sizes as in `shape`."""
     end_of_slot_id(tokenizer)  # which a tokenizer that lacks it gains
-    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    return BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **shape(**sizes), **still)
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    return BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **shape(**sizes), **rates)
 
 
 def kermit_model(

@@ -128,7 +128,7 @@ def test_a_file_without_lines_is_not_written(kermit, texts, asked) -> None:
         (("--seed", "-1"), "--seed"),
         (("--x", "{}/nowhere.en", "--y", "{}/train.de"), "nowhere.en: there is no such file"),
         (("--x", "{}/short.en", "--y", "{}/train.de"), "short.en:1: the file ends here"),
-        (("--x", "{}/short.en"), "--x was given 2 times and --y 1 times"),
+        (("--x", "{}/short.en"), "--x is given 2 times and --y 1 times"),
         (("--x", "{}/short.fr", "--y", "{}/train.de"), "--x: files of several languages (en, fr)"),
         (("--x", "{}/plain", "--y", "{}/train.de"), "plain: the name does not end in a language"),
         (("--output", "{}/short.en"), "short.en: this is a file; name a folder"),

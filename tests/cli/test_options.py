@@ -111,7 +111,7 @@ def test_a_text_without_a_blank_among_others_stays_as_it_is(ask):
         (("infill", "A ____", "--seed", 1), "--seed has no effect"),
         (("complete", "--x", "A", "--samples", 0, "--seed", 1), "--seed has no effect"),
         (("infill", "--x", "A ____", "--side", "de"), "--side has no effect"),
-        (("embed", "--x", "A", "--y", "B", "--side", "x"), "--side is for texts"),
+        (("embed", "--x", "A", "--y", "B", "--side", "x"), "--side has no effect"),
         (("score", "A", "--temperature", 2), "--temperature"),
         (("score", "A", "--method", "exact", "--orders", 2), "--orders has no effect"),
         (("score", "A", "--method", "exact", "--prior", "uniform"), "--prior has no effect"),
@@ -150,7 +150,7 @@ def test_pairs_are_embedded_from_a_file(ask, tmp_path):
     [
         (("sample", "--seed", 5, "--set", "temperature=null"), "--seed has no effect"),
         (("sample", "-n", 2, "--set", "temperature=null"), "--count has no effect"),
-        (("infill", "A ____", "--decoding", "parallel", "--set", "strategy=serial"), "--decoding parallel says it"),
+        (("infill", "A ____", "--decoding", "parallel", "--set", "strategy=serial"), "repeats --decoding parallel"),
         (("translate", "--to", "de", "A", "--decoding", "serial", "--set", "strategy=serial"), "leave one of them out"),
     ],
 )

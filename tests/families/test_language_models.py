@@ -98,7 +98,7 @@ def test_spans_are_hidden_together_and_short_texts_have_at_least_one_token_asked
 
 
 def test_shares_beyond_one_are_an_error() -> None:
-    with pytest.raises(RecipeError, match="sum to 1 at most"):
+    with pytest.raises(RecipeError, match="mask_share and random_share"):
         loaded("masked_lm", "bert", objective={"mask_share": 0.8, "random_share": 0.3})
 
 

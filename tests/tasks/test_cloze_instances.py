@@ -131,9 +131,13 @@ def test_a_damaged_gzip_is_no_whole_file(tmp_path):
         (HEAD + "SQuAD\tq9\t?\tA\tA .\t-\n", None, r"no row makes a cloze instance .*1 unknown_id"),
         (HEAD, '{"data": [', r"squad.json: not a complete JSON file"),
         (HEAD, '{"data": [{"paragraphs": [{"qas": [{}]}]}]}', r"squad.json: not SQuAD's layout"),
-        (HEAD, paragraph(context=None), r"squad.json: not SQuAD's layout.*a text of question 'q1' is no string"),
-        (HEAD, paragraph(question=3), r"squad.json: not SQuAD's layout.*a text of question 'q1' is no string"),
-        (HEAD, paragraph(start="0"), r"squad.json: not SQuAD's layout.*an answer_start of question 'q1' is no number"),
+        (HEAD, paragraph(context=None), r"squad.json: not SQuAD's layout.*a text of question 'q1' is not a string"),
+        (HEAD, paragraph(question=3), r"squad.json: not SQuAD's layout.*a text of question 'q1' is not a string"),
+        (
+            HEAD,
+            paragraph(start="0"),
+            r"squad.json: not SQuAD's layout.*an answer_start of question 'q1' is not a number",
+        ),
     ],
 )
 def test_a_broken_file_is_an_error_that_names_the_place(tmp_path, qa2d, squad, message):

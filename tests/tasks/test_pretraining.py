@@ -152,6 +152,7 @@ def test_half_precision_trains_validates_and_judges(articles: Path, tmp_path: Pa
     assert all(weight.dtype == torch.float32 for weight in load_file(tmp_path / "model.safetensors").values())
 
 
+@pytest.mark.slow
 def test_the_command_says_what_was_reached(
     articles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

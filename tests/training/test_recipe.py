@@ -81,7 +81,7 @@ def test_an_unknown_key_is_an_error_with_its_path_and_the_nearest_name(
         ("tokenizer={path: here, texts: [a]}", "tokenizer: texts are for training a tokenizer"),
         (
             "data.languages={x: en, y: en}",
-            "data.languages: x and y are both called en; give each its own name",
+            "data.languages: x and y have the same name, en",
         ),
         ("evaluation.directions=[en-de, de-en]", "evaluation.directions.1: must be one of en-de, not 'de-en'"),
         ("evaluation.directions=[de]", "evaluation.directions.0: must be one of en-de, not 'de'"),
@@ -153,7 +153,7 @@ def test_variables_of_the_environment_are_filled_in(
 ) -> None:
     tiny_recipe["init_from"] = "${OUR_RUNS}/joint"
     (tmp_path / "a.yaml").write_text(yaml.safe_dump(tiny_recipe), encoding="utf-8")
-    with pytest.raises(RecipeError, match="init_from: the environment has no OUR_RUNS"):
+    with pytest.raises(RecipeError, match="init_from: the environment variable OUR_RUNS is not set"):
         load_recipe(tmp_path / "a.yaml")
     monkeypatch.setenv("OUR_RUNS", "/runs")
     assert load_recipe(tmp_path / "a.yaml").recipe.init_from == "/runs/joint"

@@ -49,5 +49,5 @@ def test_a_token_begins_as_the_mean_of_its_pieces():
 
 
 def test_models_of_other_shapes_are_refused():
-    with pytest.raises(RecipeError, match="not of the shape"):
+    with pytest.raises(RecipeError, match="has another shape"):
         carry_over(model_for(SMALL, width=16), model_for(LARGE, width=32), pieces_of(SMALL, LARGE))
