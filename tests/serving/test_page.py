@@ -222,7 +222,7 @@ def test_texts_can_be_swapped_copied_and_cleared(new_page: NewPage) -> None:
     button(page, "Copy").last.click()
     expect(page.locator("#status")).to_have_text("The German text is copied.")
     assert page.evaluate("navigator.clipboard.readText()") == PAIRS[2][1]
-    button(page, "⇄ Swap sides").click()
+    button(page, "⇄ Swap").click()
     left, right = page.locator("#text-y").bounding_box(), page.locator("#text-x").bounding_box()
     assert left is not None
     assert right is not None

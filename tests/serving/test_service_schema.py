@@ -1,5 +1,9 @@
-"""Whatever the OpenAPI schema allows, and much that it does not, the service answers without an error of its own."""
+"""Whatever the OpenAPI schema allows, and much that it does not, the service answers without an error of its own.
 
+KERMIT_FUZZ=500 sends 500 requests of each kind to each route, 10,000 in all.
+"""
+
+import os
 from collections.abc import Iterator
 
 import hypothesis
@@ -15,6 +19,7 @@ from services import PATIENCE, running
 
 from kermit import Kermit
 
+EXAMPLES = int(os.environ.get("KERMIT_FUZZ", "10"))
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
@@ -48,7 +53,7 @@ def test_every_route_is_tried(api: schemathesis.BaseSchema) -> None:
 def test_no_request_breaks_the_service(
     api: schemathesis.BaseSchema, method: str, path: str, mode: schemathesis.GenerationMode
 ) -> None:
-    @hypothesis.settings(max_examples=10, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+    @hypothesis.settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
     @hypothesis.given(case=api[path][method].as_strategy(generation_mode=mode))
     def check(case: schemathesis.Case) -> None:
         case.call_and_validate(checks=CHECKS, timeout=PATIENCE)

@@ -22,7 +22,7 @@ def _colours(colours: dict[Ink, str]) -> str:
 
 STYLE = (
     "body{font:16px/1.5 'Helvetica Neue',Helvetica,Arial,'DejaVu Sans',sans-serif;margin:2rem}"
-    "h1{font-size:1.3rem}iframe,figure{margin:1.5rem 0;overflow-x:auto}"
+    "h1{font-size:1.3rem}figure{margin:1.5rem 0;overflow-x:auto}"
     f"{_colours(LIGHT)}@media (prefers-color-scheme:dark){{{_colours(DARK)}}}"
 )
 

@@ -95,7 +95,7 @@ def animated_svg(animation: Animation, prefix: str = "") -> str:
         parts.append(_moving(moving, f"{prefix}w{number}"))
     x, y = animation.count_place
     for number, text in enumerate(animation.counts):
-        style.append(_shown_in(animation, number, f"{prefix}c{number}"))
+        style.append(_shown_in(animation, number, f"{prefix}c{number}", 0.0))
         last = "" if number == animation.rounds else ' opacity="0"'
         label = element(Label(x, baseline(y), text, Ink.NOTE))
         parts.append(f'<g class="m {prefix}c{number}"{last}>{label}</g>')
@@ -128,12 +128,12 @@ def _moves(animation: Animation, moving: Moving, name: str) -> str:
         frames.append(f"{_percent(animation, begin)},{_percent(animation, end)}{{{move}}}")
     rule = f".{name}{{animation-name:{name};animation-duration:{animation.seconds:g}s}}"
     rule += f"@keyframes {name}{{{''.join(frames)}}}"
-    return rule if moving.word.given else rule + _shown_in(animation, moving.first, f"{name}n")
+    return rule if moving.word.given else rule + _shown_in(animation, moving.first, f"{name}n", MOVE_SECONDS / 2)
 
 
-def _shown_in(animation: Animation, number: int, name: str) -> str:
-    """Return keyframes that show something in one round only."""
-    begin = number * ROUND_SECONDS + (MOVE_SECONDS / 2 if number else 0)
+def _shown_in(animation: Animation, number: int, name: str, delay: float) -> str:
+    """Return keyframes that show something in one round only, from some seconds after its start."""
+    begin = number * ROUND_SECONDS + (delay if number else 0)
     end = (number + 1) * ROUND_SECONDS if number < animation.rounds else animation.seconds
     inside = f"{_percent(animation, begin)},{_percent(animation, end - 0.02)}{{opacity:1}}"
     before = f"0%,{_percent(animation, begin - 0.02)}{{opacity:0}}" if begin > 0 else ""

@@ -83,6 +83,8 @@ export class Choices {
     const most = document.documentElement.clientWidth - this.root.offsetWidth - 8;
     this.root.style.left = `${Math.max(8, Math.min(word.left, most)) + scrollX}px`;
     this.root.style.top = `${word.bottom + 6 + scrollY}px`;
+    const hidden = word.bottom - this.root.getBoundingClientRect().top;
+    if (getComputedStyle(this.root).position === "fixed" && hidden > 0) scrollBy(0, hidden + 40);
   }
 
   #key(event) {
