@@ -4,6 +4,7 @@
 """
 
 import io
+import json
 import os
 import re
 import runpy
@@ -18,13 +19,16 @@ from xml.etree import ElementTree
 import pytest
 import torch
 import yaml
+from fastapi.testclient import TestClient
 from scripts import load_script
 from transformers import BertConfig, BertModel
 
 import kermit
-from kermit import KermitConfig, KermitForInsertion
+from kermit import Kermit, KermitConfig, KermitForInsertion
 from kermit.data.tokenizer import train_tokenizer
 from kermit.modeling import special_token_settings
+from kermit.serving.app import create_app
+from kermit.serving.settings import ServiceSettings
 from kermit.training.recipe import load_recipe
 from kermit.training.run import train
 
@@ -137,6 +141,19 @@ def test_the_pictures_are_those_that_the_script_makes(
         assert (DOCS / "pictures" / f"{name}.svg").read_bytes() == (tmp_path / f"{name}.svg").read_bytes()
     for name in ("rounds", "tree", "infilling"):
         assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("svg")
+
+
+def test_every_request_on_the_page_of_the_service_is_answered(folder: Path) -> None:
+    text = "".join(blocks(DOCS / "serving.md", "sh")).replace("\\\n", " ")
+    app = create_app(Kermit.from_pretrained(folder / "my-model"), ServiceSettings(max_tokens=40))
+    assert set(re.findall(r"localhost:8000(/\S+)", text)) >= set(app.openapi()["paths"])
+    with TestClient(app) as client:
+        for path, rest in re.findall(r"^curl -sN? localhost:8000(\S+)(.*)$", text, re.MULTILINE):
+            if body := re.search(r"-d '(.+)'", rest):
+                answer = client.post(path, json=json.loads(body.group(1)))
+            else:
+                answer = client.get(path)
+            assert answer.status_code == 200, f"{path}: {answer.text}"
 
 
 # -------------------------------------------------------------------------------------------------------------- recipes
