@@ -151,6 +151,8 @@ def test_every_request_on_the_page_of_the_service_is_answered(folder: Path) -> N
         for path, rest in re.findall(r"^curl -sN? localhost:8000(\S+)(.*)$", text, re.MULTILINE):
             if body := re.search(r"-d '(.+)'", rest):
                 answer = client.post(path, json=json.loads(body.group(1)))
+            elif form := re.search(r"--data-urlencode '(\w+)=(.+)'", rest):
+                answer = client.post(path, data={form.group(1): form.group(2)})
             else:
                 answer = client.get(path)
             assert answer.status_code == 200, f"{path}: {answer.text}"
