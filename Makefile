@@ -4,13 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint browser format clean reproduce-translation reproduce-representation
+.PHONY: demo test check lint browser docs format clean reproduce-translation reproduce-representation
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet torch
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --editable '.[dev,serve,gguf,distill]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --editable '.[dev,docs,serve,gguf,distill]'
 	touch $(STAMP)
 
 demo: $(STAMP)
@@ -28,7 +28,11 @@ browser:
 	  && { apt-get update; DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium; } \
 	  >/dev/null 2>&1; } || echo "no Chromium here: the tests of the page will be skipped"
 
-test: lint browser
+# into build/site; warnings are errors, and nothing is fetched
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+test: lint browser docs
 	$(BIN)/pytest -n 2
 
 check: lint
