@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 
 from kermit.data.batching import TextPlanner, batch_generator
-from kermit.orders import Spans
+from kermit.objectives.orders import Spans
 from kermit.training.attention import SingleAttention
 from kermit.training.averaging import MovingAverage
 from kermit.training.dropout import FastDropout

@@ -11,9 +11,10 @@ import torch
 from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from kermit.canvas import Canvas, Factorization, SpecialTokens
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import CanvasBatch
 from kermit.modeling import EncoderConfig, KermitConfig, KermitForInsertion, special_token_settings
-from kermit.slots import SlotScores, Termination
+from kermit.slots import SlotScores
+from kermit.canvas import Termination
 
 PAD, CLS, SEP, END = 0, 1, 2, 3
 A, B, C = 4, 5, 6

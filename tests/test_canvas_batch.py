@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kermit.canvas import Canvas, Insertion, SpecialTokens
-from kermit.canvas_batch import NOTHING, CanvasBatch
+from kermit.canvas.batch import NOTHING, CanvasBatch
 from kermit.errors import CanvasError
 
 SPECIALS = SpecialTokens(cls_id=1, sep_id=2, pad_id=0, end_of_slot_id=3)

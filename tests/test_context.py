@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from insertion_models import BLANK, CACHED_SPECIALS, CLS, SEP, A, B, C, cached_model
 
 from kermit.canvas import Canvas, Factorization, Insertion
-from kermit.canvas_batch import CanvasBatch
-from kermit.context import GIVEN, PADDING, Generations, RowLayout, generations_of, lay_out
+from kermit.canvas import CanvasBatch
+from kermit.canvas.context import GIVEN, PADDING, Generations, RowLayout, generations_of, lay_out
 from kermit.errors import CanvasError
-from kermit.texts import Texts
+from kermit.objectives.texts import Texts
 
 
 def rows_of(

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kermit.dropping import LONGEST_REPEAT, repeat_lengths, sample_dropped, sample_repeated
+from kermit.objectives.dropping import LONGEST_REPEAT, repeat_lengths, sample_dropped, sample_repeated
 
 
 def walked(noise: list[float], probability: float, span_length: float) -> list[bool]:

@@ -8,11 +8,11 @@ import torch
 from insertion_models import CACHED_SPECIALS, END, A, B, C, cached_model
 
 from kermit.canvas import Factorization
-from kermit.canvas_batch import CanvasBatch
-from kermit.generations import GenerationObjective
-from kermit.likelihood import left_to_right_log_likelihood
-from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
-from kermit.texts import Layout, Texts
+from kermit.canvas import CanvasBatch
+from kermit.objectives.generations import GenerationObjective
+from kermit.decoding.likelihood import left_to_right_log_likelihood
+from kermit.objectives.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
+from kermit.objectives.texts import Layout, Texts
 
 ALL_TEXTS = [text for length in range(6) for text in itertools.product((A, B, C), repeat=length)]
 PRIORS = [UniformPrior(), BalancedTreePrior(0.5)]

@@ -7,8 +7,8 @@ import torch
 from scripts import load_script
 
 from kermit import BalancedTreePrior, CanvasBatch, DecodingSettings, Factorization, Kermit, Strategy, Texts
-from kermit.data.tokenizer import encode_texts
-from kermit.generations import GenerationObjective
+from kermit.text.tokenizer import encode_texts
+from kermit.objectives.generations import GenerationObjective
 
 
 @pytest.fixture(scope="module")

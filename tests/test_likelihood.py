@@ -11,15 +11,16 @@ import torch
 from insertion_models import CLS, END, SPECIALS, A, B, C, Says, TableModel, random_model
 
 from kermit.canvas import Canvas, Factorization, Insertion, Segment
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import CanvasBatch
 from kermit.decoding import DecodingSettings, Sampling, Strategy, decode
 from kermit.errors import ModelError
-from kermit.likelihood import bounds, exact_log_likelihood
+from kermit.decoding.likelihood import bounds, exact_log_likelihood
 from kermit.modeling import KermitForInsertion
-from kermit.objective import LowerBoundObjective, SlotObjective
-from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
-from kermit.slots import InsertionModel, Termination
-from kermit.texts import Texts
+from kermit.objectives.objective import LowerBoundObjective, SlotObjective
+from kermit.objectives.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
+from kermit.slots import InsertionModel
+from kermit.canvas import Termination
+from kermit.objectives.texts import Texts
 
 TOKENS = (A, B, C)
 TERMINATIONS = list(Termination)

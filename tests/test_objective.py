@@ -14,11 +14,11 @@ from insertion_models import END, SPECIALS
 from torch import Tensor
 
 from kermit.canvas import Canvas, Factorization, Segment
-from kermit.canvas_batch import CanvasBatch
-from kermit.objective import KeptSampling, LowerBoundObjective, SlotObjective, SlotShare
-from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
-from kermit.slots import Termination
-from kermit.texts import Texts, TrainingCanvases
+from kermit.canvas import CanvasBatch
+from kermit.objectives.objective import KeptSampling, LowerBoundObjective, SlotObjective, SlotShare
+from kermit.objectives.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
+from kermit.canvas import Termination
+from kermit.objectives.texts import Texts, TrainingCanvases
 
 Text = tuple[tuple[int, ...], ...]
 X, Y = Segment.X, Segment.Y

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, Spans, UniformPrior, sample_uniform_kept
+from kermit.objectives.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, Spans, UniformPrior, sample_uniform_kept
 
 INFINITY = float("inf")
 

@@ -31,7 +31,7 @@ from kermit.decoding import (
 )
 from kermit.errors import DataError, DecodingError, ModelError
 from kermit.folders import find_model
-from kermit.likelihood import exact_log_likelihood, left_to_right_log_likelihood
+from kermit.decoding.likelihood import exact_log_likelihood, left_to_right_log_likelihood
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
 from kermit.pipeline import Kermit
 from kermit.tasks.families import InsertionDecoding

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kermit.slots import SlotScores, row_logsumexp
+from kermit.slots import SlotScores
+from kermit.modeling.ragged import row_logsumexp
 
 NUMBERS = st.one_of(st.floats(-50, 50), st.just(-math.inf))
 

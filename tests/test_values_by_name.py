@@ -5,17 +5,17 @@ import torch
 from insertion_models import SPECIALS, A, B, C, cached_model, random_model
 
 from kermit.canvas import Canvas, Factorization
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import CanvasBatch
 from kermit.data.plain import Fault, OnBad, Report
 from kermit.decoding import DecodingSettings, Strategy, decode
 from kermit.errors import CanvasError, DataError, DecodingError, KermitError
-from kermit.likelihood import bounds, exact_log_likelihood
-from kermit.objective import KeptSampling, SlotObjective, SlotShare
-from kermit.orders import UniformPrior
+from kermit.decoding.likelihood import bounds, exact_log_likelihood
+from kermit.objectives.objective import KeptSampling, SlotObjective, SlotShare
+from kermit.objectives.orders import UniformPrior
 from kermit.rendering import Layout, ReadableTrace
-from kermit.slots import Termination
+from kermit.canvas import Termination
 from kermit.tasks.glue.finetuning import Setting
-from kermit.texts import Texts
+from kermit.objectives.texts import Texts
 from kermit.training.settings import Precision
 
 PAIR = [[[A, B], [C]]]

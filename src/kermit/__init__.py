@@ -14,30 +14,50 @@ from kermit.registration import register_models
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from kermit.canvas import Canvas, Factorization, Insertion, Segment, SpecialTokens
-    from kermit.canvas_batch import CanvasBatch
+    from kermit.canvas import Canvas, CanvasBatch, Factorization, Insertion, Segment, SpecialTokens, Termination
     from kermit.decoding import Constraints, DecodingSettings, Ranking, Sampling, Strategy, decode
+    from kermit.engines import Engine
     from kermit.errors import KermitError
     from kermit.modeling import KermitConfig, KermitForInsertion, KermitForSequenceClassification, KermitModel
-    from kermit.objective import LowerBoundObjective, SlotObjective
-    from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
+    from kermit.objectives import (
+        BalancedTreePrior,
+        GenerationObjective,
+        LeftToRightPrior,
+        LowerBoundObjective,
+        OrderPrior,
+        SlotObjective,
+        Texts,
+        UniformPrior,
+    )
     from kermit.pipeline import Kermit
     from kermit.results import Generation, Score
-    from kermit.slots import InsertionModel, Termination
-    from kermit.texts import Texts
 
 _PLACES = {
-    "kermit.canvas": ("Canvas", "Factorization", "Insertion", "Segment", "SpecialTokens"),
-    "kermit.canvas_batch": ("CanvasBatch",),
+    "kermit.canvas": (
+        "Canvas",
+        "CanvasBatch",
+        "Factorization",
+        "Insertion",
+        "Segment",
+        "SpecialTokens",
+        "Termination",
+    ),
     "kermit.decoding": ("Constraints", "DecodingSettings", "Ranking", "Sampling", "Strategy", "decode"),
+    "kermit.engines": ("Engine",),
     "kermit.errors": ("KermitError",),
     "kermit.modeling": ("KermitConfig", "KermitForInsertion", "KermitForSequenceClassification", "KermitModel"),
-    "kermit.objective": ("LowerBoundObjective", "SlotObjective"),
-    "kermit.orders": ("BalancedTreePrior", "LeftToRightPrior", "OrderPrior", "UniformPrior"),
+    "kermit.objectives": (
+        "BalancedTreePrior",
+        "GenerationObjective",
+        "LeftToRightPrior",
+        "LowerBoundObjective",
+        "OrderPrior",
+        "SlotObjective",
+        "Texts",
+        "UniformPrior",
+    ),
     "kermit.pipeline": ("Kermit",),
     "kermit.results": ("Generation", "Score"),
-    "kermit.slots": ("InsertionModel", "Termination"),
-    "kermit.texts": ("Texts",),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 
@@ -47,10 +67,11 @@ __all__ = [
     "CanvasBatch",
     "Constraints",
     "DecodingSettings",
+    "Engine",
     "Factorization",
     "Generation",
+    "GenerationObjective",
     "Insertion",
-    "InsertionModel",
     "Kermit",
     "KermitConfig",
     "KermitError",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
@@ -92,22 +93,28 @@ def reading(path: str | Path) -> Iterator[None]:
     Raises:
         ModelError: the model that the block reads cannot be read.
     """
-    from huggingface_hub.errors import StrictDataclassError
-    from safetensors import SafetensorError
-    from transformers.utils import logging
-
-    hidden = Path(path).is_dir() and logging.is_progress_bar_enabled()  # a download keeps its bar
-    if hidden:
+    logging = sys.modules.get("transformers.utils.logging")
+    hidden = logging is not None and Path(path).is_dir() and logging.is_progress_bar_enabled()  # a download keeps it
+    if logging is not None and hidden:
         logging.disable_progress_bar()
     try:
         yield
     except KermitError:
         raise
-    except (OSError, RuntimeError, ValueError, SafetensorError, StrictDataclassError) as error:
+    except _reading_errors() as error:
         raise ModelError(f"{path} holds no model that can be read: {in_a_line(error)}") from error
     finally:
-        if hidden:
+        if logging is not None and hidden:
             logging.enable_progress_bar()
+
+
+def _reading_errors() -> tuple[type[Exception], ...]:
+    """What the libraries that are loaded raise for broken files."""
+    errors: list[type[Exception]] = [OSError, RuntimeError, ValueError]
+    for module, name in (("safetensors", "SafetensorError"), ("huggingface_hub.errors", "StrictDataclassError")):
+        if module in sys.modules:
+            errors.append(getattr(sys.modules[module], name))
+    return tuple(errors)
 
 
 def lacking_in_trunk(model: Any, report: Mapping[str, Any]) -> list[str]:

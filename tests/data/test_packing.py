@@ -13,7 +13,8 @@ from transformers import PreTrainedTokenizerFast
 from kermit.data.articles import ArticleSource
 from kermit.data.packing import NOT_ASKED, PackedText, Pairs, pack
 from kermit.data.sentences import EncodedSentences, encode_articles
-from kermit.data.tokenizer import decode_ids, train_tokenizer
+from kermit.data.tokenizer import train_tokenizer
+from kermit.text.tokenizer import decode_ids
 from kermit.errors import DataError
 
 

@@ -10,12 +10,12 @@ import torch
 from insertion_models import CACHED_SPECIALS, END, A, B, C, Says, TableModel, cached_model, random_model
 
 from kermit.canvas import Canvas, Factorization, Insertion, Segment
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import CanvasBatch
 from kermit.decoding import Constraints, Decoded, DecodingSettings, Finish, Ranking, Sampling, Strategy, decode
 from kermit.decoding.ranking import from_left_to_right, nothing_missing
 from kermit.errors import DecodingError, ModelError
-from kermit.likelihood import _exact, _Scorer, exact_log_likelihood, left_to_right_log_likelihood
-from kermit.texts import Texts
+from kermit.decoding.likelihood import _exact, _Scorer, exact_log_likelihood, left_to_right_log_likelihood
+from kermit.objectives.texts import Texts
 
 SPECIALS = CACHED_SPECIALS
 STARTS = {

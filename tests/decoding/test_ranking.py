@@ -9,7 +9,7 @@ import torch
 from insertion_models import END, SPECIALS, A, B, C, Says, TableModel, random_model
 
 from kermit.canvas import Canvas, Factorization, Segment
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import CanvasBatch
 from kermit.decoding import Decoded, DecodingSettings, Finish, Ranking, Sampling, decode
 from kermit.decoding.ranking import asked_again, check_given, nothing_missing, ranks
 from kermit.errors import DecodingError

@@ -11,7 +11,7 @@ from insertion_models import END, SPECIALS, A, B, C, Says, TableModel, random_mo
 from kermit.canvas import Canvas, Factorization, Segment
 from kermit.decoding import Constraints, Decoded, DecodingSettings, Finish, Sampling, Strategy, decode
 from kermit.errors import DecodingError
-from kermit.slots import Termination
+from kermit.canvas import Termination
 
 SERIAL = DecodingSettings(strategy=Strategy.SERIAL)
 SURE = 0.9

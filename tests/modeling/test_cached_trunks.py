@@ -25,15 +25,15 @@ from torch import Tensor
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Canvas, Factorization
-from kermit.canvas_batch import CanvasBatch
-from kermit.context import GIVEN, PADDING, ContextRows, generations_of
+from kermit.canvas import CanvasBatch
+from kermit.canvas.context import GIVEN, PADDING, ContextRows, generations_of
 from kermit.errors import ModelError
-from kermit.generations import GenerationObjective
+from kermit.objectives.generations import GenerationObjective
 from kermit.modeling import EncoderConfig, KermitForInsertion, KermitModel
 from kermit.modeling.trunk import _near, position_table, refuse_unfit_at_work
-from kermit.orders import BalancedTreePrior
+from kermit.objectives.orders import BalancedTreePrior
 from kermit.slots import SlotScores
-from kermit.texts import Texts
+from kermit.objectives.texts import Texts
 
 TABLES = ["bert", "roberta", "xlm-roberta", "distilbert", "electra", "albert"]
 SUPPORTED = [*TABLES, "modernbert", "eurobert", "kermit_encoder"]

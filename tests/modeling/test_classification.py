@@ -10,7 +10,7 @@ from transformers import AutoModelForSequenceClassification
 
 import kermit
 from kermit.canvas import Canvas, Factorization
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import CanvasBatch
 from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForInsertion, KermitForSequenceClassification, KermitModel
 

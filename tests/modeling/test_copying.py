@@ -9,15 +9,15 @@ from insertion_models import CLS, END, PAD, SEP, SPECIALS, A, B, C, canvas_of, r
 from torch import Tensor, nn
 
 from kermit.canvas import Canvas, Factorization, Segment
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import CanvasBatch
 from kermit.decoding import DecodingSettings, decode
 from kermit.modeling import KermitConfig, KermitForInsertion
 from kermit.modeling.copying import NEVER, add_copies, copy_masses
 from kermit.modeling.slot_loss import slot_loss
-from kermit.objective import KeptSampling, LowerBoundObjective, Objective, SlotObjective
-from kermit.orders import UniformPrior
+from kermit.objectives.objective import KeptSampling, LowerBoundObjective, Objective, SlotObjective
+from kermit.objectives.orders import UniformPrior
 from kermit.slots import SlotScores
-from kermit.texts import Texts
+from kermit.objectives.texts import Texts
 
 
 def model_of(**settings: object) -> KermitForInsertion:

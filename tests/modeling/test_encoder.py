@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModel
 
-from kermit.context import GIVEN, PADDING, ContextRows
+from kermit.canvas.context import GIVEN, PADDING, ContextRows
 from kermit.modeling import Encoder, EncoderConfig
 
 SHAPE: dict[str, Any] = {

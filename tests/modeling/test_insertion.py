@@ -26,16 +26,17 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, BertConfig, PreTrainedTokenizerFast
 
 from kermit.canvas import Canvas, Factorization
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import CanvasBatch
 from kermit.data.tokenizer import END_OF_SLOT, train_tokenizer
 from kermit.decoding import DecodingSettings, Sampling, Strategy, decode
 from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel
 from kermit.modeling.trunk import refuse_unfit_at_work
-from kermit.objective import LowerBoundObjective, SlotObjective
-from kermit.orders import BalancedTreePrior, UniformPrior
-from kermit.slots import SlotScores, Termination
-from kermit.texts import Texts, TrainingCanvases
+from kermit.objectives.objective import LowerBoundObjective, SlotObjective
+from kermit.objectives.orders import BalancedTreePrior, UniformPrior
+from kermit.slots import SlotScores
+from kermit.canvas import Termination
+from kermit.objectives.texts import Texts, TrainingCanvases
 
 EVERY_TRUNK = pytest.mark.parametrize("family", list(TRUNKS))
 MANY_TRUNKS = pytest.mark.parametrize("family", [*TRUNKS, *MORE_TRUNKS])

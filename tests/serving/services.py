@@ -15,15 +15,16 @@ import torch
 from transformers import BertConfig
 
 from kermit import BalancedTreePrior, Factorization, Kermit, KermitConfig, KermitForInsertion
-from kermit.canvas_batch import CanvasBatch
-from kermit.data.tokenizer import encode_texts, train_tokenizer
+from kermit.canvas import CanvasBatch
+from kermit.data.tokenizer import train_tokenizer
+from kermit.text.tokenizer import encode_texts
 from kermit.modeling import special_token_settings
-from kermit.objective import KeptSampling, SlotObjective
+from kermit.objectives.objective import KeptSampling, SlotObjective
 from kermit.serving.app import create_app
 from kermit.serving.server import Server, listen
 from kermit.serving.service import Service
 from kermit.serving.settings import ServiceSettings
-from kermit.texts import Texts
+from kermit.objectives.texts import Texts
 
 PAIRS = [
     ("A dog sleeps.", "Ein Hund schläft."),

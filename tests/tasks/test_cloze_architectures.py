@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from kermit import DecodingSettings
-from kermit.data.tokenizer import encode_texts
+from kermit.text.tokenizer import encode_texts
 from kermit.tasks.cloze import CausalLMSystem, InsertionSystem, MaskedLMSystem
 from kermit.tasks.cloze.system import position_limit, position_offset, spelled
 

@@ -10,7 +10,7 @@ from insertion_models import cached_model_of
 from transformers import BertConfig
 
 from kermit import Canvas, CanvasBatch, DecodingSettings, KermitConfig, KermitForInsertion, Strategy
-from kermit.data.tokenizer import decode_ids, encode_texts
+from kermit.text.tokenizer import decode_ids, encode_texts
 from kermit.decoding import Constraints, Ranking, Sampling, strategies_of
 from kermit.modeling import special_token_settings
 from kermit.tasks.cloze import InsertionSystem, PredictionLog, predict

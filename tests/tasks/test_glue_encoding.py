@@ -18,7 +18,7 @@ from transformers import (
     RobertaModel,
 )
 
-from kermit.data.tokenizer import encode_texts
+from kermit.text.tokenizer import encode_texts
 from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForSequenceClassification, special_token_settings
 from kermit.modeling.next_sentence import add_next_sentence_head

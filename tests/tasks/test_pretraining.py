@@ -21,7 +21,8 @@ from kermit.data.encoding import Row
 from kermit.data.tokenizer import load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
 from kermit.modeling import KermitConfig
-from kermit.slots import SlotScores, Termination
+from kermit.slots import SlotScores
+from kermit.canvas import Termination
 from kermit.tasks.families import KERMIT, ObjectiveSettings
 from kermit.tasks.held_out import DROP_PROBABILITY, HeldOutBatch, Recovered, complete_texts, held_out_batches, judge
 from kermit.training.checkpoints import list_checkpoints

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.baselines.language_model import best_tokens, build_language_model, run, token_loss
 from kermit.canvas import SpecialTokens
+from kermit.canvas.arrays import Array
+from kermit.data.batching import WHOLE, RankShare
 from kermit.errors import RecipeError
 from kermit.modeling import specials_of
 from kermit.tasks.held_out import HeldOutBatch, Recovered, complete_texts
@@ -37,10 +40,13 @@ class CausalCollator:
 
     specials: SpecialTokens
 
-    def __call__(self, rows: Sequence[Row], generator: torch.Generator) -> dict[str, Tensor]:
-        """Make the batch."""
+    def __call__(
+        self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
+    ) -> dict[str, Array]:
+        """Make the batch, and return the share of one process."""
         batch = complete_texts(self.specials, rows).batch
-        return {"token_ids": batch.token_ids, "valid": batch.valid, ITEMS: batch.valid.sum(1).float() - 1}
+        items = batch.valid.sum(1).astype(np.float32) - 1
+        return share.of({"token_ids": batch.token_ids, "valid": batch.valid, ITEMS: items})
 
 
 class CausalLMFamily:
@@ -82,9 +88,13 @@ class CausalLMFamily:
     def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
         """Ask for each dropped token after all that stands before it."""
         batch, dropped = held_out.texts.batch, held_out.dropped
-        vectors = _vectors(model, batch.token_ids, batch.valid)
-        correct = torch.zeros_like(dropped)
-        correct[dropped] = best_tokens(model, vectors[:, :-1][dropped[:, 1:]]) == batch.token_ids[dropped]
+        token_ids, valid, asked = (
+            torch.as_tensor(plane, device=model.device) for plane in (batch.token_ids, batch.valid, dropped)
+        )
+        vectors = _vectors(model, token_ids, valid)
+        correct = np.zeros_like(dropped)
+        best = best_tokens(model, vectors[:, :-1][asked[:, 1:]])
+        correct[dropped] = best.cpu().numpy() == batch.token_ids[dropped]
         return Recovered(correct)
 
 

@@ -17,10 +17,9 @@ from transformers import AutoConfig, AutoModel, BertConfig, BertModel, PreTraine
 from transformers.configuration_utils import SubConfigSpec
 from transformers.modeling_outputs import BaseModelOutput
 
-from kermit.canvas import Factorization, Segment
+from kermit.canvas import Factorization, Segment, Termination
 from kermit.folders import load_whole
 from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel, special_token_settings
-from kermit.slots import Termination
 from kermit.tasks.families import KermitFamily, check_decoding
 from kermit.tasks.translation_training import check_one_direction
 from kermit.training.objectives import ObjectiveSettings

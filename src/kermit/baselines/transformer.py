@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from pydantic import PositiveFloat, PositiveInt, field_validator, model_validator
 from torch.nn import functional
@@ -19,13 +20,14 @@ from transformers import MarianConfig, MarianMTModel, PreTrainedModel, PreTraine
 from transformers.activations import ACT2FN
 
 from kermit.canvas import Factorization
-from kermit.data.batching import padded
-from kermit.data.tokenizer import decode_ids, encode_texts
+from kermit.canvas.arrays import Array
+from kermit.data.batching import WHOLE, RankShare, padded
 from kermit.errors import DataError, ModelError, RecipeError, nearest
 from kermit.folders import load_whole
 from kermit.modeling.slot_loss import slot_loss
 from kermit.tasks.translation import Direction, Translation
 from kermit.tasks.translation_training import check_one_direction
+from kermit.text.tokenizer import decode_ids, encode_texts
 from kermit.training.families import ITEMS, Collator
 from kermit.training.recipe import Recipe
 from kermit.training.settings import FamilySettings, Settings, Share
@@ -106,18 +108,21 @@ class TransformerCollator:
     end_id: int
     pad_id: int
 
-    def __call__(self, rows: Sequence[Row], generator: torch.Generator) -> dict[str, torch.Tensor]:
-        """Make the batch; nothing here is random."""
+    def __call__(
+        self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
+    ) -> dict[str, Array]:
+        """Make the batch, and return the share of one process; nothing here is random."""
         sources = [row["x"] if self.forward else row["y"] for row in rows]
         targets = [row["y"] if self.forward else row["x"] for row in rows]
         input_ids = padded([[*source, self.end_id] for source in sources], self.pad_id)
-        return {
+        arrays: dict[str, Array] = {
             "input_ids": input_ids,
-            "attention_mask": (input_ids != self.pad_id).long(),
+            "attention_mask": (input_ids != self.pad_id).astype(np.int64),
             "decoder_input_ids": padded([[self.start_id, *target] for target in targets], self.pad_id),
             "labels": padded([[*target, self.end_id] for target in targets], _IGNORED),
-            ITEMS: torch.tensor([len(target) + 1.0 for target in targets]),
+            ITEMS: np.array([len(target) + 1 for target in targets], dtype=np.float32),
         }
+        return share.of(arrays)
 
 
 class TransformerFamily:
@@ -253,7 +258,7 @@ def _beam_search(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, sources: list[list[int]], decoding: BeamSearch
 ) -> list[_Hypothesis]:
     start, end, pad = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
-    input_ids = padded([[*source, end] for source in sources], pad).to(model.device)
+    input_ids = torch.as_tensor(padded([[*source, end] for source in sources], pad), device=model.device)
     attention_mask = (input_ids != pad).long()
     limit = min(decoding.max_tokens, model.config.max_position_embeddings - 2)
     sequences = model.generate(
@@ -266,8 +271,9 @@ def _beam_search(
         suppress_tokens=[index for index in tokenizer.all_special_ids if index != end],
     )
     outputs = [_until(row, end, limit) for row in sequences[:, 1:].tolist()]
-    labels = padded([[*ids, end] if finished else ids for ids, finished in outputs], _IGNORED).to(model.device)
-    decoder_input_ids = padded([[start, *ids][: labels.size(1)] for ids, _ in outputs], pad).to(model.device)
+    ended = padded([[*ids, end] if finished else ids for ids, finished in outputs], _IGNORED)
+    begun = padded([[start, *ids][: ended.shape[1]] for ids, _ in outputs], pad)
+    labels, decoder_input_ids = (torch.as_tensor(plane, device=model.device) for plane in (ended, begun))
     logits = model(
         input_ids=input_ids, attention_mask=attention_mask, decoder_input_ids=decoder_input_ids, use_cache=False
     ).logits

@@ -112,7 +112,7 @@ def check_blanks(given: Sequence[Given]) -> None:
     Raises:
         DataError: none of them has a blank.
     """
-    from kermit.blanks import BlankedText
+    from kermit.canvas.blanks import BlankedText
 
     if given and not any(BlankedText.parse(f"{one.x} {one.y or ''}").spaces for one in given):
         raise DataError(f"{given[0].place}: no blank to fill; write a blank as four underscores, ____")

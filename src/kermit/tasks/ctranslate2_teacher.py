@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from kermit.baselines.transformer import BeamSearch, Transformer
-from kermit.data.tokenizer import decode_ids, encode_texts
 from kermit.errors import DataError, ModelError, in_a_line
 from kermit.tasks.translation import Direction, Translation
 from kermit.tasks.translator import Translator
+from kermit.text.tokenizer import decode_ids, encode_texts
 from kermit.training.settings import Settings
 
 INSTALL = "pip install 'kermit-insertion[distill]'"

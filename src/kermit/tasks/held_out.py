@@ -21,14 +21,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import torch
-from torch import Tensor
 
-from kermit.canvas import Factorization, SpecialTokens
-from kermit.canvas_batch import CanvasBatch
-from kermit.dropping import sample_dropped
+from kermit.canvas import CanvasBatch, Factorization, SpecialTokens
+from kermit.canvas.arrays import Booleans, Integers
 from kermit.modeling.next_sentence import NOT_ASKED
-from kermit.texts import Texts
+from kermit.objectives.dropping import sample_dropped
+from kermit.objectives.texts import Texts
 from kermit.training.families import Family
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ class HeldOutBatch:
     """
 
     texts: Texts
-    dropped: Tensor
-    follows: Tensor
+    dropped: Booleans
+    follows: Integers
 
     @property
-    def single(self) -> Tensor:
+    def single(self) -> Booleans:
         """(batch, tokens) bool: the dropped tokens with a neighbour on either side that is not."""
-        beside = torch.nn.functional.pad(self.dropped, (1, 1))
+        beside = np.pad(self.dropped, ((0, 0), (1, 1)))
         return self.dropped & ~beside[:, :-2] & ~beside[:, 2:]
 
 
@@ -73,44 +73,42 @@ class Recovered:
         follows: (batch,) bool, whether y is taken to continue x; None for models without that head.
     """
 
-    correct: Tensor
-    said_end: Tensor | None = None
-    empty: Tensor | None = None
-    follows: Tensor | None = None
+    correct: Booleans
+    said_end: Booleans | None = None
+    empty: Booleans | None = None
+    follows: Booleans | None = None
 
 
 class PretrainingFamily(Family, Protocol):
     """A family whose models can be asked for held-out tokens."""
 
     def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
-        """What the model, in evaluation mode, makes of a batch that is on its device."""
+        """What the model, in evaluation mode, makes of a batch."""
         ...
 
 
-def complete_texts(specials: SpecialTokens, rows: Sequence[Row], device: torch.device | str = "cpu") -> Texts:
+def complete_texts(specials: SpecialTokens, rows: Sequence[Row]) -> Texts:
     """Packed rows as complete texts, all of whose content is generated; a row without y has one segment."""
     segments = [(row["x"], row["y"]) if row["y"] else (row["x"],) for row in rows]
-    batch = CanvasBatch.from_segments(specials, segments).to(device)
+    batch = CanvasBatch.from_segments(specials, segments)
     return Texts.of(batch, [Factorization.JOINT] * len(rows))
 
 
-def labels_of(rows: Sequence[Row]) -> Tensor:
+def labels_of(rows: Sequence[Row]) -> Integers:
     """(rows,) whether y continues x: 1, 0, or `NOT_ASKED`."""
-    return torch.tensor([int(row["follows"]) if "follows" in row else NOT_ASKED for row in rows])
+    return np.array([int(row["follows"]) if "follows" in row else NOT_ASKED for row in rows])
 
 
-def held_out_batches(
-    specials: SpecialTokens, rows: Sequence[Row], device: torch.device | str
-) -> Iterator[HeldOutBatch]:
+def held_out_batches(specials: SpecialTokens, rows: Sequence[Row]) -> Iterator[HeldOutBatch]:
     """Rows in batches of like length, with what is dropped from them."""
-    generator = torch.Generator().manual_seed(HELD_OUT_SEED)
+    generator = np.random.default_rng(HELD_OUT_SEED)
     ordered = sorted(rows, key=lambda row: len(row["x"]) + len(row["y"]))
     for start in range(0, len(ordered), _ROWS):
         block = ordered[start : start + _ROWS]
-        texts = complete_texts(specials, block, device)
+        texts = complete_texts(specials, block)
         shape = (len(block), texts.present.shape[1])
-        dropped = sample_dropped(shape, DROP_PROBABILITY, generator).to(device) & texts.generated
-        yield HeldOutBatch(texts, dropped, labels_of(block).to(device))
+        dropped = sample_dropped(shape, DROP_PROBABILITY, generator) & texts.generated
+        yield HeldOutBatch(texts, dropped, labels_of(block))
 
 
 @torch.inference_mode()
@@ -120,12 +118,12 @@ def judge(
     """The metrics of a model on held-out rows; those that its family does not have are absent."""
     tallies: dict[str, list[int]] = {}
 
-    def count(name: str, right: Tensor, among: Tensor) -> None:
+    def count(name: str, right: Booleans, among: Booleans) -> None:
         tally = tallies.setdefault(name, [0, 0])
         tally[0] += int((right & among).sum())
         tally[1] += int(among.sum())
 
-    for batch in held_out_batches(specials, rows, model.device):
+    for batch in held_out_batches(specials, rows):
         found = family.recover(model, batch)
         count("accuracy", found.correct, batch.dropped)
         count("accuracy_single", found.correct, batch.single)

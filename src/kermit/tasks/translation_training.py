@@ -19,10 +19,10 @@ from kermit.canvas import Factorization
 from kermit.data.encoding import EncodedText, encode_sources
 from kermit.data.parallel import Pair, TextSource, checksum, read_pairs
 from kermit.data.plain import Report, file_checksum
-from kermit.data.tokenizer import encode_texts
 from kermit.errors import RecipeError
 from kermit.tasks.translation import Direction
 from kermit.tasks.translator import TranslationFamily, Translator, directions_of
+from kermit.text.tokenizer import encode_texts
 from kermit.training.settings import EvaluationSettings, FactorizationMix, Settings, SourceSettings, TextSettings
 from kermit.training.tasks import BestMetric, Evaluator
 

@@ -12,14 +12,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from kermit.data.batching import WHOLE, RankShare
 from kermit.errors import ModelError
 from kermit.training.registry import Registry
 from kermit.training.settings import FamilySettings, Settings
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+    from kermit.canvas.arrays import Array
     from kermit.data.encoding import Row
     from kermit.training.recipe import Recipe
 
@@ -28,13 +31,15 @@ ITEMS = "items"
 
 
 class Collator(Protocol):
-    """Rows to tensors. All randomness comes from the generator; every tensor's first dimension is the rows.
+    """Rows to arrays. All randomness comes from the generator, and does not depend on the share.
 
     The batch holds what the model's loss needs, and under `ITEMS` what each row counts for in the mean.
     """
 
-    def __call__(self, rows: Sequence[Row], generator: torch.Generator) -> dict[str, torch.Tensor]:
-        """Make the batch."""
+    def __call__(
+        self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
+    ) -> dict[str, Array]:
+        """Make the batch, and return one process's share of it."""
         ...
 
 

@@ -1,7 +1,7 @@
 """The order priors and objectives that recipes name.
 
-To add one of yours: write a class (`kermit.orders.OrderPrior`, `kermit.objective.Objective`), call `register_prior` or
-`register_objective` in its module, and name the module in the recipe's `imports`.
+To add one of yours: write a class (`kermit.objectives.OrderPrior`, `kermit.objectives.Objective`), call
+`register_prior` or `register_objective` in its module, and name the module in the recipe's `imports`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, field_validator, model_validator
 
+from kermit.canvas import Termination
 from kermit.errors import nearest
-from kermit.generations import GenerationObjective
-from kermit.objective import KeptSampling, Objective, SlotShare
-from kermit.orders import OrderPrior
-from kermit.slots import Termination
+from kermit.objectives.generations import GenerationObjective
+from kermit.objectives.objective import KeptSampling, Objective, SlotShare
+from kermit.objectives.orders import OrderPrior
 from kermit.training.registry import Registry
 from kermit.training.settings import Fraction, NotNegative, Settings, Share
 
@@ -41,16 +41,16 @@ class ObjectiveName(StrEnum):
 _PRIORS: Registry[Callable[..., OrderPrior]] = Registry(
     "prior",
     {
-        PriorName.UNIFORM.value: "kermit.orders:UniformPrior",
-        PriorName.BALANCED_TREE.value: "kermit.orders:BalancedTreePrior",
-        PriorName.LEFT_TO_RIGHT.value: "kermit.orders:LeftToRightPrior",
+        PriorName.UNIFORM.value: "kermit.objectives.orders:UniformPrior",
+        PriorName.BALANCED_TREE.value: "kermit.objectives.orders:BalancedTreePrior",
+        PriorName.LEFT_TO_RIGHT.value: "kermit.objectives.orders:LeftToRightPrior",
     },
 )
 _OBJECTIVES: Registry[Callable[..., Objective]] = Registry(
     "objective",
     {
-        ObjectiveName.SLOT.value: "kermit.objective:SlotObjective",
-        ObjectiveName.LOWER_BOUND.value: "kermit.objective:LowerBoundObjective",
+        ObjectiveName.SLOT.value: "kermit.objectives.objective:SlotObjective",
+        ObjectiveName.LOWER_BOUND.value: "kermit.objectives.objective:LowerBoundObjective",
     },
 )
 
@@ -96,7 +96,7 @@ _OF_GENERATIONS = ("infilling", "unmarked", "staggered")
 
 
 class ObjectiveSettings(Settings):
-    """What is minimised: see `kermit.objective` and `kermit.orders`; `kept` is one way of keeping, or a mix.
+    """What is minimised: see `kermit.objectives`; `kept` is one way of keeping, or a mix.
 
     `settings` and `prior_settings` are for objectives and priors of one's own.
     """
@@ -153,6 +153,11 @@ class ObjectiveSettings(Settings):
                 return self.changed(*_OF_GENERATIONS)
             case _:
                 return []
+
+    def for_validation(self) -> ObjectiveSettings:
+        """Return the objective with no empty slot left out by chance."""
+        whole = dict(self) | {"empty_slot_rate": 1.0}
+        return type(self).model_construct(self.model_fields_set, **whole)
 
     def order_prior(self) -> OrderPrior:
         """The prior of that name, made once."""

@@ -33,6 +33,10 @@ class Settings(BaseModel):
         """Which of these settings are not those that are taken by default."""
         return [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
 
+    def for_validation(self) -> Settings:
+        """Return the settings without what only training leaves to chance; an objective may have such."""
+        return self
+
 
 class SourceSettings(Settings):
     """Base of a task's source of text; `weight` is how often an epoch holds each of its texts.

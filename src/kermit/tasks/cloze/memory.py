@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from kermit.slots import places_in_rows
+from kermit.modeling.ragged import places_in_rows
 from kermit.tasks.cloze.system import position_offset
 
 
