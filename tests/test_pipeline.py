@@ -29,9 +29,9 @@ from kermit.decoding import (
     Trace,
     strategies_of,
 )
+from kermit.decoding.likelihood import exact_log_likelihood, left_to_right_log_likelihood
 from kermit.errors import DataError, DecodingError, ModelError
 from kermit.folders import find_model
-from kermit.decoding.likelihood import exact_log_likelihood, left_to_right_log_likelihood
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
 from kermit.pipeline import Kermit
 from kermit.tasks.families import InsertionDecoding

@@ -9,8 +9,8 @@ from kermit.data.encoding import encode_sources
 from kermit.data.parallel import TextSource
 from kermit.data.plain import OnBad
 from kermit.data.tokenizer import train_tokenizer
-from kermit.text.tokenizer import decode_ids
 from kermit.errors import DataError
+from kermit.text.tokenizer import decode_ids
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from kermit.data.articles import ArticleSource
 from kermit.data.packing import NOT_ASKED, PackedText, Pairs, pack
 from kermit.data.sentences import EncodedSentences, encode_articles
 from kermit.data.tokenizer import train_tokenizer
-from kermit.text.tokenizer import decode_ids
 from kermit.errors import DataError
+from kermit.text.tokenizer import decode_ids
 
 
 class Stream:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from insertion_models import (
@@ -16,23 +17,25 @@ from insertion_models import (
     A,
     B,
     C,
+    SlotScores,
+    blanks_of,
     cached_model,
+    inputs_of,
     random_model,
+    scores_of,
     trunk_config,
 )
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.canvas import Canvas, Factorization
-from kermit.canvas import CanvasBatch
+from kermit.canvas import Canvas, CanvasBatch, Factorization
 from kermit.canvas.context import GIVEN, PADDING, ContextRows, generations_of
 from kermit.errors import ModelError
-from kermit.objectives.generations import GenerationObjective
 from kermit.modeling import EncoderConfig, KermitForInsertion, KermitModel
 from kermit.modeling.trunk import _near, position_table, refuse_unfit_at_work
+from kermit.objectives.generations import GenerationObjective
 from kermit.objectives.orders import BalancedTreePrior
-from kermit.slots import SlotScores
 from kermit.objectives.texts import Texts
 
 TABLES = ["bert", "roberta", "xlm-roberta", "distilbert", "electra", "albert"]
@@ -88,7 +91,7 @@ def rows_of_two_canvases(*, left_to_right: bool = False) -> ContextRows:
 
 @torch.inference_mode()
 def read(model: KermitForInsertion, rows: ContextRows) -> Tensor:
-    return model.kermit.read(rows)
+    return read(model, rows)
 
 
 def changes(model: KermitForInsertion, rows: ContextRows, name: str, place: int, value: float) -> Tensor:
@@ -100,7 +103,7 @@ def changes(model: KermitForInsertion, rows: ContextRows, name: str, place: int,
 
 @torch.inference_mode()
 def score(model: KermitForInsertion, *canvases: Canvas, **settings: Any) -> SlotScores:
-    return model.score_slots(CanvasBatch.from_canvases(canvases, **settings))
+    return scores_of(model, CanvasBatch.from_canvases(canvases, **settings))
 
 
 def test_every_trunk_is_supported_or_refused() -> None:
@@ -169,10 +172,10 @@ def test_with_nothing_given_it_is_the_model_without_cached_context(family: str, 
     assert bool((layout.rows.blocks == 1).all())
     with torch.inference_mode():
         plain = model.kermit(batch.token_ids, batch.valid, batch.segment_ids).last_hidden_state
-        assert torch.allclose(model.kermit.read(layout.rows), plain, atol=1e-4)
-        cached = model.score_slots(batch)
+        assert torch.allclose(read(model, layout.rows), plain, atol=1e-4)
+        cached = scores_of(model, batch)
         model.config.cached_context = False
-        full = model.score_slots(batch)
+        full = scores_of(model, batch)
     assert cached.slots.tolist() == full.slots.tolist() == sorted(canvas.open_slots)
     assert torch.allclose(cached.content, full.content, atol=1e-3)
     assert torch.allclose(cached.location, full.location, atol=1e-3)
@@ -207,10 +210,10 @@ def test_a_training_step_reaches_every_weight(family: str) -> None:
     texts = Texts.of(CanvasBatch.from_segments(CACHED_SPECIALS, work * 4), ways * 4)
     order = torch.arange(16) % 3 == 0
     objective = GenerationObjective(BalancedTreePrior(), infilling=0.5, unmarked=0.5)
-    texts, rounds = objective.draw(texts, order, torch.Generator().manual_seed(0))
-    targets = objective.build(texts, rounds, order, model.lay_out)
+    texts, rounds = objective.draw(texts, order, np.random.default_rng(0))
+    targets = objective.build(texts, rounds, order, **blanks_of(model))
     assert bool((targets.layout.rows.positions % 1 != 0).any())
-    loss = model(**targets.model_inputs()).loss
+    loss = model(**inputs_of(targets)).loss
     assert bool(loss.isfinite())
     loss.backward()
     for name, parameter in model.named_parameters():
@@ -308,7 +311,7 @@ def test_a_warm_start_marks_blanks_with_the_mask_token_and_reads_given_text_as_t
     whole = CanvasBatch.from_canvases([Canvas(model.specials, (ids,))])
     with torch.inference_mode():
         expected = encoder(torch.tensor([[1, *ids, 2]])).last_hidden_state
-        found = model.kermit.read(model.lay_out(generations_of(whole)).rows)
+        found = read(model, model.lay_out(generations_of(whole)).rows)
     assert torch.allclose(found, expected, atol=1e-5)
 
 

@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from insertion_models import CLS, PAD, SEP, SPECIALS, TRUNKS, VOCABULARY, A, B, C, random_model, trunk_config
+from insertion_models import CLS, PAD, SEP, SPECIALS, TRUNKS, VOCABULARY, A, B, C, random_model, scores_of, trunk_config
 from torch import nn
 from transformers import AutoModelForSequenceClassification
 
 import kermit
-from kermit.canvas import Canvas, Factorization
-from kermit.canvas import CanvasBatch
+from kermit.canvas import Canvas, CanvasBatch, Factorization
 from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForInsertion, KermitForSequenceClassification, KermitModel
 
@@ -31,7 +30,7 @@ def inputs(pairs: list[tuple[tuple[int, ...], ...]] = PAIRS) -> dict[str, torch.
 def slot_logits(model: KermitForInsertion) -> torch.Tensor:
     canvases = [Canvas.from_ids(SPECIALS, x, y, generate=Factorization.JOINT) for x, y in PAIRS]
     with torch.inference_mode():
-        return model.eval().score_slots(CanvasBatch.from_canvases(canvases)).content
+        return scores_of(model.eval(), CanvasBatch.from_canvases(canvases)).content
 
 
 def test_the_loss_of_several_labels_is_the_cross_entropy_and_that_of_one_the_squared_error() -> None:

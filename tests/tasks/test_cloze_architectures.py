@@ -16,9 +16,9 @@ from transformers import (
 )
 
 from kermit import DecodingSettings
-from kermit.text.tokenizer import encode_texts
 from kermit.tasks.cloze import CausalLMSystem, InsertionSystem, MaskedLMSystem
 from kermit.tasks.cloze.system import position_limit, position_offset, spelled
+from kermit.text.tokenizer import encode_texts
 
 WORDS = tokenizer()
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -16,13 +17,11 @@ from torch import nn
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertConfig, BertModel, PreTrainedTokenizerFast
 
 from kermit import KermitForInsertion, cli
-from kermit.canvas import SpecialTokens
+from kermit.canvas import SpecialTokens, Termination
 from kermit.data.encoding import Row
 from kermit.data.tokenizer import load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
 from kermit.modeling import KermitConfig
-from kermit.slots import SlotScores
-from kermit.canvas import Termination
 from kermit.tasks.families import KERMIT, ObjectiveSettings
 from kermit.tasks.held_out import DROP_PROBABILITY, HeldOutBatch, Recovered, complete_texts, held_out_batches, judge
 from kermit.training.checkpoints import list_checkpoints
@@ -353,7 +352,7 @@ def test_a_text_without_y_has_one_segment_and_is_not_asked_what_follows(
     for family in OBJECTIVES:
         raw = with_data(recipe(family, 1), next_sentence=family != "causal_lm")
         loaded = check_recipe(raw, data=articles)
-        batch = loaded.family.collator(loaded.recipe, tokenizer)(ROWS[:2], torch.Generator().manual_seed(0))
+        batch = loaded.family.collator(loaded.recipe, tokenizer)(ROWS[:2], np.random.default_rng(0))
         lengths = batch["valid"].sum(1).tolist()
         assert lengths == [5 + 3, 30 + 2]
         if family != "causal_lm":
@@ -368,7 +367,7 @@ def test_a_validation_loss_asks_every_empty_slot(articles: Path, tokenizer: PreT
         )
         torch.manual_seed(0)
         model = loaded.family.build(loaded.recipe, tokenizer)
-        batch = loaded.family.collator(loaded.recipe, tokenizer)(ROWS, torch.Generator().manual_seed(0))
+        batch = loaded.family.collator(loaded.recipe, tokenizer)(ROWS, np.random.default_rng(0))
         batch.pop("items")
         losses.append(
             [loaded.family.loss(model.train(mode), dict(batch), loaded.recipe).item() for mode in (False, True)]

@@ -9,10 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from kermit.canvas import Termination
 from kermit.errors import RecipeError
 from kermit.objectives.objective import SlotObjective
 from kermit.objectives.orders import BalancedTreePrior, OrderPrior, UniformPrior
-from kermit.canvas import Termination
 from kermit.training import objectives
 from kermit.training.objectives import ObjectiveSettings, register_objective
 from kermit.training.recipe import check_recipe

@@ -6,9 +6,9 @@ from insertion_models import trunk_config
 
 from kermit import KermitConfig, KermitForInsertion
 from kermit.data.tokenizer import train_tokenizer
-from kermit.text.tokenizer import encode_texts
 from kermit.errors import RecipeError
 from kermit.modeling.insertion import special_token_settings
+from kermit.text.tokenizer import encode_texts
 from kermit.training.vocabulary import carry_over, pieces_of
 
 TEXTS = ["a dog runs in the snow", "a cat sleeps on the sofa", "the dog and the cat play", "two cats sleep"] * 20

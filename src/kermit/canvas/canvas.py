@@ -116,9 +116,10 @@ class Canvas:
         if len(self.segments) not in (1, 2):
             raise CanvasError(f"a canvas has one or two segments, not {len(self.segments)}")
         for segment, tokens in enumerate(self.segments):
-            for position, token_id in enumerate(tokens):
-                self._check_content(token_id, f"segment {Segment(segment).name}, position {position}")
-        for slot in self.open_slots:
+            if not self.specials.ids.isdisjoint(tokens) or min(tokens, default=0) < 0:
+                for position, token_id in enumerate(tokens):
+                    self._check_content(token_id, f"segment {Segment(segment).name}, position {position}")
+        for slot in (min(self.open_slots, default=1), max(self.open_slots, default=1)):
             self._check_slot(slot)
         for slot in self.joined_slots - self.open_slots:
             raise CanvasError(f"slot {slot} is joined but not open; the open slots are {sorted(self.open_slots)}")

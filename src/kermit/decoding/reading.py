@@ -272,8 +272,10 @@ def _block_mask(given: Booleans, valid: Booleans) -> Booleans:
     """(batch, length, given + length) bool: blocks see given parts and themselves; padding sees itself."""
     batch, length = valid.shape
     past = given.shape[1]
-    if batch == 1:
-        return np.ones((1, length, past + length), dtype=bool)
+    if batch == 1:  # the block is not padded, but what was given beside longer texts may be
+        mask = np.ones((1, length, past + length), dtype=bool)
+        mask[:, :, :past] = given
+        return mask
     seen = np.concatenate([given, valid], 1)
     mask = seen[:, None, :] & valid[:, :, None]
     diagonal = np.arange(length)

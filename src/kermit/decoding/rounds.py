@@ -170,7 +170,7 @@ class Rounds:
         rows = np.repeat(np.arange(len(self.text)), copies)
         before = (counts.cumsum() - counts)[rows]
         counts = counts[rows]
-        numbers = np.repeat(before - (counts.cumsum() - counts), counts)
+        numbers: Integers = np.repeat(before - (counts.cumsum() - counts), counts)
         numbers = numbers + np.arange(len(numbers))
         self.text.repeat(copies)
         self._find_spans()
