@@ -12,6 +12,7 @@ import kermit
 from kermit.canvas import Canvas, CanvasBatch, Factorization
 from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForInsertion, KermitForSequenceClassification, KermitModel
+from kermit.modeling.tensors import as_tensors
 
 PAIRS = [((A, B), (C,)), ((C,), (B, B, A)), ((A,), (A,))]
 
@@ -24,7 +25,8 @@ def classifier(family: str = "bert", **settings: object) -> KermitForSequenceCla
 
 def inputs(pairs: list[tuple[tuple[int, ...], ...]] = PAIRS) -> dict[str, torch.Tensor]:
     batch = CanvasBatch.from_segments(SPECIALS, pairs)
-    return {"input_ids": batch.token_ids, "attention_mask": batch.valid, "token_type_ids": batch.segment_ids}
+    planes = {"input_ids": batch.token_ids, "attention_mask": batch.valid, "token_type_ids": batch.segment_ids}
+    return as_tensors(planes)
 
 
 def slot_logits(model: KermitForInsertion) -> torch.Tensor:

@@ -52,7 +52,7 @@ def test_a_token_weighs_as_a_word_and_at_each_of_its_places() -> None:
 @pytest.mark.parametrize("chunk", [1, 30, 10**6])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_and_its_gradients_are_those_of_the_whole_softmax(chunk: int, smoothing: float) -> None:
-    generator = np.random.default_rng(0)
+    generator = torch.Generator().manual_seed(0)
     slots, width, vocabulary, length, targets = 7, 5, 11, 6, 12
 
     def normal(*shape: int) -> Tensor:
@@ -189,7 +189,7 @@ def test_tokens_that_training_never_showed_are_copied() -> None:
     generator = np.random.default_rng(0)
     objective = SlotObjective(UniformPrior(), kept=KeptSampling.BERNOULLI, drop_probability=0.3)
     for _ in range(300):
-        drawn = torch.randint(A, known, (64, 3), generator=generator).tolist()
+        drawn = generator.integers(A, known, (64, 3)).tolist()
         batch = CanvasBatch.from_segments(SPECIALS, [(tuple(text), tuple(text)) for text in drawn])
         texts = Texts.of(batch, [Factorization.Y_GIVEN_X] * len(drawn))
         loss = model(**inputs_of(objective.sample(texts, generator))).loss
@@ -197,7 +197,7 @@ def test_tokens_that_training_never_showed_are_copied() -> None:
         loss.backward()
         optimizer.step()
     model.eval()
-    asked = torch.randint(known, vocabulary, (50, 3), generator=generator).tolist()
+    asked = generator.integers(known, vocabulary, (50, 3)).tolist()
     canvases = [Canvas.from_fragments(SPECIALS, [text], [text[:1], text[2:]]) for text in asked]
     found = decode(engine_of(model), canvases, DecodingSettings(max_tokens=5, max_rounds=1))
     right = sum(list(one.canvas.segments[Segment.Y]) == text for one, text in zip(found, asked, strict=True))

@@ -10,11 +10,12 @@ from insertion_models import TINY_TRUNK
 
 from kermit import CanvasBatch, Factorization, Texts
 from kermit.baselines.insertion_transformer import InsertionTransformer
-from kermit.data.batching import share_of_rank
+from kermit.data.batching import RankShare
 from kermit.data.encoding import Row
 from kermit.data.tokenizer import train_tokenizer
 from kermit.errors import DecodingError, RecipeError
 from kermit.modeling import KermitForInsertion
+from kermit.modeling.tensors import as_tensors
 from kermit.tasks.translation import Direction
 from kermit.tasks.translator import Translator
 from kermit.training.families import get_family
@@ -84,7 +85,7 @@ def test_an_insertion_transformer_does_not_let_the_source_see_the_target(tiny_re
     model = loaded.family.build(loaded.recipe, tokenizer).eval()
     batch = CanvasBatch.from_segments(model.specials, [([9, 10, 11], [12, 13]), ([9, 10, 11], [12, 14])])
     with torch.inference_mode():
-        hidden = model.kermit(batch.token_ids, batch.valid, batch.segment_ids).last_hidden_state
+        hidden = model.kermit(*planes(batch)).last_hidden_state
     first, last = slice(0, 5), slice(5, 8)  # [CLS] x x x [SEP] and y y [SEP]
     source, target = (first, last) if way == "y_given_x" else (last, first)
     if way == "y_given_x":
@@ -94,6 +95,10 @@ def test_an_insertion_transformer_does_not_let_the_source_see_the_target(tiny_re
         assert not torch.allclose(hidden[0, target], hidden[1, target], atol=1e-4)
 
 
+def planes(batch):
+    return (torch.as_tensor(plane) for plane in (batch.token_ids, batch.valid, batch.segment_ids))
+
+
 def test_an_insertion_transformer_ignores_padding(tiny_recipe, tokenizer):
     loaded = check_recipe(insertion_recipe(tiny_recipe, INSERTION_TRANSFORMER_MODEL), data=None)
     model = loaded.family.build(loaded.recipe, tokenizer).eval()
@@ -101,8 +106,8 @@ def test_an_insertion_transformer_ignores_padding(tiny_recipe, tokenizer):
     together = CanvasBatch.from_segments(model.specials, texts)
     alone = CanvasBatch.from_segments(model.specials, texts[:1])
     with torch.inference_mode():
-        both = model.kermit(together.token_ids, together.valid, together.segment_ids).last_hidden_state
-        one = model.kermit(alone.token_ids, alone.valid, alone.segment_ids).last_hidden_state
+        both = model.kermit(*planes(together)).last_hidden_state
+        one = model.kermit(*planes(alone)).last_hidden_state
     assert torch.allclose(both[0, : one.shape[1]], one[0], atol=1e-5)
 
 
@@ -123,11 +128,16 @@ def test_unpaired_text_serves_its_own_marginal(tiny_recipe, tokenizer, source):
     loaded = check_recipe(recipe, data=None)
     collator = loaded.family.collator(loaded.recipe, tokenizer)
     rows = [*rows_of(tokenizer, [("one two", "eins zwei")]), Row(x=[], y=[9, 10], source=1)]
-    ways = collator(rows, np.random.default_rng(0))["ways"].tolist()
-    assert [tuple(Factorization)[way] for way in ways] == [Factorization.JOINT, Factorization.Y]
+    assert generated_sides(collator(rows, np.random.default_rng(0))) == [{0, 1}, {1}]
     recipe["data"]["train"][1]["factorizations"] = {"joint": 1.0}
     with pytest.raises(RecipeError, match="unpaired"):
         check_recipe(recipe, data=None)
+
+
+def generated_sides(arrays):
+    """The segments of each canvas's open slots."""
+    segments = arrays["segment_ids"].ravel()[arrays["right"]]
+    return [set(segments[arrays["canvases"] == row].tolist()) for row in range(len(arrays["input_ids"]))]
 
 
 def test_factorizations_are_drawn_by_their_weights(tiny_recipe, tokenizer):
@@ -135,9 +145,9 @@ def test_factorizations_are_drawn_by_their_weights(tiny_recipe, tokenizer):
     loaded = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL, factorizations=mix), data=None)
     collator = loaded.family.collator(loaded.recipe, tokenizer)
     rows = rows_of(tokenizer, [("one", "eins")]) * 4000
-    ways = collator(rows, np.random.default_rng(0))["ways"]
-    share = (ways == tuple(Factorization).index(Factorization.Y_GIVEN_X)).float().mean()
-    assert abs(float(share) - 0.75) < 0.03
+    sides = generated_sides(collator(rows, np.random.default_rng(0)))
+    assert sides.count({1}) + sides.count({0}) == 4000
+    assert abs(sides.count({1}) / 4000 - 0.75) < 0.03
 
 
 def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tiny_recipe, tokenizer):
@@ -146,11 +156,12 @@ def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tiny_recipe, tokenizer):
     torch.manual_seed(0)
     model = family.build(recipe, tokenizer).eval()
     rows = rows_of(tokenizer, [("one two three", "eins zwei drei"), ("two", "zwei"), ("three one", "drei eins")])
-    batch = family.collator(recipe, tokenizer)(rows, np.random.default_rng(3))
-    whole = family.loss(model, {k: v for k, v in batch.items() if k != "items"}, recipe)
-    parts = [share_of_rank(batch, rank, 2) for rank in (0, 1)]
-    total = sum(family.loss(model, {k: v for k, v in part.items() if k != "items"}, recipe) for part in parts)
-    assert torch.allclose(whole, total, rtol=1e-5)
+    losses = []
+    for share in (RankShare(), RankShare(0, 2), RankShare(1, 2)):
+        batch = as_tensors(family.collator(recipe, tokenizer)(rows, np.random.default_rng(3), share))
+        batch.pop("items")
+        losses.append(family.loss(model, batch, recipe))
+    assert torch.allclose(losses[0], losses[1] + losses[2], rtol=1e-5)
 
 
 @pytest.mark.parametrize("model", [KERMIT_MODEL, INSERTION_TRANSFORMER_MODEL], ids=lambda model: model["family"])
@@ -226,7 +237,7 @@ def test_the_lower_bound_is_an_objective_of_recipes(tiny_recipe, tokenizer):
     loaded = check_recipe(recipe, data=None)
     model = loaded.family.build(loaded.recipe, tokenizer)
     rows = rows_of(tokenizer, [("one two three", "eins zwei drei")])
-    batch = loaded.family.collator(loaded.recipe, tokenizer)(rows, np.random.default_rng(3))
+    batch = as_tensors(loaded.family.collator(loaded.recipe, tokenizer)(rows, np.random.default_rng(3)))
     batch.pop("items")
     assert Texts.of(CanvasBatch.from_segments(model.specials, [([9], [10])]), [Factorization.JOINT]).lengths.item() == 2
     assert loaded.family.loss(model, batch, loaded.recipe).item() > 0
@@ -243,8 +254,8 @@ def test_a_model_says_all_that_its_sources_taught_it_and_validation_has_a_mix_of
     loaded.task.describe(model, loaded.recipe)
     assert model.config.factorizations == ["x_given_y", "y", "y_given_x"]
     collator = loaded.family.collator(on_validation_text(loaded.recipe), tokenizer)
-    ways = collator(rows_of(tokenizer, [("one", "eins")]), np.random.default_rng(0))["ways"].tolist()
-    assert [tuple(Factorization)[way] for way in ways] == [Factorization.JOINT]
+    arrays = collator(rows_of(tokenizer, [("one", "eins")]), np.random.default_rng(0))
+    assert generated_sides(arrays) == [{0, 1}]
     recipe["data"]["validation"] = {"x": "val.en", "factorizations": {"joint": 1.0}}
     with pytest.raises(RecipeError, match=r"data\.validation\.factorizations: unpaired"):
         check_recipe(recipe, data=None)

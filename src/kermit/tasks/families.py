@@ -24,7 +24,7 @@ from kermit.data.batching import WHOLE, RankShare
 from kermit.data.tokenizer import blank_id
 from kermit.decoding import DRAWING_TEMPERATURE, DecodingSettings, Ranking, Sampling, Strategy
 from kermit.decoding.asking import ask_canvases, states_of
-from kermit.engines.engine import LEFT_TO_RIGHT
+from kermit.engines.engine import LEFT_TO_RIGHT, Engine
 from kermit.engines.torch_engine import TorchEngine
 from kermit.errors import DecodingError, RecipeError
 from kermit.folders import load_whole
@@ -300,29 +300,12 @@ class KermitFamily:
 
     def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
         """Ask every slot of the canvases without the dropped tokens."""
-        engine, texts, dropped = TorchEngine(model), held_out.texts, held_out.dropped
-        if engine.info.cached_context:
-            texts = replace(texts, generated=dropped)  # all else is given
-        canvases, slot = canvases_of(texts, texts.present & ~dropped)
-        found = ask_canvases(engine, canvases)
-        said_end = found.answer.end > found.answer.log_probs[:, 0]
-        plane = np.zeros(canvases.token_ids.shape, dtype=np.int64)
-        plane[found.rows, found.slots] = found.answer.tokens[:, 0]
-        rows, tokens = dropped.nonzero()
-        slots = slot[rows, tokens]
-        right = plane[rows, slots] == texts.batch.token_ids[rows, tokens]
-        any_right, missing = np.zeros_like(plane), np.zeros_like(plane)
-        any_right[rows[right], slots[right]] = 1
-        missing[rows, slots] = 1
-        correct = np.zeros_like(dropped)
-        correct[rows, tokens] = any_right[rows, slots] > 0
-        ends = engine.info.termination is Termination.SLOT
-        empty = missing[found.rows, found.slots] == 0
-        follows = None
-        if getattr(model.config, "next_sentence", False):
-            states = torch.as_tensor(states_of(engine, canvases), device=model.device).to(model.dtype)
-            follows = (next_sentence_logits(model, states).argmax(1) == 1).cpu().numpy()
-        return Recovered(correct, said_end if ends else None, empty if ends else None, follows)
+        engine = TorchEngine(model)
+        canvases, found = recovered_by(engine, held_out)
+        if not getattr(model.config, "next_sentence", False):
+            return found
+        states = torch.as_tensor(states_of(engine, canvases), device=model.device).to(model.dtype)
+        return replace(found, follows=(next_sentence_logits(model, states).argmax(1) == 1).cpu().numpy())
 
     def translate(
         self,
@@ -355,6 +338,29 @@ class KermitFamily:
             )
             for text, result in zip(texts, found, strict=True)
         ]
+
+
+def recovered_by(engine: Engine, held_out: HeldOutBatch) -> tuple[CanvasBatch, Recovered]:
+    """Return the canvases without the dropped tokens, and what an engine makes of their slots."""
+    texts, dropped = held_out.texts, held_out.dropped
+    if engine.info.cached_context:
+        texts = replace(texts, generated=dropped)  # all else is given
+    canvases, slot = canvases_of(texts, texts.present & ~dropped)
+    found = ask_canvases(engine, canvases)
+    best = np.zeros(canvases.token_ids.shape, dtype=np.int64)
+    best[found.rows, found.slots] = found.answer.tokens[:, 0]
+    rows, tokens = dropped.nonzero()
+    slots = slot[rows, tokens]
+    right = best[rows, slots] == texts.batch.token_ids[rows, tokens]
+    any_right, missing = np.zeros(best.shape, dtype=bool), np.zeros(best.shape, dtype=bool)
+    any_right[rows[right], slots[right]] = True
+    missing[rows, slots] = True
+    correct = np.zeros_like(dropped)
+    correct[rows, tokens] = any_right[rows, slots]
+    if engine.info.termination is not Termination.SLOT:
+        return canvases, Recovered(correct)
+    said_end = np.asarray(found.answer.end > found.answer.log_probs[:, 0])
+    return canvases, Recovered(correct, said_end, ~missing[found.rows, found.slots])
 
 
 def mixes_of(recipe: Recipe) -> list[Mapping[Factorization, float]]:
