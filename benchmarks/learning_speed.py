@@ -24,7 +24,7 @@ import torch
 
 from kermit.data.batching import TextPlanner, batch_generator
 from kermit.families.base import ITEMS
-from kermit.orders import Spans
+from kermit.objectives.orders import Spans
 from kermit.training.attention import SingleAttention
 from kermit.training.averaging import MovingAverage
 from kermit.training.dropout import FastDropout

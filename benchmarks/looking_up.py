@@ -16,7 +16,7 @@ from statistics import fmean
 import torch
 
 from kermit import DecodingSettings
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import CanvasBatch
 from kermit.tasks.cloze import CausalLMSystem, InsertionSystem, MaskedLMSystem, read_cloze
 from kermit.tasks.cloze.models import load_causal_lm, load_insertion_model, load_masked_lm
 

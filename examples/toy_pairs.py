@@ -27,14 +27,14 @@ from kermit import (
     KermitForInsertion,
     Strategy,
 )
-from kermit.canvas import Segment
-from kermit.canvas_batch import CanvasBatch
-from kermit.data.tokenizer import encode_texts, train_tokenizer
-from kermit.generations import GenerationObjective
+from kermit.canvas import CanvasBatch, Segment
+from kermit.data.tokenizer import train_tokenizer
 from kermit.modeling import EncoderConfig, special_token_settings
-from kermit.objective import KeptSampling, SlotObjective
+from kermit.objectives.generations import GenerationObjective
+from kermit.objectives.objective import KeptSampling, SlotObjective
+from kermit.objectives.texts import Texts
 from kermit.rendering import terminal_lines
-from kermit.texts import Texts
+from kermit.text.tokenizer import encode_texts
 
 LARGEST = 40
 KEPT = (KeptSampling.PRIOR, KeptSampling.UNIFORM)

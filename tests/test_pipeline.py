@@ -29,9 +29,9 @@ from kermit.decoding import (
     strategies_of,
 )
 from kermit.decoding.choices import DecodingChoices
+from kermit.decoding.likelihood import exact_log_likelihood, left_to_right_log_likelihood
 from kermit.errors import DataError, DecodingError, ModelError
 from kermit.facades import load_facade
-from kermit.likelihood import exact_log_likelihood, left_to_right_log_likelihood
 from kermit.loading import find_model
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
 from kermit.pipeline import Kermit

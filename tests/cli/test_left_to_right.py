@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kermit import DecodingSettings, Factorization, Kermit, Strategy
-from kermit.facades import decoding_of, load_facade
+from kermit.facades import load_facade
 
 ORDERED = ("--decoding", "left_to_right")
 ENDLESS = ("--set", "max_tokens=4", "--set", "termination_penalty=50")
@@ -94,10 +94,10 @@ def test_candidates_are_ranked_from_left_to_right(ask_ordered, pipeline, decodin
 
 def test_translating_from_left_to_right_takes_no_penalty_of_the_model(ask_ordered, ordered_folder, pipeline):
     facade = load_facade(ordered_folder)
-    assert decoding_of(facade, {}).termination_penalty == 1.5
-    assert decoding_of(facade, {"strategy": "left_to_right"}).termination_penalty is None
+    assert facade.decoding({}).termination_penalty == 1.5
+    assert facade.decoding({"strategy": "left_to_right"}).termination_penalty is None
     told = {"strategy": "left_to_right", "termination_penalty": 2.0}
-    assert decoding_of(facade, told).termination_penalty == 2.0
+    assert facade.decoding(told).termination_penalty == 2.0
     texts = ["A man.", "red bike", "rides", "A", "a red man rides"]
     settings = DecodingSettings("left_to_right", max_tokens=9)
     expected = [result.y for result in pipeline.translate(texts, "de", settings=settings)]

@@ -121,10 +121,10 @@ def test_what_a_transformer_cannot_do_is_an_error(facade: TransformerFacade) -> 
 
 
 def test_decoding_choices_are_checked_by_name() -> None:
-    assert TRANSFORMER.decoding(None, {"beams": 3, "max_tokens": None}).record()["beams"] == 3
+    assert facade.decoding({"beams": 3, "max_tokens": None}).record()["beams"] == 3
     for wrong in ({"beam": 3}, {"beams": 0}, {"strategy": "serial"}):
         with pytest.raises(DecodingError, match=next(iter(wrong))):
-            TRANSFORMER.decoding(None, wrong)
+            facade.decoding(wrong)
 
 
 def test_saved_weights_are_one_embedding_and_load_as_marian(model: Any, tmp_path: Path) -> None:

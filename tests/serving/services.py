@@ -11,18 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import torch
 from tiny import EN_DE, bert, kermit_model, save
 
 from kermit import BalancedTreePrior, Factorization, Kermit
-from kermit.canvas_batch import CanvasBatch
-from kermit.data.tokenizer import encode_texts, train_tokenizer
-from kermit.objective import KeptSampling, SlotObjective
+from kermit.canvas import CanvasBatch
+from kermit.data.tokenizer import train_tokenizer
+from kermit.objectives.objective import KeptSampling, SlotObjective
+from kermit.objectives.texts import Texts
 from kermit.serving.app import create_app
 from kermit.serving.server import Server, listen
 from kermit.serving.service import Service
 from kermit.serving.settings import ServiceSettings
-from kermit.texts import Texts
+from kermit.text.tokenizer import encode_texts
 
 PAIRS = [
     ("A dog sleeps.", "Ein Hund schläft."),
@@ -45,7 +47,7 @@ def learn(folder: Path, steps: int = 300) -> None:
     rows = [[encode_texts(tokenizer, [text])[0] for text in pair] for pair in PAIRS] * len(WAYS)
     batch = CanvasBatch.from_segments(model.specials, rows)
     complete = Texts.of(batch, [way for way in WAYS for _ in PAIRS])
-    prior, generator = BalancedTreePrior(temperature=0.1), torch.Generator().manual_seed(0)
+    prior, generator = BalancedTreePrior(temperature=0.1), np.random.default_rng(0)
     objectives = [SlotObjective(prior, kept=kept) for kept in (KeptSampling.PRIOR, KeptSampling.UNIFORM)]
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, betas=(0.9, 0.98), fused=True)
     for step in range(steps):

@@ -6,13 +6,13 @@ from itertools import pairwise
 import pytest
 import torch
 from cloze_models import INSTANCES, kermit, tokenizer
-from insertion_models import cached_model_of
+from insertion_models import cached_model_of, scores_of
 from tiny import bert, kermit_model
 
 from kermit import Canvas, CanvasBatch, DecodingSettings, Strategy
-from kermit.data.tokenizer import decode_ids, encode_texts
 from kermit.decoding import Constraints, Ranking, Sampling, strategies_of
 from kermit.tasks.cloze import InsertionSystem, PredictionLog, predict
+from kermit.text.tokenizer import decode_ids, encode_texts
 
 WORDS = tokenizer()
 SETTINGS = DecodingSettings(max_tokens=8)
@@ -146,7 +146,7 @@ def test_a_model_that_learned_the_texts_fills_the_gaps_right_in_either_strategy(
             for left, right in pairwise([-1, *kept, len(gap)]):
                 span = gap[left + 1 : right]
                 targets.append(span[len(span) // 2] if span else model.specials.end_of_slot_id)
-        scores = model.score_slots(CanvasBatch.from_canvases(canvases))
+        scores = scores_of(model, CanvasBatch.from_canvases(canvases))
         torch.nn.functional.cross_entropy(scores.content, torch.tensor(targets)).backward()
         optimizer.step()
         optimizer.zero_grad()

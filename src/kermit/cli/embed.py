@@ -64,7 +64,7 @@ def embed(
                 else:
                     results.line(" ".join(f"{value:.6g}" for value in vector))
     if as_array and output is not None:
-        save(output, vectors, kermit.model.config.hidden_size)
+        save(output, vectors, kermit.info.hidden_size)
 
 
 def save(output: Path, vectors: list[NDArray[np.float32]], width: int) -> None:

@@ -113,7 +113,7 @@ def check_blanks(given: Sequence[Given]) -> None:
     Raises:
         DataError: none has.
     """
-    from kermit.blanks import BlankedText
+    from kermit.canvas.blanks import BlankedText
 
     if given and not any(BlankedText.parse(f"{one.x} {one.y or ''}").spaces for one in given):
         raise DataError("no blank to fill; write a blank as four underscores, ____", place=given[0].place)

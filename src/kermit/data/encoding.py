@@ -26,8 +26,9 @@ from transformers import PreTrainedTokenizerFast
 from kermit.data.cache import cache_folder, made_once
 from kermit.data.parallel import Pair, TextSource, read_pairs, source_checksum
 from kermit.data.plain import Fault, OnBad, Report
-from kermit.data.tokenizer import encode_texts, fingerprint
+from kermit.data.tokenizer import fingerprint
 from kermit.errors import DataError
+from kermit.text.tokenizer import encode_texts
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,7 @@
 """Decoding: canvases with open slots to finished texts."""
 
-from kermit.decoding.rounds import Decoded, OnRound, check_lengths, decode, strategies_of
+from kermit.decoding.decoder import check_lengths, decode, strategies_of
+from kermit.decoding.rounds import Decoded, OnRound
 from kermit.decoding.settings import (
     DRAWING_TEMPERATURE,
     LENGTH_REWARD,

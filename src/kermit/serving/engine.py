@@ -10,15 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
 from kermit.canvas import Factorization, Segment
-from kermit.data.tokenizer import encode_texts
 from kermit.decoding import Constraints, DecodingSettings, OnRound, Trace, strategies_of
 from kermit.decoding.choices import DecodingChoices
-from kermit.loading import display_name
+from kermit.objectives.priors import make_prior
 from kermit.pipeline import Kermit
-from kermit.priors import make_prior
 from kermit.results import Generation, Score
 from kermit.serving.jobs import Job, Tell
 from kermit.serving.refusals import TooLongError
@@ -44,6 +41,7 @@ from kermit.serving.schemas import (
     Vectors,
 )
 from kermit.serving.settings import ServiceSettings
+from kermit.text.tokenizer import encode_texts
 
 
 class Engine:
@@ -57,24 +55,23 @@ class Engine:
     def __init__(self, kermit: Kermit, settings: ServiceSettings) -> None:
         self.kermit, self.settings = kermit, settings
         kermit.batch_size, kermit.progress = settings.max_batch, False
-        room = kermit.model.max_segment_length
+        room = kermit.info.max_segment_length
         self.max_tokens = settings.max_tokens if room is None else min(settings.max_tokens, room)
-        self.strategies = strategies_of(kermit.model)
+        self.strategies = strategies_of(kermit.info)
 
     def card(self) -> ModelCard:
         """What callers are told of the model."""
-        model = self.kermit.model
-        trained = model.config.factorizations
+        info = self.kermit.info
         x, y = self.kermit.languages
         return ModelCard(
-            name=display_name(Path(model.name_or_path or "model")),
+            name=self.kermit.name,
             languages={"x": x, "y": y},
-            factorizations=None if trained is None else [Factorization(name) for name in trained],
+            factorizations=[Factorization(name) for name in sorted(info.factorizations)] or None,
             strategies=self.strategies,
-            orders=None if model.orders is None else sorted(model.orders),
-            cached_context=model.config.cached_context,
-            parameters=sum(parameter.numel() for parameter in model.parameters()),
-            vocabulary=model.config.vocab_size,
+            orders=None if info.orders is None else sorted(info.orders),
+            cached_context=info.cached_context,
+            parameters=info.parameters,
+            vocabulary=info.vocab_size,
             max_tokens=self.max_tokens,
             max_texts=self.settings.max_texts,
         )

@@ -10,10 +10,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from kermit.blanks import BlankedText
 from kermit.canvas import Factorization
+from kermit.canvas.blanks import BlankedText
 from kermit.decoding import DRAWING_TEMPERATURE, Finish, Strategy
-from kermit.priors import PriorName
+from kermit.objectives.priors import PriorName
 from kermit.results import Pooling, ScoreMethod
 
 MAX_CHARACTERS = 20_000
@@ -281,7 +281,7 @@ class ModelCard(Schema):
     strategies: list[Strategy] = Field(description="What it can decode with, the default first.")
     orders: list[str] | None = Field(description="The insertion orders it was trained with; null if not known.")
     cached_context: bool = Field(description="Whether it reads what is given once per text.")
-    parameters: int
+    parameters: int | None
     vocabulary: int
     max_tokens: int
     max_texts: int

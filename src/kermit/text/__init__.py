@@ -1,0 +1,1 @@
+"""Text: tokens of texts, and spelling what was inserted. No model, no transformers."""
