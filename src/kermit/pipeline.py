@@ -548,11 +548,12 @@ def _as_engine(model: Engine | KermitForInsertion) -> Engine:
 
 def _local_folder(path: str | Path | None) -> Path:
     """Return the folder of a model: as named, of the bundled one, or downloaded from the Hub."""
-    named = None if path is None else Path(path).expanduser()
-    if named is None or named.is_dir():
+    if path is None:
+        return named_or_bundled(None)
+    if (named := Path(path).expanduser()).is_dir():
         return named_or_bundled(named)
-    check_hub_name(named)
-    with reading(named):
+    check_hub_name(path)
+    with reading(path):
         from huggingface_hub import snapshot_download
 
         return Path(snapshot_download(str(path), allow_patterns=["*.json", "*.safetensors", "onnx/*"]))

@@ -18,7 +18,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertConfig, BertModel, PreTrainedTokenizerFast
 
 from kermit import KermitForInsertion, cli
-from kermit.canvas import Canvas, SpecialTokens
+from kermit.canvas import Canvas, SpecialTokens, Termination
 from kermit.data.encoding import Row
 from kermit.data.tokenizer import load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
