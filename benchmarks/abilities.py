@@ -410,7 +410,7 @@ def main():
     bench = Bench(
         kermit,
         options.data,
-        options.strategy or strategies_of(kermit.model)[0],
+        options.strategy or strategies_of(kermit.info)[0],
         options.limit,
         options.language_model and language_model(options.language_model),
         {way: load_facade(path) for way, path in teachers.items() if path},

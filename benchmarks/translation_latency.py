@@ -20,7 +20,7 @@ REPEATS = 3
 
 
 def seconds(translator, texts, direction, together):
-    is_transformer = translator.model.config.model_type == "marian"
+    is_transformer = translator.model_type == "marian"
     greedy = translator.decoding({"beams": 1} if is_transformer else {}).settings()
     start = time.perf_counter()
     if together:

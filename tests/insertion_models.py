@@ -204,19 +204,12 @@ class TableEngine:
     ) -> None:
         self.rule, self.specials = rule, specials
         self.info = ModelInfo(
-            specials=specials,
-            vocab_size=vocab_size,
-            hidden_size=1,
+            specials,
+            vocab_size,
             termination=termination,
             orders=orders,
-            cached_context=False,
-            blank_id=None,
-            blank_width=0,
-            restarts=True,
             max_length=max_length,
             max_segment_length=max_segment_length,
-            languages=("x", "y"),
-            factorizations=frozenset(),
         )
         self.batches: list[int] = []
         self.asked: list[Asked] = []
@@ -241,21 +234,12 @@ class TableEngine:
                     content[number, token] = _log(probability)
                 location[number] = _log(share * (1 - (says.stop or 0.0)))
             stop[row] = _log(says.stop or 0.0)
-        return answer_of(content, location, stop if self.info.termination is Termination.SEQUENCE else None, asked)
+        told = stop if self.info.termination is Termination.SEQUENCE else None
+        return Answer.of(content, asked, END, location, told)
 
     def hidden(self, rows: Rows) -> Floats:
         """A table has no states."""
         raise NotImplementedError
-
-
-def answer_of(content: Floats, location: Floats, stop: Floats | None, asked: Asked) -> Answer:
-    """An answer from log-probabilities of the whole vocabulary, (slots, vocab)."""
-    end = content[:, END].copy()
-    others = content.copy()
-    others[:, END] = -np.inf
-    tokens = np.argsort(-others, axis=1, kind="stable")[:, : asked.top]
-    best = np.take_along_axis(others, tokens, 1)
-    return Answer(tokens, best, end, location, stop, content if asked.full else None, None)
 
 
 def _log(probability: float) -> float:

@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from insertion_models import blanks_of, inputs_of
 from scripts import load_script
 
 from kermit import BalancedTreePrior, CanvasBatch, DecodingSettings, Factorization, Kermit, Strategy, Texts
@@ -95,10 +96,10 @@ def test_blanks_of_thirty_tokens_are_learned(toy):
         optimizer.param_groups[0]["lr"] = 4e-3 * min(1, step / 50) * (1 - step / steps)
         rows = [(chance.choice(encoded),) for _ in range(12)]
         whole = Texts.of(CanvasBatch.from_segments(model.specials, rows), [Factorization.JOINT] * len(rows))
-        left_to_right = torch.rand(len(rows), generator=generator) < 0.4
+        left_to_right = generator.random(len(rows)) < 0.4
         drawn, rounds = objective.draw(whole, left_to_right, generator)
-        targets = objective.build(drawn, rounds, left_to_right, model.lay_out)
-        model(**targets.model_inputs(), num_items_in_batch=int(drawn.lengths.sum()) + len(rows)).loss.backward()
+        targets = objective.build(drawn, rounds, left_to_right, **blanks_of(model))
+        model(**inputs_of(targets), num_items_in_batch=int(drawn.lengths.sum()) + len(rows)).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()

@@ -80,11 +80,8 @@ class Kermit:
         self.tokenizer, self.batch_size, self.progress = tokenizer, batch_size, progress
         self.folder: Path | None = folder or _folder_of(model)
         self.specials, self.languages = self.info.specials, self.info.languages
-        self.factorizations, self.model_type, self.precision = (
-            self.info.factorizations,
-            self.info.model_type,
-            self.info.precision,
-        )
+        self.model_type, self.precision = self.info.model_type, self.info.precision
+        self.factorizations: frozenset[str] = self.info.factorizations
         self.knows_pairs: bool = bool(self.factorizations)
         self._speller = Speller(tokenizer, self.specials, self.info.vocab_size)
 

@@ -73,7 +73,7 @@ def test_a_model_that_was_not_trained_in_that_order_is_refused(kermit, folder, v
 
 def test_a_model_of_that_order_alone_is_refused_other_strategies(kermit, ordered_folder, tmp_path):
     only = Kermit.from_pretrained(ordered_folder)
-    only.model.config.orders = ["left_to_right"]
+    only.engine.model.config.orders = ["left_to_right"]
     only.save_pretrained(tmp_path)
     for how in ((), ("--decoding", "serial")):
         done = kermit("sample", *ENDLESS, *how, "--model", tmp_path)
@@ -164,7 +164,7 @@ def test_each_kind_of_decode_has_a_picture(ask_ordered, what, form, layout):
 def test_a_round_that_ends_a_blank_is_counted_but_not_shown(kermit, ordered_folder, tmp_path):
     ends = Kermit.from_pretrained(ordered_folder)
     with torch.no_grad():
-        ends.model.head.bias[ends.specials.end_of_slot_id] = 1e3  # every blank gets one token, as it must
+        ends.engine.model.head.bias[ends.specials.end_of_slot_id] = 1e3  # every blank gets one token, as it must
     ends.save_pretrained(tmp_path)
     asked = ("trace", "--infill", "A ____ man ____", *ORDERED, "--model", tmp_path)
     rounds = record(kermit(*asked, "-f", "json"))["trace"]["rounds"]

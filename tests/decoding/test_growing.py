@@ -8,7 +8,7 @@ from kermit.canvas import Canvas, CanvasBatch, Insertion
 from kermit.canvas.context import generations_of, lay_out
 from kermit.decoding.growing import OPEN, Growing
 from kermit.decoding.reading import Blocks, WholeCanvases
-from kermit.engines import Engine
+from kermit.engines import Engine, ModelInfo
 
 TOKENS = st.sampled_from([A, B, C])
 
@@ -19,25 +19,7 @@ class Silent:
     caches = False
 
     def __init__(self, *, cached_context: bool) -> None:
-        from kermit.canvas import Termination
-        from kermit.engines import ModelInfo
-
-        names, blank = ("x", "y"), BLANK if cached_context else None
-        self.info = ModelInfo(
-            CACHED_SPECIALS,
-            8,
-            1,
-            Termination.SLOT,
-            None,
-            cached_context,
-            blank,
-            3,
-            True,
-            None,
-            None,
-            names,
-            frozenset(),
-        )
+        self.info = ModelInfo(CACHED_SPECIALS, 8, cached_context=cached_context, blank_id=BLANK, blank_width=3)
 
 
 @st.composite

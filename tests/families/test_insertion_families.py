@@ -70,7 +70,7 @@ def test_a_recipe_trains_saves_loads_and_translates(tiny_recipe, corpus, tmp_pat
     result = train(loaded, tmp_path / "out")
     facade = load_facade(result.model)
     kind = KermitForInsertion if model is KERMIT_MODEL else InsertionTransformer
-    assert type(facade.model) is kind
+    assert type(facade.engine.model) is kind
     (found,) = facade.translate(["two dogs sleep."], "de", settings=loaded.recipe.decoding.settings(), trace=True)
     assert found.rounds >= 1
     assert found.tokens <= 12
@@ -182,7 +182,6 @@ def test_wrong_decoding_is_told_before_training(tiny_recipe, model, decoding, me
 def test_decoding_choices_are_completed_by_the_models_defaults(tiny_recipe, tokenizer):
     loaded = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL), data=Path())
     facade = loaded.family.facade(loaded.family.build(loaded.recipe, tokenizer), tokenizer)
-    facade.model.config.termination_penalty = 1.5
     assert facade.decoding({}).termination_penalty == 1.5
     assert facade.decoding({"strategy": "left_to_right"}).termination_penalty is None
     assert facade.decoding({"termination_penalty": 0.5}).termination_penalty == 0.5

@@ -211,7 +211,7 @@ def test_a_training_step_reaches_every_weight(family: str) -> None:
     texts = Texts.of(CanvasBatch.from_segments(CACHED_SPECIALS, work * 4), ways * 4)
     order = np.arange(16) % 3 == 0
     objective = GenerationObjective(BalancedTreePrior(), infilling=0.5, unmarked=0.5)
-    texts, rounds = objective.draw(texts, order, np.random.default_rng(3))
+    texts, rounds = objective.draw(texts, order, np.random.default_rng(1))
     targets = objective.build(texts, rounds, order, **blanks_of(model))
     assert bool((targets.layout.rows.positions % 1 != 0).any())
     loss = model(**inputs_of(targets)).loss

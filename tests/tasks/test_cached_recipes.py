@@ -52,8 +52,8 @@ def test_a_recipe_with_all_factorizations_and_both_orders_trains_and_decodes(tin
     result = train(check_recipe(recipe, data=corpus), tmp_path)
     assert result.steps == 12
     kermit = Kermit.from_pretrained(tmp_path)
-    assert kermit.model.config.orders == ["balanced_tree", "left_to_right"]
-    assert kermit.model.config.cached_context
+    assert kermit.engine.model.config.orders == ["balanced_tree", "left_to_right"]
+    assert kermit.engine.model.config.cached_context
     for strategy in Strategy:
         settings = DecodingSettings(strategy, max_tokens=5)
         assert len(kermit.translate(["one two", "three"], "de", settings=settings)) == 2

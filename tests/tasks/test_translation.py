@@ -224,15 +224,15 @@ def test_a_text_too_long_for_the_teacher_names_its_line_or_is_skipped(teacher: P
 
 def test_half_precision_leaves_the_frequencies_of_positions_exact() -> None:
     half = load_facade(dtype=torch.bfloat16)
-    assert {weight.dtype for weight in half.model.parameters()} == {torch.bfloat16}
-    frequencies = [buffer for name, buffer in half.model.named_buffers() if "inv_freq" in name]
+    assert {weight.dtype for weight in half.engine.model.parameters()} == {torch.bfloat16}
+    frequencies = [buffer for name, buffer in half.engine.model.named_buffers() if "inv_freq" in name]
     assert frequencies
     assert {buffer.dtype for buffer in frequencies} == {torch.float32}
 
 
 def test_the_first_texts_alone_are_distilled_in_half_precision(teacher: Path, corpus: Path, tmp_path: Path) -> None:
     whole, half = load_facade(teacher), load_facade(teacher, dtype=torch.bfloat16)
-    assert {weight.dtype for weight in half.model.parameters()} == {torch.bfloat16}
+    assert {weight.dtype for weight in half.engine.model.parameters()} == {torch.bfloat16}
     settings = BeamSearch(beams=2, max_tokens=30)
     asked: Any = (teacher, corpus / "train.en", EN_DE, settings, tmp_path)
     made = distill(half, *asked, limit=70, block_size=50)

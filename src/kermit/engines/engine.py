@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from kermit.canvas import SpecialTokens, Termination
 from kermit.canvas.arrays import Booleans, Floats, Integers
 
@@ -46,17 +48,17 @@ class ModelInfo:
 
     specials: SpecialTokens
     vocab_size: int
-    hidden_size: int
-    termination: Termination
-    orders: frozenset[str] | None
-    cached_context: bool
-    blank_id: int | None
-    blank_width: int
-    restarts: bool
-    max_length: int | None
-    max_segment_length: int | None
-    languages: tuple[str, str]
-    factorizations: frozenset[str]
+    hidden_size: int = 0
+    termination: Termination = Termination.SLOT
+    orders: frozenset[str] | None = None
+    cached_context: bool = False
+    blank_id: int | None = None
+    blank_width: int = 0
+    restarts: bool = True
+    max_length: int | None = None
+    max_segment_length: int | None = None
+    languages: tuple[str, str] = ("x", "y")
+    factorizations: frozenset[str] = frozenset()
     termination_penalty: float = 0.0
     parameters: int | None = None
     model_type: str = MODEL_TYPE
@@ -151,6 +153,32 @@ class Answer:
     stop: Floats | None
     content: Floats | None
     cache: Cache | None
+
+    @classmethod
+    def of(
+        cls, content: Floats, asked: Asked, end_id: int, location: Floats | None = None, stop: Floats | None = None
+    ) -> Answer:
+        """Answer from log-probabilities of the whole vocabulary: for engines that have them as an array.
+
+        Args:
+            content: (slots, vocab), end-of-slot's included.
+            asked: what the call wants to know.
+            end_id: the id of end-of-slot.
+            location: (slots,) logits of the location; all alike by default.
+            stop: (batch,) logits of stopping, with termination per sequence.
+        """
+        others = content.copy()
+        others[:, end_id] = -np.inf
+        tokens = np.argsort(-others, axis=1, kind="stable")[:, : asked.top]
+        return cls(
+            tokens=tokens,
+            log_probs=np.take_along_axis(others, tokens, 1),
+            end=content[:, end_id],
+            location=np.zeros(len(content), dtype=np.float32) if location is None else location,
+            stop=stop,
+            content=content if asked.full else None,
+            cache=None,
+        )
 
 
 class Engine(Protocol):

@@ -137,5 +137,6 @@ class InsertionSystem:
         text = spelled(self.tokenizer, tokens, layout.passage)
         ranking = self.decoding.ranked_by
         passes = result.rounds + (0 if ranking is None else ranking.passes)
-        sequences = passes * self.decoding.candidates  # at most: some candidates end earlier
+        candidates = self.decoding.candidates
+        sequences = passes * candidates - (candidates - 1)  # at most: they share the first pass, and some end earlier
         return ClozeAnswer(text, len(tokens), passes, sequences, result.log_prob)
