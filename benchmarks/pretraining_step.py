@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.families.base import ITEMS
 from kermit.modeling import as_tensors
 from kermit.training.dropout import FastDropout

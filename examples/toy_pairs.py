@@ -29,7 +29,7 @@ from kermit import (
     Strategy,
 )
 from kermit.canvas import CanvasBatch, Segment
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.modeling import EncoderConfig, special_token_settings
 from kermit.modeling.tensors import as_tensors
 from kermit.objectives.generations import GenerationObjective

@@ -16,7 +16,7 @@ from tiny import EN_DE, bert, kermit_model, save
 from transformers import BertModel
 
 import kermit
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -17,7 +17,7 @@ from transformers import AutoModel
 
 import kermit
 from kermit.canvas import Factorization
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.decoding import (
     DRAWING_TEMPERATURE,
     Constraints,

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from transformers import BertConfig, BertModel
 
 from kermit.data.encoding import Row
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.loading import bundled_model
 from kermit.modeling import KermitForInsertion, special_token_settings
 from kermit.modeling.tensors import as_tensors

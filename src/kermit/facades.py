@@ -94,7 +94,7 @@ def load_facade(name: str | Path | None = None, *, device: Any = None, dtype: An
         dtype: of the weights and the arithmetic; float32 by default. Half precision is faster where the hardware has
             instructions for it, but rounding may then make a text depend on its batch.
     """
-    from kermit.data.tokenizer import load_tokenizer
+    from kermit.data.joint_tokenizer import load_tokenizer
     from kermit.loading import find_model, in_precision, on_device, read_config, reading
 
     folder = find_model(name)

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from kermit.modeling import KermitForInsertion
 
 EngineName = Literal["auto", "onnx", "torch"]
-Precision = Literal["float32", "int8"]
-ONNX_FILES: dict[Precision, str] = {"int8": "onnx/model_int8.onnx", "float32": "onnx/model.onnx"}
+OnnxPrecision = Literal["float32", "int8"]
+ONNX_FILES: dict[OnnxPrecision, str] = {"int8": "onnx/model_int8.onnx", "float32": "onnx/model.onnx"}
 """Where a model's folder holds its exported files, the preferred one first."""
 
 
@@ -91,7 +91,7 @@ class Kermit:
         path: str | Path | None = None,
         *,
         engine: EngineName = "auto",
-        precision: Precision | None = None,
+        precision: OnnxPrecision | None = None,
         threads: int | None = None,
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
@@ -168,7 +168,7 @@ class Kermit:
         if model is None:
             raise ModelError("only a model of torch can be pushed; load it with engine='torch'")
         if not hasattr(tokenizer, "push_to_hub"):
-            from kermit.data.tokenizer import load_tokenizer
+            from kermit.data.joint_tokenizer import load_tokenizer
 
             assert self.folder is not None
             tokenizer = load_tokenizer(self.folder)
@@ -435,7 +435,7 @@ class Kermit:
 
     def _check_trained(self, way: Factorization) -> None:
         """Whether the model was trained to generate so, where that is known; who knows the joint knows them all."""
-        trained = self.info.factorizations
+        trained = self.factorizations
         if trained and not {way.value, Factorization.JOINT.value} & trained:
             x, y = self.languages
             jobs = {

@@ -11,7 +11,7 @@ from insertion_models import TINY_TRUNK
 from kermit import CanvasBatch, Factorization, Texts
 from kermit.data.batching import RankShare
 from kermit.data.encoding import Row
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.errors import DecodingError, RecipeError
 from kermit.facades import load_facade
 from kermit.families import get_family
@@ -181,7 +181,9 @@ def test_wrong_decoding_is_told_before_training(tiny_recipe, model, decoding, me
 
 def test_decoding_choices_are_completed_by_the_models_defaults(tiny_recipe, tokenizer):
     loaded = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL), data=Path())
-    facade = loaded.family.facade(loaded.family.build(loaded.recipe, tokenizer), tokenizer)
+    model = loaded.family.build(loaded.recipe, tokenizer)
+    model.config.termination_penalty = 1.5
+    facade = loaded.family.facade(model, tokenizer)
     assert facade.decoding({}).termination_penalty == 1.5
     assert facade.decoding({"strategy": "left_to_right"}).termination_penalty is None
     assert facade.decoding({"termination_penalty": 0.5}).termination_penalty == 0.5

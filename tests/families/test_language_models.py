@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from kermit.data.batching import RankShare
 from kermit.data.encoding import Row
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.errors import RecipeError
 from kermit.families.base import ITEMS
 from kermit.families.language_model import best_tokens, run

@@ -31,7 +31,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, BertConfig, PreTrainedTokenizerFast
 
 from kermit.canvas import Canvas, CanvasBatch, Factorization, Termination
-from kermit.data.tokenizer import END_OF_SLOT, train_tokenizer
+from kermit.data.joint_tokenizer import END_OF_SLOT, train_tokenizer
 from kermit.decoding import DecodingSettings, Sampling, Strategy, decode
 from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel

@@ -17,7 +17,7 @@ from tiny import EN_DE, bert, kermit_model, save
 
 from kermit import BalancedTreePrior, Factorization, Kermit
 from kermit.canvas import CanvasBatch
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.engines import Answer, Asked, Rows
 from kermit.modeling import as_tensors
 from kermit.objectives.objective import KeptSampling, SlotObjective

@@ -9,7 +9,7 @@ import torch
 from kermit import DecodingSettings, Kermit, Strategy
 from kermit.data.batching import RankShare
 from kermit.data.encoding import Row
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.errors import RecipeError
 from kermit.modeling.tensors import as_tensors
 from kermit.training.recipe import check_recipe

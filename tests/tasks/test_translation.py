@@ -92,7 +92,7 @@ def test_candidates_are_ranked_both_ways_by_a_model_that_knows_both() -> None:
     settings = facade.decoding({"candidates": 4, "ranking": "both_ways"}).settings()
     [found] = facade.translate(texts, "de", settings=settings)
     assert "Hunde" in str(found.y)
-    facade.model.config.factorizations = ["y_given_x"]
+    facade.factorizations = frozenset({"y_given_x"})
     with pytest.raises(ModelError, match="not trained"):
         facade.translate(texts, "de", settings=settings)
     facade.translate(texts, "de", settings=facade.decoding({"candidates": 4}).settings())
@@ -232,7 +232,7 @@ def test_half_precision_leaves_the_frequencies_of_positions_exact() -> None:
 
 def test_the_first_texts_alone_are_distilled_in_half_precision(teacher: Path, corpus: Path, tmp_path: Path) -> None:
     whole, half = load_facade(teacher), load_facade(teacher, dtype=torch.bfloat16)
-    assert {weight.dtype for weight in half.engine.model.parameters()} == {torch.bfloat16}
+    assert {weight.dtype for weight in half.model.parameters()} == {torch.bfloat16}
     settings = BeamSearch(beams=2, max_tokens=30)
     asked: Any = (teacher, corpus / "train.en", EN_DE, settings, tmp_path)
     made = distill(half, *asked, limit=70, block_size=50)

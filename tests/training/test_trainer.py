@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from transformers import RobertaConfig, RobertaForMaskedLM
 
 from kermit.data.batching import TextPlanner
-from kermit.data.tokenizer import load_tokenizer
+from kermit.data.joint_tokenizer import load_tokenizer
 from kermit.errors import DataError, RecipeError
 from kermit.facades import load_facade
 from kermit.modeling.tensors import as_tensors

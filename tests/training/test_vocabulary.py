@@ -5,7 +5,7 @@ import torch
 from insertion_models import trunk_config
 
 from kermit import KermitConfig, KermitForInsertion
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.errors import RecipeError
 from kermit.modeling.insertion import special_token_settings
 from kermit.text.tokenizer import encode_texts

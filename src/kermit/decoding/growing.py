@@ -28,7 +28,7 @@ _FAR = 2**20
 
 
 @dataclass(frozen=True)
-class Spans:
+class OpenSpans:
     """What does not change about the spans of canvases; (tokens at the start,) each.
 
     Args:
@@ -100,7 +100,7 @@ class Growing:
         self.lengths: Integers = np.array([len(canvas) for canvas in canvases])
         self.starts: Integers = self.lengths.cumsum() - self.lengths
         low, room, fixed = _numbered(batch, given, blank_width)
-        self.spans = Spans(rows, low[rows, places], room[rows, places], fixed[rows, places])
+        self.spans = OpenSpans(rows, low[rows, places], room[rows, places], fixed[rows, places])
         self.given: Given = _given_part(batch, given, rank, fixed)
         self.segments: list[int] = [len(canvas.segments) for canvas in canvases]
 
@@ -141,7 +141,7 @@ class Growing:
         self.planes = self.planes[:, items]
         self.planes[ROW] = row = np.repeat(np.arange(len(rows)), self.lengths)
         self.planes[SPAN] = np.arange(len(items))
-        self.spans = Spans(row, tables.low[spans], tables.room[spans], tables.fixed[spans])
+        self.spans = OpenSpans(row, tables.low[spans], tables.room[spans], tables.fixed[spans])
         self.given = self.given.select(rows)
         self.segments = [self.segments[number] for number in rows.tolist()]
 

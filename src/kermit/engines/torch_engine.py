@@ -16,7 +16,7 @@ from kermit.canvas import Termination
 from kermit.canvas.arrays import Floats, Integers
 from kermit.engines.engine import Answer, Asked, ModelInfo, Rows
 from kermit.modeling import KermitForInsertion
-from kermit.modeling.encoder import Cache as Layers
+from kermit.modeling.encoder import LayerCache
 from kermit.modeling.tensors import RowTensors
 
 
@@ -30,7 +30,7 @@ class TorchCache:
         token_ids: (batch, length).
     """
 
-    layers: Layers
+    layers: LayerCache
     states: Tensor
     token_ids: Tensor
 

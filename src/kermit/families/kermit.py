@@ -21,7 +21,7 @@ from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 from kermit.canvas import CanvasBatch, Factorization, SpecialTokens, Termination
 from kermit.canvas.arrays import Array
 from kermit.data.batching import WHOLE, RankShare
-from kermit.data.tokenizer import blank_id
+from kermit.data.joint_tokenizer import blank_id
 from kermit.decoding import Strategy
 from kermit.decoding.asking import ask_canvases, states_of
 from kermit.decoding.choices import DecodingChoices

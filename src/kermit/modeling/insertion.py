@@ -18,11 +18,11 @@ from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import ModelOutput
 
 from kermit.canvas import SpecialTokens, Termination
-from kermit.data.tokenizer import blank_id, end_of_slot_id
+from kermit.data.joint_tokenizer import blank_id, end_of_slot_id
 from kermit.errors import ModelError
 from kermit.modeling.config import KermitConfig
 from kermit.modeling.copying import Copying, add_copies, copy_masses
-from kermit.modeling.ragged import row_logsumexp
+from kermit.modeling.ragged import logsumexp_by_row
 from kermit.modeling.slot_loss import slot_loss
 from kermit.modeling.tensors import RowTensors
 from kermit.modeling.trunk import KermitModel, KermitPreTrainedModel, refuse_unfit, refuse_unfit_at_work
@@ -233,7 +233,7 @@ class KermitForInsertion(KermitPreTrainedModel):
     ) -> Tensor:
         """The loss of the locations and of stopping; the arguments are those of `forward`, of all open slots."""
         location = self.head.location(vectors).squeeze(1).float()
-        normaliser = row_logsumexp(location, canvases, len(stop_weights))
+        normaliser = logsumexp_by_row(location, canvases, len(stop_weights))
         stop_loss: Tensor
         if self.head.stop is not None:
             stop = self.head.stop(hidden[:, 0]).squeeze(1).float()
@@ -252,7 +252,7 @@ class KermitForInsertion(KermitPreTrainedModel):
     def _end_loss(self, content: Tensor, log_location: Tensor, rows: Tensor, stop_weights: Tensor) -> Tensor:
         """Slot termination's stopping: -log of the sum over slots of p(l) p(end-of-slot given l), weighted by row."""
         log_end = content.log_softmax(1)[:, self.specials.end_of_slot_id]
-        log_stop = row_logsumexp(log_location + log_end, rows, len(stop_weights))
+        log_stop = logsumexp_by_row(log_location + log_end, rows, len(stop_weights))
         return -(stop_weights * torch.where(stop_weights > 0, log_stop, 0)).sum()
 
     def _content(self, hidden: Tensor, token_ids: Tensor, slots: Tensor, vectors: Tensor) -> Tensor:

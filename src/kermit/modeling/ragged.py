@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def row_logsumexp(values: Tensor, rows: Tensor, batch: int) -> Tensor:
+def logsumexp_by_row(values: Tensor, rows: Tensor, batch: int) -> Tensor:
     """Return the logsumexp of values by row.
 
     Args:

@@ -29,7 +29,7 @@ from kermit.canvas.context import ContextRows
 from kermit.errors import ModelError, in_a_line
 from kermit.modeling.config import KermitConfig
 from kermit.modeling.copying import Copying
-from kermit.modeling.encoder import Cache, Encoder, EncoderOutput
+from kermit.modeling.encoder import Encoder, EncoderOutput, LayerCache
 from kermit.modeling.tensors import RowTensors
 
 
@@ -149,7 +149,7 @@ class KermitModel(KermitPreTrainedModel):
         return isinstance(self.encoder, Encoder)
 
     def read(
-        self, rows: RowTensors, *, past: Cache | None = None, use_cache: bool = False, **kwargs: Any
+        self, rows: RowTensors, *, past: LayerCache | None = None, use_cache: bool = False, **kwargs: Any
     ) -> EncoderOutput:
         """Hidden states of rows of cached context.
 

@@ -22,7 +22,6 @@ from kermit.pipeline import Kermit
 from kermit.serving.guards import BodyLimit, Observer, SecurityHeaders
 from kermit.serving.refusals import CallerGoneError, RefusalError, TokenError
 from kermit.serving.schemas import (
-    Answer,
     CompleteRequest,
     EmbedRequest,
     GeneratedTexts,
@@ -31,6 +30,7 @@ from kermit.serving.schemas import (
     InfillRequest,
     Models,
     Problem,
+    Reply,
     Request,
     RoundEvent,
     SampleRequest,
@@ -175,7 +175,7 @@ def _measuring_routes(service: Service) -> APIRouter:
     """The routes that generate nothing; they need the token, if there is one."""
     router = APIRouter(dependencies=[Depends(_guard(service.settings.token))])
 
-    async def answer(asked: Request, http: HttpRequest) -> Answer:
+    async def answer(asked: Request, http: HttpRequest) -> Reply:
         return await service.answer(asked, lambda: _hung_up(http))
 
     @router.post("/v1/score", response_model=TextScores, responses=_PROBLEMS, tags=["model"])

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from kermit.serving.refusals import QueueFullError, StoppingError
-from kermit.serving.schemas import Answer, Request, RoundEvent, StartEvent
+from kermit.serving.schemas import Reply, Request, RoundEvent, StartEvent
 
 Tell = Callable[[StartEvent | RoundEvent], None]
 
@@ -28,7 +28,7 @@ class Job:
     request: Request
     deadline: float
     tell: Tell | None = None
-    answer: Future[Answer] = field(default_factory=Future)
+    answer: Future[Reply] = field(default_factory=Future)
     arrived: float = field(default_factory=time.monotonic)
     abandoned: bool = False
     likeness: Hashable = field(init=False)

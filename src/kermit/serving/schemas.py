@@ -255,7 +255,7 @@ class Vectors(Schema):
     vectors: list[list[float]]
 
 
-Answer = GeneratedTexts | TextScores | Vectors
+Reply = GeneratedTexts | TextScores | Vectors
 
 
 class StartEvent(CanvasRecord):

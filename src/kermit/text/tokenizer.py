@@ -1,6 +1,6 @@
 """Texts to tokens and back, with a tokenizer of the `tokenizers` library, or of transformers, which holds one.
 
-This module knows no model and no recipe; `kermit.data.tokenizer` trains tokenizers.
+This module knows no model and no recipe; `kermit.data.joint_tokenizer` trains tokenizers.
 """
 
 from __future__ import annotations

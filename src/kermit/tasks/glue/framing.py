@@ -21,7 +21,7 @@ from kermit.errors import ModelError
 from kermit.loading import position_limit
 from kermit.modeling import KermitConfig, KermitForSequenceClassification
 from kermit.tasks.glue.data import Example
-from kermit.tasks.glue.reading import is_causal
+from kermit.tasks.glue.trunk_kinds import is_causal
 from kermit.text.tokenizer import encode_texts
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from hypothesis import given, settings, strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from kermit.data.tokenizer import END_OF_SLOT, end_of_slot_id, fingerprint, load_tokenizer, train_tokenizer
+from kermit.data.joint_tokenizer import END_OF_SLOT, end_of_slot_id, fingerprint, load_tokenizer, train_tokenizer
 from kermit.errors import DataError, ModelError
 from kermit.text.tokenizer import decode_ids, encode_texts, word_continuations
 

@@ -20,7 +20,6 @@ from kermit.results import Generation, Score
 from kermit.serving.jobs import Job, Tell
 from kermit.serving.refusals import TooLongError
 from kermit.serving.schemas import (
-    Answer,
     CanvasRecord,
     CompleteRequest,
     EmbedRequest,
@@ -29,6 +28,7 @@ from kermit.serving.schemas import (
     Generating,
     InfillRequest,
     ModelCard,
+    Reply,
     Request,
     RoundEvent,
     SampleRequest,
@@ -44,7 +44,7 @@ from kermit.serving.settings import ServiceSettings
 from kermit.text.tokenizer import encode_texts
 
 
-class Engine:
+class ServedModel:
     """Answers requests through the pipeline.
 
     Args:
@@ -105,7 +105,7 @@ class Engine:
                     limit=self.max_tokens,
                 )
 
-    def answer(self, jobs: Sequence[Job]) -> Iterator[Answer]:
+    def answer(self, jobs: Sequence[Job]) -> Iterator[Reply]:
         """Answer like jobs together, each as soon as its answer is known.
 
         Every text's answer is the one that it would get alone: draws come from its own seed, and the pipeline promises
@@ -125,7 +125,7 @@ class Engine:
             case other:
                 raise TypeError(f"no way to answer a {type(other).__name__}")
 
-    def _generate(self, requests: Sequence[Request], on_round: OnRound) -> list[Answer]:
+    def _generate(self, requests: Sequence[Request], on_round: OnRound) -> list[Reply]:
         asked = [request for request in requests if isinstance(request, Generating)]
         like, kermit = asked[0], self.kermit
         settings = self._decoding(like)
