@@ -30,8 +30,8 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
 from kermit import DecodingSettings, Kermit, Ranking, Sampling, Strategy
-from kermit.blanks import BLANK
 from kermit.canvas import Segment
+from kermit.canvas.blanks import BLANK
 from kermit.data.plain import Report, file_checksum, read_texts
 from kermit.decoding import DRAWING_TEMPERATURE, Finish, strategies_of
 from kermit.errors import KermitError
@@ -410,7 +410,7 @@ def main():
     bench = Bench(
         kermit,
         options.data,
-        options.strategy or strategies_of(kermit.model)[0],
+        options.strategy or strategies_of(kermit.info)[0],
         options.limit,
         options.language_model and language_model(options.language_model),
         {way: load_facade(path) for way, path in teachers.items() if path},

@@ -14,7 +14,7 @@ from statistics import fmean
 from half_precision import configure, copy_in_half
 from pages import put
 
-from kermit.facades import decoding_of, load_facade
+from kermit.facades import load_facade
 from kermit.tasks.translation import evaluate_translation, read_split, trained_directions
 from kermit.tasks.translation_report import note_of
 
@@ -30,7 +30,7 @@ def scores(data, splits, penalty=None, texts=None):
     found = []
     for name, (folder, split) in splits.items():
         pairs = read_split(data / folder, split, facade.languages)[:texts]
-        settings = decoding_of(facade, {"termination_penalty": penalty})
+        settings = facade.decoding({"termination_penalty": penalty})
         for direction in trained_directions(facade):
             note = note_of(facade, settings, split, pairs)
             found.append(

@@ -23,7 +23,7 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
 from kermit import DecodingSettings, KermitConfig, KermitForInsertion
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.decoding import Constraints
 from kermit.modeling import special_token_settings
 from kermit.tasks.cloze import (

@@ -18,6 +18,8 @@ import torch
 from transformers import BertConfig
 
 from kermit import Canvas, CanvasBatch, DecodingSettings, Factorization, KermitConfig, KermitForInsertion, decode
+from kermit.decoding.asking import ask_canvases
+from kermit.engines.torch_engine import TorchEngine
 
 SOURCE, ROUNDS = 20, 4
 FIRST_CONTENT = 5
@@ -42,19 +44,21 @@ def measure(model, size, vocab, batch, calls):
     sources = torch.randint(FIRST_CONTENT, vocab, (batch, SOURCE), generator=generator).tolist()
     canvases = [Canvas.from_ids(model.specials, x, (), generate=Factorization.Y_GIVEN_X) for x in sources]
     settings = DecodingSettings(max_rounds=ROUNDS, termination_penalty=100.0)  # a random model must not stop early
-    traces = [result.trace.canvases() for result in decode(model, canvases, settings, trace=True)]
-    tensors = [CanvasBatch.from_canvases([trace[number] for trace in traces]) for number in range(ROUNDS)]
+    engine = TorchEngine(model)
+    traces = [result.trace.canvases() for result in decode(engine, canvases, settings, trace=True)]
+    parts = [CanvasBatch.from_canvases([trace[number] for trace in traces]) for number in range(ROUNDS)]
+    tensors = [(torch.as_tensor(part.token_ids), torch.as_tensor(part.segment_ids)) for part in parts]
 
     def trunk():
-        for part in tensors:
-            model.kermit(part.token_ids, None, part.segment_ids)
+        for token_ids, segment_ids in tensors:
+            model.kermit(token_ids, None, segment_ids)
 
     def logits():
-        for part in tensors:
-            model.score_slots(part)
+        for part in parts:
+            ask_canvases(engine, part)
 
     def rounds():
-        decode(model, canvases, settings, batch_size=batch)
+        decode(engine, canvases, settings, batch_size=batch)
 
     seconds = {function.__name__: [] for function in (trunk, logits, rounds)}
     with torch.inference_mode():

@@ -24,7 +24,7 @@ import torch
 
 from kermit.data.batching import TextPlanner, batch_generator
 from kermit.families.base import ITEMS
-from kermit.orders import Spans
+from kermit.modeling import as_tensors, specials_of
 from kermit.training.attention import SingleAttention
 from kermit.training.averaging import MovingAverage
 from kermit.training.dropout import FastDropout
@@ -37,13 +37,11 @@ FINAL_RATE = 0.02
 POINTS = 4
 
 
-def targets_of(batch):
-    """How many tokens a batch asks for."""
+def targets_of(batch, end_of_slot_id):
+    """How many tokens a batch asks for: the labels, or the slots that miss one."""
     if "labels" in batch:
         return int((batch["labels"] >= 0).sum())
-    if "generated" in batch:
-        return int(batch["generated"].sum())
-    return int(Spans.of(batch["kept"], batch["valid"]).count.sum())
+    return len(batch["target_slots"][batch["target_tokens"] != end_of_slot_id].unique())
 
 
 def batches(text, collator, recipe):
@@ -51,7 +49,7 @@ def batches(text, collator, recipe):
     epoch = 0
     while True:
         for batch in planner.epoch(epoch):
-            yield collator(text.fetch(batch.rows), batch_generator(recipe.seed, batch))
+            yield as_tensors(collator(text.fetch(batch.rows), batch_generator(recipe.seed, batch)))
         epoch += 1
 
 
@@ -62,6 +60,7 @@ def train(options):
     tokenizer = prepare_tokenizer(loaded)
     text = loaded.task.training_text(loaded, tokenizer)
     model = prepare_model(loaded, tokenizer).train()
+    end = specials_of(tokenizer).end_of_slot_id
     optimizer = build_optimizer(model, recipe.optimizer, recipe.runtime.precision)
     rates = [group["lr"] for group in optimizer.param_groups]
     average = MovingAverage(model, recipe.averaging.ema)
@@ -74,7 +73,7 @@ def train(options):
         rate = min(step / WARMUP_STEPS, FINAL_RATE + (1 - FINAL_RATE) * 0.5 * (1 + math.cos(math.pi * spent)))
         for group, peak in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = peak * rate
-        targets, texts = targets + targets_of(batch), texts + len(batch[ITEMS])
+        targets, texts = targets + targets_of(batch, end), texts + len(batch[ITEMS])
         items = batch.pop(ITEMS).sum()
         with FastDropout([recipe.seed, step]), SingleAttention(), torch.autocast("cpu", torch.bfloat16):
             loss = family.loss(model, batch, recipe) / items

@@ -16,7 +16,8 @@ from statistics import fmean
 import torch
 
 from kermit import DecodingSettings
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import CanvasBatch
+from kermit.decoding.asking import ask_canvases
 from kermit.tasks.cloze import CausalLMSystem, InsertionSystem, MaskedLMSystem, read_cloze
 from kermit.tasks.cloze.models import load_causal_lm, load_insertion_model, load_masked_lm
 
@@ -26,7 +27,8 @@ BATCH = 16
 def of_kermit(system, layouts):
     """(layouts, vocabulary) log-probabilities of the token that comes first into the gap."""
     canvases = [system.canvas(layout) for layout in layouts]
-    return system.model.score_slots(CanvasBatch.from_canvases(canvases, system.model.device)).content.log_softmax(1)
+    found = ask_canvases(system.engine, CanvasBatch.from_canvases(canvases), full=True)
+    return torch.as_tensor(found.answer.content)
 
 
 def of_masked_lm(system, layouts):

@@ -15,11 +15,13 @@ import statistics
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.families.base import ITEMS
+from kermit.modeling import as_tensors
 from kermit.training.dropout import FastDropout
 from kermit.training.optimizers import build_optimizer
 from kermit.training.recipe import check_recipe
@@ -70,7 +72,7 @@ class Contender:
     def step(self, rows, seed):
         """Make a step, and say how many seconds it took."""
         start = time.perf_counter()
-        batch = self.collator(rows, torch.Generator().manual_seed(seed))
+        batch = as_tensors(self.collator(rows, np.random.default_rng(seed)))
         items = batch.pop(ITEMS).sum()
         with FastDropout([seed]):
             if self.own_loss:

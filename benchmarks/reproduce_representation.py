@@ -213,7 +213,7 @@ class Workshop:
 
     def told(self, task):
         """The steps and minutes that a task takes."""
-        from kermit.data.tokenizer import load_tokenizer
+        from kermit.data.joint_tokenizer import load_tokenizer
         from kermit.tasks.glue.data import GlueData
         from kermit.tasks.glue.finetuning import subsample
         from kermit.tasks.glue.framing import Frame, TextEncoder

@@ -160,17 +160,17 @@ def measure(found, run, data, precision, rankings):
     """Add what a model's scores lack, direction by direction."""
     import torch
 
-    from kermit.facades import decoding_of, load_facade
+    from kermit.facades import load_facade
     from kermit.tasks.translation import evaluate_translation, read_split, trained_directions
     from kermit.tasks.translation_report import note_of
 
     facade = load_facade(run, dtype=getattr(torch, precision))
     splits = {split: read_split(data / "multi30k", split, facade.languages) for split in (TEST, VALIDATION)}
     splits[VALIDATION] = splits[VALIDATION][:VALIDATION_TEXTS]
-    inserts = facade.model.config.model_type != "marian"
+    inserts = facade.model_type != "marian"
 
     def scores(split, direction, penalty, **choices):
-        settings = decoding_of(facade, ({"termination_penalty": penalty} if inserts else {}) | choices)
+        settings = facade.decoding(({"termination_penalty": penalty} if inserts else {}) | choices)
         note = note_of(facade, settings, split, splits[split])
         return evaluate_translation(facade, splits[split], direction, settings, note=note)[0].to_json()
 

@@ -33,7 +33,7 @@ import torch
 from transformers import BertConfig
 
 from kermit import KermitConfig, KermitForInsertion
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.loading import bundled_model
 from kermit.modeling import special_token_settings
 

@@ -16,10 +16,12 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
 from kermit import BalancedTreePrior, CanvasBatch, Factorization, KermitConfig, KermitForInsertion, SlotObjective, Texts
+from kermit.modeling import as_tensors
 
 PAIRS, SHORTEST, LONGEST = 96, 8, 24
 FIRST_CONTENT = 5
@@ -64,21 +66,21 @@ def worker(kind, vocab, threads):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     def step(seed):
-        draw = torch.Generator().manual_seed(seed)
+        draw = np.random.default_rng(seed)
         if kind == "kermit":
             start = time.perf_counter()
-            loss = model(**objective.sample(texts, draw).model_inputs()).loss
+            loss = model(**as_tensors(objective.sample(texts, draw).model_inputs())).loss
         else:
             canvases = objective.sample(texts, draw).canvases
-            masked = canvases.valid & (torch.rand(canvases.valid.shape, generator=draw) < 0.15)
-            labels = canvases.token_ids.where(masked, -100)
+            masked = canvases.valid & (draw.random(canvases.valid.shape) < 0.15)
+            inputs = {
+                "input_ids": canvases.token_ids,
+                "attention_mask": canvases.valid.astype(np.int64),
+                "token_type_ids": canvases.segment_ids,
+                "labels": np.where(masked, canvases.token_ids, -100),
+            }
             start = time.perf_counter()
-            loss = model(
-                canvases.token_ids,
-                attention_mask=canvases.valid.long(),
-                token_type_ids=canvases.segment_ids,
-                labels=labels,
-            ).loss
+            loss = model(**as_tensors(inputs)).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()

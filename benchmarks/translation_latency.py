@@ -13,15 +13,15 @@ from pathlib import Path
 
 import torch
 
-from kermit.facades import decoding_of, load_facade
+from kermit.facades import load_facade
 from kermit.tasks.translation import Direction, read_split
 
 REPEATS = 3
 
 
 def seconds(translator, texts, direction, together):
-    is_transformer = translator.model.config.model_type == "marian"
-    greedy = decoding_of(translator, {"beams": 1} if is_transformer else {}).settings()
+    is_transformer = translator.model_type == "marian"
+    greedy = translator.decoding({"beams": 1} if is_transformer else {}).settings()
     start = time.perf_counter()
     if together:
         found = translator.translate(texts, direction.target, settings=greedy)

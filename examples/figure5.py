@@ -19,6 +19,7 @@ from rich.table import Column, Table
 
 from kermit import DecodingSettings, Strategy
 from kermit.decoding import Constraints, strategies_of
+from kermit.engines.torch_engine import model_info
 from kermit.errors import KermitError
 from kermit.tasks.cloze import CausalLMSystem, ClozeInstance, InsertionSystem, MaskedLMSystem
 from kermit.tasks.cloze.models import load_causal_lm, load_insertion_model, load_masked_lm
@@ -42,7 +43,7 @@ def systems(options):
     """What to ask, with what to call it."""
     if options.kermit:
         loaded = load_insertion_model(options.kermit)
-        can = strategies_of(loaded[0])
+        can = strategies_of(model_info(loaded[0]))
         for strategy in (one for one in Strategy if one in can):
             for least in (0, 1):
                 how = DecodingSettings(strategy, max_tokens=32, constraints=Constraints(min_tokens_per_blank=least))

@@ -15,6 +15,7 @@ import math
 import random
 import time
 
+import numpy as np
 import torch
 from rich.console import Console
 
@@ -27,14 +28,15 @@ from kermit import (
     KermitForInsertion,
     Strategy,
 )
-from kermit.canvas import Segment
-from kermit.canvas_batch import CanvasBatch
-from kermit.data.tokenizer import encode_texts, train_tokenizer
-from kermit.generations import GenerationObjective
+from kermit.canvas import CanvasBatch, Segment
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.modeling import EncoderConfig, special_token_settings
-from kermit.objective import KeptSampling, SlotObjective
+from kermit.modeling.tensors import as_tensors
+from kermit.objectives.generations import GenerationObjective
+from kermit.objectives.objective import KeptSampling, SlotObjective
+from kermit.objectives.texts import Texts
 from kermit.rendering import terminal_lines
-from kermit.texts import Texts
+from kermit.text.tokenizer import encode_texts
 
 LARGEST = 40
 KEPT = (KeptSampling.PRIOR, KeptSampling.UNIFORM)
@@ -81,22 +83,23 @@ def make_model(tokenizer, *, cached_context):
 def slot_loss(model, texts, step, generator):
     """One canvas per text: as decoding meets them, and any others, so that any blank can be filled."""
     objective = SlotObjective(BalancedTreePrior(temperature=0.1), kept=KEPT[step % 2])
-    return model(**objective.sample(texts, generator).model_inputs()).loss
+    return model(**as_tensors(objective.sample(texts, generator).model_inputs())).loss
 
 
 def generation_loss(model, texts, step, generator, infilling=0.3):
     """All rounds of a generation per text, or the text from left to right; of some texts a part is given."""
     objective = GenerationObjective(BalancedTreePrior(temperature=0.1), infilling=infilling, staggered=0.2)
-    left_to_right = torch.rand(len(texts.batch), generator=generator) < 0.3
+    left_to_right = generator.random(len(texts.batch)) < 0.3
     drawn, rounds = objective.draw(texts, left_to_right, generator)
-    targets = objective.build(drawn, rounds, left_to_right, model.lay_out)
-    return model(**targets.model_inputs(), num_items_in_batch=int(drawn.lengths.sum()) + len(rounds)).loss
+    blanks = {"blank_id": model.config.blank_token_id, "blank_width": model.config.blank_width}
+    targets = objective.build(drawn, rounds, left_to_right, **blanks)
+    return model(**as_tensors(targets.model_inputs()), num_items_in_batch=int(drawn.lengths.sum()) + len(rounds)).loss
 
 
 def train(pairs, tokenizer, steps, report, seed=0, cached_context=True):
     torch.set_num_threads(1)  # so small a model gains nothing from a second core
     torch.manual_seed(seed)
-    chance, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+    chance, generator = random.Random(seed), np.random.default_rng(seed)
     model = make_model(tokenizer, cached_context=cached_context)
     loss_of = generation_loss if cached_context else slot_loss
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, weight_decay=0.01, betas=(0.9, 0.98), fused=True)

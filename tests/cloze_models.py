@@ -11,7 +11,7 @@ from insertion_models import random_model
 from tiny import bert
 from transformers import BertForMaskedLM, BertLMHeadModel, GPT2Config, GPT2LMHeadModel
 
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.modeling import KermitForInsertion, special_token_settings
 from kermit.tasks.cloze import ClozeInstance
 

@@ -18,7 +18,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 
 FILLERS = ["the", "a", "dog", "girl", "runs", "sleeps", "over", "green", "streets", '"', "quietly", "."]
 SIGNS = {

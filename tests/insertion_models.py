@@ -7,13 +7,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 from transformers import AutoConfig, PreTrainedTokenizerFast
 
-from kermit.canvas import Canvas, Factorization, SpecialTokens
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import Canvas, CanvasBatch, Factorization, SpecialTokens, Termination
+from kermit.canvas.arrays import Floats, Integers
+from kermit.canvas.context import ContextRows
+from kermit.decoding.asking import ask_canvases
+from kermit.engines import Answer, Asked, Engine, ModelInfo, Rows
+from kermit.engines.torch_engine import TorchEngine
 from kermit.modeling import EncoderConfig, KermitConfig, KermitForInsertion, special_token_settings
-from kermit.slots import SlotScores, Termination
+from kermit.modeling.tensors import RowTensors, as_tensors
+from kermit.objectives.generations import GenerationTargets
+from kermit.objectives.texts import TrainingCanvases
 
 PAD, CLS, SEP, END = 0, 1, 2, 3
 A, B, C = 4, 5, 6
@@ -99,10 +107,64 @@ def random_model(family: str = "bert", *, seed: int = 0, scale: float = 0.3, **s
     return model.eval()
 
 
-def score(model: KermitForInsertion, *canvases: Canvas) -> SlotScores:
-    """What a model says of canvases."""
+@dataclass(frozen=True)
+class SlotScores:
+    """What an engine says about open slots, as tensors: log-probabilities of tokens, and logits of the rest."""
+
+    rows: Tensor
+    slots: Tensor
+    content: Tensor
+    location: Tensor
+    stop: Tensor | None
+
+
+def scores_of(model: KermitForInsertion | Engine, canvases: CanvasBatch, **asked: Any) -> SlotScores:
+    """What a model says about the open slots of a batch."""
+    found = ask_canvases(engine_of(model), canvases, full=True, **asked)
+    answer = found.answer
+    planes = (found.rows, found.slots, answer.content, answer.location, answer.stop)
+    return SlotScores(*(None if plane is None else torch.as_tensor(plane) for plane in planes))
+
+
+def score(model: KermitForInsertion | Engine, *canvases: Canvas, **settings: Any) -> SlotScores:
+    """What a model says about canvases."""
+    return scores_of(model, CanvasBatch.from_canvases(canvases, **settings))
+
+
+def engine_of(model: KermitForInsertion | Engine) -> Engine:
+    """A model of torch as an engine; an engine as it is."""
+    return model if hasattr(model, "ask") else TorchEngine(model)
+
+
+def inputs_of(targets: TrainingCanvases | GenerationTargets) -> dict[str, Tensor]:
+    """What a model's forward takes, as tensors."""
+    return as_tensors(targets.model_inputs())
+
+
+def blanks_of(model: KermitForInsertion) -> dict[str, int]:
+    """How a model marks blanks."""
+    return {"blank_id": model.config.blank_token_id, "blank_width": model.config.blank_width}
+
+
+def read(model: KermitForInsertion, rows: ContextRows) -> Tensor:
+    """The states of rows of cached context, (batch, length, hidden)."""
     with torch.inference_mode():
-        return model.score_slots(CanvasBatch.from_canvases(canvases))
+        return model.kermit.read(RowTensors.of(rows)).last_hidden_state
+
+
+def canvas_at(batch: CanvasBatch, row: int) -> Canvas:
+    """One row of a batch as a checked canvas."""
+    length = int(batch.valid[row].sum())
+    open_slots = frozenset(np.flatnonzero(batch.open_slots[row, :length]).tolist())
+    return _canvas(batch.specials, batch.token_ids[row, :length], batch.segment_ids[row, :length], open_slots)
+
+
+def _canvas(specials: SpecialTokens, tokens: Integers, segments: Integers, open_slots: frozenset[int]) -> Canvas:
+    content: list[list[int]] = [[] for _ in range(int(segments[-1]) + 1)]
+    for token_id, segment in zip(tokens.tolist(), segments.tolist(), strict=True):
+        if token_id not in (specials.cls_id, specials.sep_id):
+            content[segment].append(token_id)
+    return Canvas(specials, tuple(map(tuple, content)), open_slots)
 
 
 def canvas_of(*text: int) -> Canvas:
@@ -125,47 +187,59 @@ class Says:
     stop: float | None = None
 
 
-@dataclass
-class TableModel:
-    """An `InsertionModel` that looks up what to say of a canvas; it counts the canvases it was asked about."""
+class TableEngine:
+    """An engine that looks up what to say about a canvas; it counts the canvases that it was asked about."""
 
-    rule: Callable[[Canvas], Says]
-    termination: Termination = Termination.SLOT
-    max_segment_length: int | None = None
-    max_length: int | None = None
-    vocab_size: int = VOCABULARY
-    specials: SpecialTokens = SPECIALS
-    orders: frozenset[str] | None = frozenset({"balanced_tree", "left_to_right"})
+    caches = False
 
-    def __post_init__(self) -> None:
-        self.batches: list[int] = []
-        self.device = torch.device("cpu")
-
-    def score_slots(
-        self, canvases: CanvasBatch, *, asked: torch.Tensor | None = None, left_to_right: bool = False
-    ) -> SlotScores:
-        self.batches.append(len(canvases))
-        rows, slots, content, location, stop = [], [], [], [], []
-        for row in range(len(canvases)):
-            canvas = canvases.canvas(row)
-            says = self.rule(canvas)
-            for slot in sorted(canvas.open_slots):
-                if asked is not None and not bool(asked[row, slot]):
-                    continue
-                share = 1 / len(canvas.open_slots) if says.location is None else says.location[slot]
-                probabilities = says.content.get(slot, {END: 1.0})
-                rows.append(row)
-                slots.append(slot)
-                content.append([_log(probabilities.get(token, 0.0)) for token in range(self.vocab_size)])
-                location.append(_log(share * (1 - (says.stop or 0.0))))
-            stop.append(_log(says.stop or 0.0))
-        return SlotScores(
-            torch.tensor(rows),
-            torch.tensor(slots),
-            torch.tensor(content),
-            torch.tensor(location),
-            torch.tensor(stop) if self.termination is Termination.SEQUENCE else None,
+    def __init__(
+        self,
+        rule: Callable[[Canvas], Says],
+        termination: Termination = Termination.SLOT,
+        max_segment_length: int | None = None,
+        max_length: int | None = None,
+        vocab_size: int = VOCABULARY,
+        specials: SpecialTokens = SPECIALS,
+        orders: frozenset[str] | None = frozenset({"balanced_tree", "left_to_right"}),
+    ) -> None:
+        self.rule, self.specials = rule, specials
+        self.info = ModelInfo(
+            specials,
+            vocab_size,
+            termination=termination,
+            orders=orders,
+            max_length=max_length,
+            max_segment_length=max_segment_length,
         )
+        self.batches: list[int] = []
+        self.asked: list[Asked] = []
+
+    def ask(self, rows: Rows, asked: Asked) -> Answer:
+        """Look up every canvas; the slots that are asked about count as its open ones."""
+        batch, length = rows.token_ids.shape
+        self.batches.append(batch)
+        self.asked.append(asked)
+        content = np.full((len(asked.right), self.info.vocab_size), -np.inf, dtype=np.float32)
+        location = np.zeros(len(asked.right), dtype=np.float32)
+        stop = np.zeros(batch, dtype=np.float32)
+        for row in range(batch):
+            mine = np.flatnonzero(asked.right // length == row)
+            slots = (asked.right[mine] % length).tolist()
+            real = rows.token_ids[row] != self.specials.pad_id
+            canvas = _canvas(self.specials, rows.token_ids[row, real], rows.segment_ids[row, real], frozenset(slots))
+            says = self.rule(canvas)
+            for number, slot in zip(mine, slots, strict=True):
+                share = 1 / len(slots) if says.location is None else says.location[slot]
+                for token, probability in says.content.get(slot, {END: 1.0}).items():
+                    content[number, token] = _log(probability)
+                location[number] = _log(share * (1 - (says.stop or 0.0)))
+            stop[row] = _log(says.stop or 0.0)
+        told = stop if self.info.termination is Termination.SEQUENCE else None
+        return Answer.of(content, asked, END, location, told)
+
+    def hidden(self, rows: Rows) -> Floats:
+        """A table has no states."""
+        raise NotImplementedError
 
 
 def _log(probability: float) -> float:

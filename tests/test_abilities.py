@@ -14,7 +14,7 @@ from insertion_models import cached_model_of
 from scripts import load_script
 
 from kermit.canvas import Segment
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.decoding import Finish, Strategy
 from kermit.errors import ModelError
 from kermit.tasks.translation import Direction

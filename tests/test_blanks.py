@@ -3,7 +3,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from kermit.blanks import BLANK, BlankedText
+from kermit.canvas.blanks import BLANK, BlankedText
 
 
 def test_a_text_is_taken_apart_at_its_blanks_and_white_space_before_one_is_the_blanks() -> None:

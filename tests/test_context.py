@@ -1,15 +1,19 @@
 """Cached context: rows written out by hand, and who sees whom."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
-from insertion_models import BLANK, CACHED_SPECIALS, CLS, SEP, A, B, C, cached_model
+from insertion_models import BLANK, CACHED_SPECIALS, CLS, SEP, A, B, C, blanks_of, cached_model, read
+from torch import Tensor
 
-from kermit.canvas import Canvas, Factorization, Insertion
-from kermit.canvas_batch import CanvasBatch
-from kermit.context import GIVEN, PADDING, Generations, RowLayout, generations_of, lay_out
+from kermit.canvas import Canvas, CanvasBatch, Factorization, Insertion
+from kermit.canvas.arrays import Integers
+from kermit.canvas.context import GIVEN, PADDING, Generations, RowLayout, generations_of, lay_out
 from kermit.errors import CanvasError
-from kermit.texts import Texts
+from kermit.objectives.texts import Texts
 
 
 def rows_of(
@@ -25,8 +29,8 @@ def rows_of(
     """One text; `missing` has the round of each token that is not given, by its place in the complete canvas."""
     batch = CanvasBatch.from_segments(CACHED_SPECIALS, [(x,) if y is None else (x, y)])
     texts = Texts.of(batch, [way])
-    generated, rounds = torch.zeros_like(batch.valid), torch.zeros_like(batch.token_ids)
-    marks = torch.zeros_like(batch.valid)
+    generated, rounds = np.zeros_like(batch.valid), np.zeros_like(batch.token_ids)
+    marks = np.zeros_like(batch.valid)
     for place, number in missing.items():
         generated[0, place], rounds[0, place] = True, number
     marks[0, list(marked)] = True
@@ -34,7 +38,7 @@ def rows_of(
     return laid_out(texts, rounds, left_to_right=left_to_right, width=width)
 
 
-def laid_out(texts: Texts, rounds: torch.Tensor, *, left_to_right: bool = False, width: int = 2) -> RowLayout:
+def laid_out(texts: Texts, rounds: Integers, *, left_to_right: bool = False, width: int = 2) -> RowLayout:
     made = Generations(
         texts.batch.token_ids,
         texts.batch.segment_ids,
@@ -43,7 +47,7 @@ def laid_out(texts: Texts, rounds: torch.Tensor, *, left_to_right: bool = False,
         texts.marks,
         texts.open_slots,
         rounds,
-        torch.tensor([left_to_right]),
+        np.array([left_to_right]),
         CACHED_SPECIALS,
     )
     return lay_out(made, BLANK, width)
@@ -55,10 +59,10 @@ def test_a_translation_has_its_source_once_and_a_block_per_round() -> None:
     assert rows.blocks.tolist() == [[0, 0, 0, 0, 1, 2, 2, 3, 3, 3, 3]]
     assert rows.positions.tolist() == [[0, 1, 2, 3, 1, 1, 2, 1, 2, 3, 4]]
     assert rows.segment_ids.tolist() == [[0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1]]
-    seen = rows.mask()[0, 0]
-    assert seen[4].nonzero().flatten().tolist() == [0, 1, 2, 3, 4]
-    assert seen[5].nonzero().flatten().tolist() == [0, 1, 2, 3, 5, 6]
-    assert seen[2].nonzero().flatten().tolist() == [0, 1, 2, 3]
+    seen = rows.mask[0]
+    assert seen[4].nonzero()[0].tolist() == [0, 1, 2, 3, 4]
+    assert seen[5].nonzero()[0].tolist() == [0, 1, 2, 3, 5, 6]
+    assert seen[2].nonzero()[0].tolist() == [0, 1, 2, 3]
 
 
 def test_a_blank_has_a_marker_and_room() -> None:
@@ -84,15 +88,15 @@ def test_more_tokens_than_a_blank_has_room_for_stand_closer_together() -> None:
 def test_without_a_marker_tokens_stand_between_their_neighbours_and_the_slot_is_asked_once() -> None:
     batch = CanvasBatch.from_segments(CACHED_SPECIALS, [((A, C, C, B),)])
     texts = Texts.of(batch, [Factorization.JOINT])
-    generated = torch.tensor([[False, False, True, True, False, False]])
+    generated = np.array([[False, False, True, True, False, False]])
     texts = Texts(batch, texts.present, generated, texts.open_segments)
-    rounds = torch.tensor([[0, 0, 1, 2, 0, 0]])
+    rounds = np.array([[0, 0, 1, 2, 0, 0]])
     layout = laid_out(texts, rounds)
     assert layout.rows.token_ids.tolist() == [[CLS, A, B, SEP, C, C, C]]
     assert layout.rows.positions.tolist()[0][:5] == [0, 1, 2, 3, 1.5]
     assert layout.rows.positions.tolist()[0][5:] == pytest.approx([4 / 3, 5 / 3])
     fresh = layout.slots.fresh
-    assert layout.slots.rounds[fresh].bincount().tolist() == [3, 2, 3]  # all of the first canvas; then those beside C
+    assert np.bincount(layout.slots.rounds[fresh]).tolist() == [3, 2, 3]  # all of the first canvas; then those beside C
 
 
 def test_with_nothing_given_the_block_is_the_papers_canvas() -> None:
@@ -114,12 +118,12 @@ def test_left_to_right_the_end_of_a_span_comes_first_and_spans_follow_one_anothe
     assert rows.times[block].tolist() == [2, 3, 1, 5, 4]
     assert rows.positions[block].tolist() == [2, 3, 4, 6, 8]
     # every slot is read from the token before it and the end of its span
-    places = block[0].nonzero().flatten().tolist()
+    places = block[0].nonzero()[0].tolist()
     assert layout.slots.left.tolist() == [1, places[0], places[1], 2, places[3]]
     assert layout.slots.right.tolist() == [places[2]] * 3 + [places[4]] * 2
 
 
-def states(canvas: Canvas, start: Canvas, left_to_right: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+def states(canvas: Canvas, start: Canvas, left_to_right: bool = False) -> tuple[Tensor, Integers]:
     """The hidden states of a canvas that grew from another, and the blocks of its tokens."""
     flags = [[False] * len(side) for side in canvas.segments]
     for side, (now, before) in enumerate(zip(canvas.segments, start.segments, strict=True)):
@@ -132,9 +136,8 @@ def states(canvas: Canvas, start: Canvas, left_to_right: bool = False) -> tuple[
                 flags[side][place] = True
     model = cached_model()
     batch = CanvasBatch.from_canvases([canvas], inserted=[flags])
-    layout = model.lay_out(generations_of(batch, left_to_right=left_to_right))
-    with torch.inference_mode():
-        return model.kermit.read(layout.rows)[0], layout.rows.blocks[0]
+    layout = lay_out(generations_of(batch, left_to_right=left_to_right), **blanks_of(model))
+    return read(model, layout.rows)[0], layout.rows.blocks[0]
 
 
 def test_the_states_of_given_tokens_do_not_change_with_what_is_inserted() -> None:
@@ -149,11 +152,10 @@ def test_the_states_of_given_tokens_do_not_change_with_what_is_inserted() -> Non
 def test_no_block_sees_another() -> None:
     model = cached_model()
     layout = rows_of((A, B), (C, A, B), Factorization.Y_GIVEN_X, missing={4: 2, 5: 1, 6: 2})
-    changed = layout.rows.token_ids.clone()
+    changed = layout.rows.token_ids.copy()
     changed[0, 8] = C  # in the last block
-    with torch.inference_mode():
-        one = model.kermit.read(layout.rows)
-        other = model.kermit.read(type(layout.rows)(**{**vars(layout.rows), "token_ids": changed}))
+    one = read(model, layout.rows)
+    other = read(model, replace(layout.rows, token_ids=changed))
     same = (one - other).abs().amax(2)[0] < 1e-6
     assert same.tolist() == [True] * 7 + [False] * 4
 
@@ -161,11 +163,10 @@ def test_no_block_sees_another() -> None:
 def test_left_to_right_nothing_is_seen_before_its_time() -> None:
     model = cached_model()
     layout = rows_of((A,), (C, A, B), Factorization.Y_GIVEN_X, missing={3: 0, 4: 0, 5: 0}, left_to_right=True)
-    changed = layout.rows.token_ids.clone()
+    changed = layout.rows.token_ids.copy()
     changed[0, 4] = C  # the second token of y
-    with torch.inference_mode():
-        one = model.kermit.read(layout.rows)
-        other = model.kermit.read(type(layout.rows)(**{**vars(layout.rows), "token_ids": changed}))
+    one = read(model, layout.rows)
+    other = read(model, replace(layout.rows, token_ids=changed))
     same = (one - other).abs().amax(2)[0] < 1e-6
     assert same.tolist() == [True] * 4 + [False, False, True]  # the end of the span comes first
 

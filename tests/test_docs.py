@@ -26,7 +26,7 @@ from transformers import BertModel
 
 import kermit
 from kermit import Kermit
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.serving.app import create_app
 from kermit.serving.settings import ServiceSettings
 from kermit.training.recipe import load_recipe

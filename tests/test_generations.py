@@ -3,16 +3,17 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
-import torch
-from insertion_models import CACHED_SPECIALS, END, A, B, C, cached_model
+from insertion_models import CACHED_SPECIALS, END, A, B, C, blanks_of, cached_model, engine_of, inputs_of, scores_of
 
-from kermit.canvas import Factorization
-from kermit.canvas_batch import CanvasBatch
-from kermit.generations import GenerationObjective
-from kermit.likelihood import left_to_right_log_likelihood
-from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
-from kermit.texts import Layout, Texts
+from kermit.canvas import CanvasBatch, Factorization
+from kermit.canvas.arrays import Integers
+from kermit.decoding.choosing import log_locations
+from kermit.decoding.likelihood import left_to_right_log_likelihood, left_to_right_log_probs
+from kermit.objectives.generations import GenerationObjective
+from kermit.objectives.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
+from kermit.objectives.texts import KeptLayout, Texts
 
 ALL_TEXTS = [text for length in range(6) for text in itertools.product((A, B, C), repeat=length)]
 PRIORS = [UniformPrior(), BalancedTreePrior(0.5)]
@@ -27,20 +28,23 @@ def texts_of(way: Factorization) -> Texts:
     return Texts.of(CanvasBatch.from_segments(CACHED_SPECIALS, pairs), [way] * len(pairs))
 
 
-def loss_by_canvas(model, prior: OrderPrior, texts: Texts, rounds: torch.Tensor) -> list[float]:
+def loss_by_canvas(model, prior: OrderPrior, texts: Texts, rounds: Integers) -> list[float]:
     """The losses of each text, one canvas after the other, by the definition."""
     out = [0.0] * len(rounds)
     for number in range(int(rounds.max()) + 1):
         kept = texts.present & (rounds <= number)
-        layout = Layout.of(texts, kept)
-        scores = model.score_slots(layout.canvases)
-        content, (location, _) = scores.content.log_softmax(1), scores.log_location()
+        layout = KeptLayout.of(texts, kept)
+        scores = scores_of(model, layout.canvases)
+        content, (location, _) = (
+            scores.content,
+            log_locations(scores.rows.numpy(), scores.location.numpy(), None, len(rounds)),
+        )
         within, order = prior.slot_weights(kept, texts.present), prior.weights(kept, texts.present)
         given, marked = layout.canvases.given, layout.canvases.marked
         for index, (row, slot) in enumerate(zip(scores.rows.tolist(), scores.slots.tolist(), strict=True)):
             if number > int(rounds[row].max()):
                 continue
-            places = [t for t in layout.missing[row].nonzero().flatten().tolist() if int(layout.slot[row, t]) == slot]
+            places = [t for t in layout.missing[row].nonzero()[0].tolist() if int(layout.slot[row, t]) == slot]
             out[row] -= LOCATION_WEIGHT * float(order[row, places].sum()) * float(location[index])
             if number and given[row, slot] and given[row, slot - 1] and not marked[row, slot]:
                 continue  # a slot between two given tokens says the same in every round, and is asked in the first
@@ -55,7 +59,6 @@ def loss_by_canvas(model, prior: OrderPrior, texts: Texts, rounds: torch.Tensor)
 @pytest.mark.parametrize("infilling", [0.0, 1.0], ids=["whole", "parts"])
 @pytest.mark.parametrize("way", list(Factorization), ids=str)
 @pytest.mark.parametrize("prior", PRIORS, ids=["uniform", "tree"])
-@torch.inference_mode()
 def test_one_row_has_the_losses_of_all_its_canvases(prior, way, infilling) -> None:
     model = cached_model()
     objective = GenerationObjective(
@@ -66,30 +69,30 @@ def test_one_row_has_the_losses_of_all_its_canvases(prior, way, infilling) -> No
         unmarked=0.3 if infilling else 0.0,
     )
     start = texts_of(way)
-    rounds_only = torch.zeros(len(start.batch), dtype=torch.bool)
-    texts, rounds = objective.draw(start, rounds_only, torch.Generator().manual_seed(5))
+    rounds_only = np.zeros(len(start.batch), dtype=bool)
+    texts, rounds = objective.draw(start, rounds_only, np.random.default_rng(5))
     expected = loss_by_canvas(model, prior, texts, rounds)
-    targets = objective.build(texts, rounds, rounds_only, model.lay_out)
-    found = float(model(**targets.model_inputs(), num_items_in_batch=1).loss)
+    targets = objective.build(texts, rounds, rounds_only, **blanks_of(model))
+    found = float(model(**inputs_of(targets), num_items_in_batch=1).loss)
     assert found == pytest.approx(sum(expected), rel=1e-5)
     # and text by text, which a sum could hide
     for row in range(0, len(expected), 37):
-        one = torch.tensor([row])
-        alone = objective.build(texts.select(one), rounds[one], rounds_only[one], model.lay_out)
-        loss = float(model(**alone.model_inputs(), num_items_in_batch=1).loss)
+        one = np.array([row])
+        alone = objective.build(texts.select(one), rounds[one], rounds_only[one], **blanks_of(model))
+        loss = float(model(**inputs_of(alone), num_items_in_batch=1).loss)
         assert loss == pytest.approx(expected[row], abs=1e-5 * max(1.0, expected[row]))
 
 
 def test_every_token_is_asked_for_once_and_every_end_in_every_later_round() -> None:
     texts = texts_of(Factorization.Y_GIVEN_X)
-    rounds_only = torch.zeros(len(texts.batch), dtype=torch.bool)
+    rounds_only = np.zeros(len(texts.batch), dtype=bool)
     objective = GenerationObjective(BalancedTreePrior(0.3), location_weight=0, empty_slot_weight=0.5)
-    drawn, rounds = objective.draw(texts, rounds_only, torch.Generator().manual_seed(0))
-    targets = objective.build(drawn, rounds, rounds_only, cached_model().lay_out)
+    drawn, rounds = objective.draw(texts, rounds_only, np.random.default_rng(0))
+    targets = objective.build(drawn, rounds, rounds_only, **blanks_of(cached_model()))
     unfinished = targets.slot_weights == 1.0
     assert int(unfinished.sum()) == int(texts.lengths.sum())  # each insertion is one unfinished slot's
-    weights = torch.zeros(len(targets.slot_weights)).index_add_(0, targets.target_slots, targets.target_weights)
-    assert torch.allclose(weights, torch.ones_like(weights), atol=1e-5)
+    weights = np.bincount(targets.target_slots, targets.target_weights)
+    assert np.allclose(weights, 1, atol=1e-5)
     assert len(targets.location_weights) == 0
 
 
@@ -97,13 +100,13 @@ def test_infilling_gives_a_part_and_marks_what_is_missing() -> None:
     texts = Texts.of(
         CanvasBatch.from_segments(CACHED_SPECIALS, [((A, B, C) * 8, (C, B, A) * 8)] * 200), [Factorization.JOINT] * 200
     )
-    rounds_only = torch.zeros(200, dtype=torch.bool)
+    rounds_only = np.zeros(200, dtype=bool)
     objective = GenerationObjective(UniformPrior(), infilling=0.5)
-    drawn, _ = objective.draw(texts, rounds_only, torch.Generator().manual_seed(1))
+    drawn, _ = objective.draw(texts, rounds_only, np.random.default_rng(1))
     partly = drawn.generated.sum(1) < texts.generated.sum(1)
     assert 70 < int(partly.sum()) < 130
     assert not (drawn.marks & ~drawn.given).any()
-    missing_before = torch.nn.functional.pad(drawn.generated[:, :-1], (1, 0)) & drawn.given
+    missing_before = np.pad(drawn.generated[:, :-1], ((0, 0), (1, 0))) & drawn.given
     assert (drawn.marks | ~missing_before).all()  # no span is missing without a marker
     assert (drawn.marks & ~missing_before).any()  # and some markers stand where nothing is missing
     lengths = {
@@ -113,40 +116,40 @@ def test_infilling_gives_a_part_and_marks_what_is_missing() -> None:
 
 
 @pytest.mark.parametrize("way", list(Factorization), ids=str)
-@torch.inference_mode()
 def test_the_left_to_right_loss_is_the_chain_of_what_the_slots_say(way) -> None:
     """One pass, beside one canvas after the other as the decoder meets them."""
-    model, texts = cached_model(), texts_of(way).select(torch.arange(0, len(ALL_TEXTS), 23))
-    found = model.left_to_right_log_probs(texts).tolist()
+    model, texts = cached_model(), texts_of(way).select(np.arange(0, len(ALL_TEXTS), 23))
+    found = left_to_right_log_probs(engine_of(model), texts).tolist()
     for row, expected in enumerate(found):
-        one = texts.select(torch.tensor([row]))
+        one = texts.select(np.array([row]))
         total, kept = 0.0, one.given | (one.present & ~one.generated)
-        places = one.generated[0].nonzero().flatten().tolist()
+        places = one.generated[0].nonzero()[0].tolist()
         ends = [t for t in range(kept.shape[1]) if kept[0, t] and one.open_slots[0, t]]
         for place, token in [(end, END) for end in ends] + [(t, int(one.batch.token_ids[0, t])) for t in places]:
             # all before this place is there, nothing of its own span after it
-            before = one.present & (~one.generated | (torch.arange(kept.shape[1]) < place))
-            layout = Layout.of(one, before)
+            before = one.present & (~one.generated | (np.arange(kept.shape[1]) < place))
+            layout = KeptLayout.of(one, before)
             slot = int(layout.slot[0, place]) if token != END else int(before[0, :place].sum())
-            scores = model.score_slots(layout.canvases, left_to_right=True)
-            [index] = (scores.slots == slot).nonzero().flatten().tolist()
+            scores = scores_of(model, layout.canvases, left_to_right=True)
+            [index] = (scores.slots == slot).nonzero()[0].tolist()
             total += float(scores.content[index].log_softmax(0)[token])
         assert total == pytest.approx(expected, abs=1e-4)
 
 
-@torch.inference_mode()
 def test_left_to_right_the_probabilities_of_all_texts_sum_to_one() -> None:
     model = cached_model(seed=3)
     source = (B, A)
     texts = [text for text in ALL_TEXTS if len(text) <= 4]
-    log_probs = left_to_right_log_likelihood(model, [(source, text) for text in texts], Factorization.Y_GIVEN_X)
+    log_probs = left_to_right_log_likelihood(
+        engine_of(model), [(source, text) for text in texts], Factorization.Y_GIVEN_X
+    )
     ended = sum(math.exp(value) for value in log_probs)
     # what has four tokens and does not end: its prefix's probability times that of going on
     going_on = 0.0
     for text, log_prob in zip(texts, log_probs, strict=True):
         if len(text) == 4:
             complete = Texts.of(CanvasBatch.from_segments(CACHED_SPECIALS, [(source, text)]), [Factorization.Y_GIVEN_X])
-            scores = model.score_slots(Layout.of(complete, complete.present).canvases, left_to_right=True)
+            scores = scores_of(model, KeptLayout.of(complete, complete.present).canvases, left_to_right=True)
             end = float(scores.content[-1].log_softmax(0)[END])
             going_on += math.exp(log_prob - end) * (1 - math.exp(end))
     assert ended + going_on == pytest.approx(1.0, abs=1e-5)
@@ -155,9 +158,9 @@ def test_left_to_right_the_probabilities_of_all_texts_sum_to_one() -> None:
 
 def test_left_to_right_rows_weigh_every_slot_alike() -> None:
     texts = texts_of(Factorization.X)
-    ordered = torch.ones(len(texts.batch), dtype=torch.bool)
+    ordered = np.ones(len(texts.batch), dtype=bool)
     objective = GenerationObjective(LeftToRightPrior(), empty_slot_weight=0.1, location_weight=1.0)
-    targets = objective.build(texts, torch.zeros_like(texts.batch.token_ids), ordered, cached_model().lay_out)
-    assert torch.equal(targets.slot_weights, torch.ones_like(targets.slot_weights))
+    targets = objective.build(texts, np.zeros_like(texts.batch.token_ids), ordered, **blanks_of(cached_model()))
+    assert (targets.slot_weights == 1).all()
     assert len(targets.slot_weights) == int(texts.lengths.sum()) + len(texts.batch)
     assert not targets.location_weights.any()

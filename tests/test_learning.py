@@ -2,13 +2,15 @@
 
 import random
 
+import numpy as np
 import pytest
 import torch
+from insertion_models import blanks_of, inputs_of
 from scripts import load_script
 
 from kermit import BalancedTreePrior, CanvasBatch, DecodingSettings, Factorization, Kermit, Strategy, Texts
-from kermit.data.tokenizer import encode_texts
-from kermit.generations import GenerationObjective
+from kermit.objectives.generations import GenerationObjective
+from kermit.text.tokenizer import encode_texts
 
 pytestmark = pytest.mark.slow
 
@@ -86,7 +88,7 @@ def test_blanks_of_thirty_tokens_are_learned(toy):
     texts = [" ".join(map(str, range(first, first + count))) for first in (1, 3, 5) for count in (33, 34, 35)]
     encoded = encode_texts(tokenizer, texts)
     torch.manual_seed(0)
-    model, generator = toy.make_model(tokenizer, cached_context=True), torch.Generator().manual_seed(0)
+    model, generator = toy.make_model(tokenizer, cached_context=True), np.random.default_rng(0)
     objective = GenerationObjective(BalancedTreePrior(0.1), infilling=1.0)
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98))
     steps = 600
@@ -94,10 +96,10 @@ def test_blanks_of_thirty_tokens_are_learned(toy):
         optimizer.param_groups[0]["lr"] = 4e-3 * min(1, step / 50) * (1 - step / steps)
         rows = [(chance.choice(encoded),) for _ in range(12)]
         whole = Texts.of(CanvasBatch.from_segments(model.specials, rows), [Factorization.JOINT] * len(rows))
-        left_to_right = torch.rand(len(rows), generator=generator) < 0.4
+        left_to_right = generator.random(len(rows)) < 0.4
         drawn, rounds = objective.draw(whole, left_to_right, generator)
-        targets = objective.build(drawn, rounds, left_to_right, model.lay_out)
-        model(**targets.model_inputs(), num_items_in_batch=int(drawn.lengths.sum()) + len(rows)).loss.backward()
+        targets = objective.build(drawn, rounds, left_to_right, **blanks_of(model))
+        model(**inputs_of(targets), num_items_in_batch=int(drawn.lengths.sum()) + len(rows)).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()

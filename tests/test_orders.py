@@ -4,12 +4,19 @@ import itertools
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings, strategies as st
-from torch import Tensor
 
-from kermit.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, Spans, UniformPrior, sample_uniform_kept
+from kermit.canvas.arrays import Array
+from kermit.objectives.orders import (
+    BalancedTreePrior,
+    LeftToRightPrior,
+    OrderPrior,
+    Spans,
+    UniformPrior,
+    sample_uniform_kept,
+)
 
 INFINITY = float("inf")
 
@@ -17,18 +24,18 @@ INFINITY = float("inf")
 class RightToLeftPrior(OrderPrior):
     """A user's own prior, which says nothing but `weights`."""
 
-    def weights(self, kept: Tensor, valid: Tensor) -> Tensor:
+    def weights(self, kept: Array, valid: Array) -> Array:
         missing = valid & ~kept
-        after = missing.flip(1).cumsum(1).flip(1)
-        return (missing & (after == 1)).float()
+        after = missing[:, ::-1].cumsum(1)[:, ::-1]
+        return (missing & (after == 1)).astype(float)
 
 
 class LopsidedPrior(OrderPrior):
     """A user's own prior in which a token's weight is its place in the row, from 1."""
 
-    def weights(self, kept: Tensor, valid: Tensor) -> Tensor:
-        weights = (valid & ~kept) * torch.arange(1.0, kept.shape[1] + 1)
-        return weights / weights.sum(1, keepdim=True).clamp(min=1)
+    def weights(self, kept: Array, valid: Array) -> Array:
+        weights = (valid & ~kept) * np.arange(1.0, kept.shape[1] + 1)
+        return weights / np.maximum(weights.sum(1, keepdims=True), 1)
 
 
 PRIORS: list[OrderPrior] = [
@@ -47,9 +54,9 @@ def name(prior: OrderPrior) -> str:
     return type(prior).__name__ + str(getattr(prior, "temperature", ""))
 
 
-def masks(row: str) -> tuple[Tensor, Tensor]:
+def masks(row: str) -> tuple[Array, Array]:
     """`K` kept, `.` missing, `-` padding."""
-    return torch.tensor([[c == "K" for c in row]]), torch.tensor([[c != "-" for c in row]])
+    return np.array([[c == "K" for c in row]]), np.array([[c != "-" for c in row]])
 
 
 def weights(prior: OrderPrior, row: str) -> list[float]:
@@ -139,7 +146,7 @@ def test_weights_sum_to_one_where_a_token_is_missing_and_vanish_elsewhere(
 ) -> None:
     width = max(map(len, rows)) + 1
     padded = [row.rjust(width, "-") if left else row.ljust(width, "-") for row in rows]
-    kept, valid = (torch.cat(part) for part in zip(*map(masks, padded), strict=True))
+    kept, valid = (np.concatenate(part) for part in zip(*map(masks, padded), strict=True))
     found, found_in_slot = prior.weights(kept, valid), prior.slot_weights(kept, valid)
     for number, row in enumerate(padded):
         missing = [place for place, mark in enumerate(row) if mark == "."]
@@ -152,21 +159,23 @@ def test_weights_sum_to_one_where_a_token_is_missing_and_vanish_elsewhere(
         alone = prior.weights(*masks(rows[number]))[0]
         here = found[number, width - len(row.strip("-")) :] if left else found[number, : len(rows[number])]
         if not isinstance(prior, LopsidedPrior):  # which weighs by place, and padding on the left shifts it
-            assert torch.allclose(here, alone)
+            assert np.allclose(here, alone)
 
 
 @given(st.text("K.-", min_size=1, max_size=12))
 def test_spans_are_the_runs_of_missing_tokens(row: str) -> None:
     spans = Spans.of(*masks(row))
-    count = 0
-    for missing, run in itertools.groupby(range(len(row)), key=lambda place: row[place] == "."):
-        if missing:
-            places = list(run)
-            count += 1
-            assert [int(spans.rank[0, place]) for place in places] == list(range(len(places)))
-            assert {int(spans.length[0, place]) for place in places} == {len(places)}
-            assert len({int(spans.index[0, place]) for place in places}) == 1
-    assert int(spans.count) == count
+    runs = [list(run) for missing, run in itertools.groupby(range(len(row)), key=lambda at: row[at] == ".") if missing]
+    assert spans.places.tolist() == [place for run in runs for place in run]
+    assert spans.lengths.tolist() == [len(run) for run in runs]
+    assert spans.rank.tolist() == [rank for run in runs for rank in range(len(run))]
+    assert spans.length.tolist() == [len(run) for run in runs for _ in run]
+    assert int(spans.count[0, 0]) == len(runs)
+
+
+def test_a_span_does_not_go_on_in_the_next_row() -> None:
+    spans = Spans.of(np.array([[True, False], [False, True]]), np.ones((2, 2), dtype=bool))
+    assert spans.lengths.tolist() == [1, 1]
 
 
 def kept_by_definition(prior: OrderPrior, row: str, count: int) -> dict[str, float]:
@@ -184,9 +193,9 @@ def kept_by_definition(prior: OrderPrior, row: str, count: int) -> dict[str, flo
 
 
 def draws(prior: OrderPrior, row: str, count: int, number: int, seed: int) -> Counter[str]:
-    kept, valid = (mask.expand(number, -1) for mask in masks(row))
-    generator = torch.Generator().manual_seed(seed)
-    found = prior.sample_kept(kept, valid, torch.full((number,), count), generator)
+    kept, valid = (np.repeat(mask, number, 0) for mask in masks(row))
+    generator = np.random.default_rng(seed)
+    found = prior.sample_kept(kept, valid, np.full(number, count), generator)
     marks = {True: "K", False: "."}
     return Counter(
         "".join("-" if old == "-" else marks[new] for old, new in zip(row, one, strict=True)) for one in found.tolist()
@@ -223,26 +232,26 @@ def test_the_kept_sets_of_every_prior_are_distributed_as_its_orders_say(prior: O
 @given(rows=st.lists(st.text("K.-", min_size=7, max_size=7), min_size=1, max_size=5), data=st.data())
 def test_what_is_kept_grows_by_as_many_as_asked(prior: OrderPrior, rows: list[str], data: st.DataObject) -> None:
     counts = [data.draw(st.integers(0, row.count("."))) for row in rows]
-    kept, valid = (torch.cat(part) for part in zip(*map(masks, rows), strict=True))
-    generator = torch.Generator().manual_seed(data.draw(st.integers(0, 1000)))
-    found = prior.sample_kept(kept, valid, torch.tensor(counts), generator)
+    kept, valid = (np.concatenate(part) for part in zip(*map(masks, rows), strict=True))
+    generator = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    found = prior.sample_kept(kept, valid, np.array(counts), generator)
     assert bool((found >= kept).all())
     assert bool((found <= valid).all())
     assert (found & ~kept).sum(1).tolist() == counts
 
 
 def test_what_is_kept_is_reproducible_from_a_generator() -> None:
-    kept, valid = (mask.expand(50, -1) for mask in masks("." * 12))
-    count = torch.arange(50) % 13
+    kept, valid = (np.repeat(mask, 50, 0) for mask in masks("." * 12))
+    count = np.arange(50) % 13
     for prior in PRIORS:
-        one, two = (prior.sample_kept(kept, valid, count, torch.Generator().manual_seed(4)) for _ in range(2))
-        assert torch.equal(one, two)
+        one, two = (prior.sample_kept(kept, valid, count, np.random.default_rng(4)) for _ in range(2))
+        assert np.array_equal(one, two)
 
 
 def test_a_uniform_subset_takes_every_subset_alike() -> None:
     number = 12_000
-    kept, valid = (mask.expand(number, -1) for mask in masks("K.-..K."))
-    found = sample_uniform_kept(kept, valid, torch.full((number,), 2), torch.Generator().manual_seed(0))
+    kept, valid = (np.repeat(mask, number, 0) for mask in masks("K.-..K."))
+    found = sample_uniform_kept(kept, valid, np.full(number, 2), np.random.default_rng(0))
     counts = Counter(tuple(row) for row in found.tolist())
     assert len(counts) == math.comb(4, 2)
     assert all(count / number == pytest.approx(1 / 6, abs=0.02) for count in counts.values())
@@ -251,33 +260,32 @@ def test_a_uniform_subset_takes_every_subset_alike() -> None:
 def test_an_empty_row_has_nothing_to_draw() -> None:
     kept, valid = masks("KK-")
     for prior in PRIORS:
-        assert torch.equal(prior.sample_kept(kept, valid, torch.tensor([0]), torch.Generator()), kept)
+        assert np.array_equal(prior.sample_kept(kept, valid, np.array([0]), np.random.default_rng()), kept)
         assert prior.weights(kept, valid).tolist() == [[0, 0, 0]]
 
 
 @pytest.mark.parametrize("prior", PRIORS, ids=name)
 def test_rounds_insert_one_token_into_every_unfinished_slot(prior: OrderPrior) -> None:
     kept, valid = masks("K.......K..K.K---")
-    rounds = prior.sample_rounds(kept, valid, torch.Generator().manual_seed(3))
+    rounds = prior.sample_rounds(kept, valid, np.random.default_rng(3))
     assert (rounds[kept] == 0).all()
     assert (rounds[~valid] == 0).all()
     for number in range(1, int(rounds.max()) + 1):
         before = Spans.of(kept | (rounds < number), valid)
-        inserted = rounds == number
-        starts = before.missing & (before.rank == 0)
-        assert int(inserted.sum()) == int(starts.sum()), "one a span"
-        assert (before.sum(inserted.long())[before.missing] == 1).all()
+        inserted = before.at(rounds == number)
+        assert int((rounds == number).sum()) == len(before.starts), "one per span"
+        assert (np.add.reduceat(inserted.astype(int), before.starts) == 1).all()
     assert (rounds[valid & ~kept] > 0).all()
 
 
 def test_a_cold_tree_is_there_in_logarithmically_many_rounds() -> None:
     kept, valid = masks("K" + "." * 15 + "K")
-    rounds = BalancedTreePrior(0.01).sample_rounds(kept, valid, torch.Generator().manual_seed(0))
+    rounds = BalancedTreePrior(0.01).sample_rounds(kept, valid, np.random.default_rng(0))
     assert rounds[0].tolist() == [0, 4, 3, 4, 2, 4, 3, 4, 1, 4, 3, 4, 2, 4, 3, 4, 0]
 
 
 def test_the_first_round_draws_tokens_as_often_as_their_slot_weights_say() -> None:
     prior = BalancedTreePrior(1.0)
-    kept, valid = (mask.expand(20_000, -1) for mask in masks("K...K"))
-    first = (prior.sample_rounds(kept, valid, torch.Generator().manual_seed(1)) == 1).float().mean(0)
-    torch.testing.assert_close(first, prior.slot_weights(kept[:1], valid[:1])[0], atol=0.01, rtol=0)
+    kept, valid = (np.repeat(mask, 20_000, 0) for mask in masks("K...K"))
+    first = (prior.sample_rounds(kept, valid, np.random.default_rng(1)) == 1).mean(0)
+    np.testing.assert_allclose(first, prior.slot_weights(kept[:1], valid[:1])[0], atol=0.01, rtol=0)

@@ -17,7 +17,7 @@ from transformers import AutoModel
 
 import kermit
 from kermit.canvas import Factorization
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.decoding import (
     DRAWING_TEMPERATURE,
     Constraints,
@@ -29,9 +29,9 @@ from kermit.decoding import (
     strategies_of,
 )
 from kermit.decoding.choices import DecodingChoices
+from kermit.decoding.likelihood import exact_log_likelihood, left_to_right_log_likelihood
 from kermit.errors import DataError, DecodingError, ModelError
 from kermit.facades import load_facade
-from kermit.likelihood import exact_log_likelihood, left_to_right_log_likelihood
 from kermit.loading import find_model
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings
 from kermit.pipeline import Kermit
@@ -45,13 +45,14 @@ SENTENCES = [
 GIVEN_WORDS = ["A", "man", "dogs,", "über", "grüne", "Straße", "(nicht)", "3.5", "It's", "un-believable", "x", "naïve"]
 
 
-def pipeline(*, seed: int = 0, termination: str = "slot", **more: int) -> Kermit:
+def pipeline(*, seed: int = 0, termination: str = "slot", batch_size: int = 64, **settings: Any) -> Kermit:
     tokenizer = train_tokenizer(SENTENCES, 320)
     config = KermitConfig(
         trunk_config=trunk_config("bert", vocab_size=len(tokenizer), max_positions=96),
         languages={"x": "en", "y": "de"},
         termination=termination,
         **special_token_settings(tokenizer),
+        **settings,
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -61,7 +62,7 @@ def pipeline(*, seed: int = 0, termination: str = "slot", **more: int) -> Kermit
         for parameter in model.parameters():
             parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
         model.head.bias[model.specials.end_of_slot_id] += 2
-    return Kermit(model, tokenizer, **more)
+    return Kermit(model, tokenizer, batch_size=batch_size)
 
 
 @pytest.fixture(scope="module")
@@ -261,8 +262,8 @@ def test_an_unknown_language_is_an_error_that_names_the_known_ones(random_kermit
     ],
 )
 def test_what_a_model_was_not_trained_for_is_refused(trained: list[str] | None, refused: set[str]) -> None:
-    kermit, how = pipeline(), DecodingSettings(max_tokens=1)
-    kermit.model.config.factorizations = trained
+    how = DecodingSettings(max_tokens=1)
+    kermit = pipeline(factorizations=trained)
     jobs: dict[str, Callable[[], object]] = {
         **{f"to {to}": lambda to=to: kermit.translate(["A"], to, settings=how) for to in ("de", "en")},
         **{side: lambda side=side: kermit.sample(segment=side, settings=how) for side in ("both", "en", "de")},
@@ -337,7 +338,7 @@ def test_samples_follow_their_seeds(random_kermit: Kermit) -> None:
 def test_no_blank_stays_empty_unless_it_may() -> None:
     reluctant = pipeline()
     with torch.no_grad():
-        reluctant.model.head.bias[reluctant.specials.end_of_slot_id] = 50.0
+        reluctant.engine.model.head.bias[reluctant.specials.end_of_slot_id] = 50.0
     texts = ["A ____ man ____.", "____"]
     assert [result.tokens for result in reluctant.infill(texts)] == [2, 1]
     assert [result.tokens for result in reluctant.infill(texts, settings=DecodingSettings(max_rounds=5))] == [2, 1]
@@ -382,7 +383,7 @@ def test_what_may_open_a_text_is_encoded_as_its_start_and_all_else_as_after_a_sp
 def test_a_word_that_opens_a_fragment_stays_one_where_words_come_before_it() -> None:
     eager = pipeline()
     with torch.no_grad():
-        eager.model.head.bias[eager.specials.end_of_slot_id] = -50.0
+        eager.engine.model.head.bias[eager.specials.end_of_slot_id] = -50.0
     how = DecodingSettings(sampling=Sampling(2.0), max_tokens=8)
     found = [result.x for result in eager.complete(["A man"] * 20, [""] * 20, settings=how)]
     assert all(re.search(r"(^|\s)A\b", text) for text in found), found
@@ -427,7 +428,7 @@ def test_scores_are_the_likelihoods_of_the_tokens(termination: str) -> None:
     texts = ["A man", "dogs"]
     ids = [(tokens,) for tokens in kermit_model._encode(texts)]
     exact = kermit_model.score(texts, method="exact")
-    assert [score.log_prob for score in exact] == pytest.approx(exact_log_likelihood(kermit_model.model, ids))
+    assert [score.log_prob for score in exact] == pytest.approx(exact_log_likelihood(kermit_model.engine, ids))
     assert {score.method for score in exact} == {"exact"}
     weighted = kermit_model.score(texts, orders=200)
     for score, truth in zip(weighted, exact, strict=True):
@@ -449,7 +450,7 @@ def test_a_score_from_left_to_right_is_the_log_prob_of_the_decode(ordered_kermit
         assert result.trace is not None
         pairs.append((source, [insertion.token_id for round_ in result.trace.rounds for insertion in round_]))
     assert len({len(target) for _, target in pairs}) > 1
-    found = left_to_right_log_likelihood(ordered_kermit.model, pairs, Factorization.Y_GIVEN_X)
+    found = left_to_right_log_likelihood(ordered_kermit.engine, pairs, Factorization.Y_GIVEN_X)
     assert found == pytest.approx([result.log_prob for result in results], abs=1e-3)
 
 
@@ -460,7 +461,7 @@ def test_scores_from_left_to_right_are_the_likelihoods_of_the_tokens(
     x, y = ["A man", "dogs"], ["Hunde", "ein Mädchen"]
     ids = list(zip(ordered_kermit._encode(x), ordered_kermit._encode(y), strict=True))
     found = ordered_kermit.score(x, y, factorization=way, method="left_to_right")
-    expected = [left_to_right_log_likelihood(ordered_kermit.model, [pair], way)[0] for pair in ids]
+    expected = [left_to_right_log_likelihood(ordered_kermit.engine, [pair], way)[0] for pair in ids]
     assert [score.log_prob for score in found] == pytest.approx(expected, abs=1e-4)
     assert {(score.method, score.standard_error) for score in found} == {("left_to_right", None)}
 
@@ -493,7 +494,7 @@ def test_the_strategies_of_a_model_are_those_that_it_decodes_with(
         (ordered_kermit, [Strategy.PARALLEL, Strategy.SERIAL, Strategy.LEFT_TO_RIGHT]),
         (ordered_alone, [Strategy.LEFT_TO_RIGHT]),
     ):
-        assert strategies_of(kermit_model.model) == expected
+        assert strategies_of(kermit_model.info) == expected
         for strategy in Strategy:
             how = DecodingSettings(strategy, max_tokens=2)
             if strategy in expected:
@@ -507,7 +508,7 @@ def test_a_conditional_score_asks_for_one_side_alone(random_kermit: Kermit) -> N
     x, y = ["A man"], ["dogs"]
     given_x = random_kermit.score(x, y, factorization=Factorization.Y_GIVEN_X, method="exact")[0]
     ids = [tuple(random_kermit._encode([x[0], y[0]]))]
-    expected = exact_log_likelihood(random_kermit.model, ids, Factorization.Y_GIVEN_X)[0]
+    expected = exact_log_likelihood(random_kermit.engine, ids, Factorization.Y_GIVEN_X)[0]
     assert given_x.log_prob == pytest.approx(expected)
 
 
@@ -526,7 +527,7 @@ def test_embeddings_do_not_depend_on_the_batch(random_kermit: Kermit) -> None:
     assert together.shape == (3, 16)
     for number, text in enumerate(texts):
         assert np.allclose(random_kermit.embed([text])[0], together[number], atol=1e-5)
-    two_by_two = Kermit(random_kermit.model, random_kermit.tokenizer, batch_size=2)
+    two_by_two = Kermit(random_kermit.engine.model, random_kermit.tokenizer, batch_size=2)
     done: list[int] = []
     assert np.allclose(two_by_two.embed(texts, on_progress=done.append), together, atol=1e-5)
     assert done == [2, 1]
@@ -566,7 +567,7 @@ def test_another_kind_of_model_is_refused_and_not_given_random_weights(tmp_path:
 def test_a_file_that_was_cut_off_is_an_error_that_names_the_model(
     load: Callable[[Path], object], name: str, random_kermit: Kermit, tmp_path: Path
 ) -> None:
-    random_kermit.model.save_pretrained(tmp_path)
+    random_kermit.engine.model.save_pretrained(tmp_path)
     random_kermit.tokenizer.save_pretrained(tmp_path)
     content = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(content[: len(content) // 2])
@@ -622,13 +623,12 @@ def test_rounds_are_told_and_texts_abandoned_through_every_ability(random_kermit
 
 
 def test_translating_takes_the_models_own_termination_penalty_where_none_is_asked_for() -> None:
-    kermit = pipeline()
+    kermit = pipeline(termination_penalty=50.0)
     texts = SENTENCES[:2]
 
     def tokens(how: DecodingSettings | None) -> list[int]:
         return [result.tokens for result in kermit.translate(texts, "de", settings=how, seeds=[0, 1])]
 
-    kermit.model.config.termination_penalty = 50.0
     few = DecodingSettings(max_tokens=20)
     assert tokens(few) == [20, 20]  # a text never wants to end
     assert tokens(DecodingSettings(max_tokens=20, termination_penalty=-50.0)) == [0, 0]
@@ -638,19 +638,19 @@ def test_translating_takes_the_models_own_termination_penalty_where_none_is_aske
 
 def test_a_model_saved_in_half_precision_is_loaded_in_single(tmp_path: Path) -> None:
     whole = pipeline()
-    for model in (whole.model.half(), whole.tokenizer):
+    for model in (whole.engine.model.half(), whole.tokenizer):
         model.save_pretrained(tmp_path)
     loaded = Kermit.from_pretrained(tmp_path)
-    assert loaded.model.dtype is torch.float32
-    assert load_facade(tmp_path).model.dtype is torch.float32
-    weight = loaded.model.head.project.weight
-    assert torch.equal(weight, whole.model.head.project.weight.float())
+    assert loaded.engine.model.dtype is torch.float32
+    assert load_facade(tmp_path).precision == "float32"
+    weight = loaded.engine.model.head.project.weight
+    assert torch.equal(weight, whole.engine.model.head.project.weight.float())
 
 
 def test_a_pipeline_in_half_precision_does_all_that_one_in_single_does(random_kermit: Kermit, tmp_path: Path) -> None:
     random_kermit.save_pretrained(tmp_path)
     half = Kermit.from_pretrained(tmp_path, dtype=torch.bfloat16)
-    assert {parameter.dtype for parameter in half.model.parameters()} == {torch.bfloat16}
+    assert {parameter.dtype for parameter in half.engine.model.parameters()} == {torch.bfloat16}
     texts, how = ["A man", "Two dogs"], DecodingSettings(max_tokens=6)
     assert np.allclose(half.embed(texts), random_kermit.embed(texts), atol=0.1)
     assert half.embed(texts).dtype == np.float32
@@ -665,10 +665,10 @@ def test_the_model_and_its_tokenizer_go_to_the_hub_together(
     random_kermit: Kermit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = []
-    for part in (random_kermit.model, random_kermit.tokenizer):
+    for part in (random_kermit.engine.model, random_kermit.tokenizer):
         monkeypatch.setattr(type(part), "push_to_hub", lambda self, name, **how: sent.append((self, name, how)))
     random_kermit.push_to_hub("someone/some-model", private=True)
-    assert [part for part, _, _ in sent] == [random_kermit.model, random_kermit.tokenizer]
+    assert [part for part, _, _ in sent] == [random_kermit.engine.model, random_kermit.tokenizer]
     assert all((name, how) == ("someone/some-model", {"private": True}) for _, name, how in sent)
 
 

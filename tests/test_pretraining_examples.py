@@ -12,7 +12,7 @@ from scripts import load_script
 from transformers import BertConfig
 
 from kermit import KermitConfig, KermitForInsertion
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.modeling import special_token_settings
 
 ROOT = Path(__file__).parents[1]

@@ -4,6 +4,7 @@ import gzip
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -11,9 +12,10 @@ from safetensors.torch import load_file
 from transformers import BertConfig, BertModel
 
 from kermit.data.encoding import Row
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.loading import bundled_model
 from kermit.modeling import KermitForInsertion, special_token_settings
+from kermit.modeling.tensors import as_tensors
 from kermit.training.recipe import load_recipe
 from kermit.training.run import prepare_model, prepare_tokenizer, train
 
@@ -93,7 +95,7 @@ def test_a_recipe_loads_builds_and_makes_a_loss(path, tokenizer, readme):
     torch.manual_seed(0)
     model = loaded.family.build(loaded.recipe, tokenizer)
     rows = [Row(x=[9, 10, 11], y=[12, 13], source=0), Row(x=[9], y=[12, 13, 14, 15], source=0)]
-    batch = loaded.family.collator(loaded.recipe, tokenizer)(rows, torch.Generator().manual_seed(1))
+    batch = as_tensors(loaded.family.collator(loaded.recipe, tokenizer)(rows, np.random.default_rng(1)))
     batch.pop("items")
     assert loaded.family.loss(model, batch, loaded.recipe).isfinite()
 

@@ -78,8 +78,7 @@ def test_every_row_has_its_recipe_and_every_trained_recipe_its_row(translation):
 def test_a_report_is_of_its_weights_and_gets_what_it_lacks(translation, monkeypatch, tmp_path):
     asked = []
 
-    model = SimpleNamespace(config=SimpleNamespace(model_type="kermit"))
-    facade = SimpleNamespace(languages=("en", "de"), model=model, best=None)
+    facade = SimpleNamespace(languages=("en", "de"), model_type="kermit", best=None, decoding=lambda choices: choices)
 
     def evaluate(facade, split, direction, choices, note):
         asked.append((split, choices))
@@ -87,7 +86,6 @@ def test_a_report_is_of_its_weights_and_gets_what_it_lacks(translation, monkeypa
         return SimpleNamespace(to_json=lambda: {"bleu": bleu}), []
 
     monkeypatch.setattr("kermit.facades.load_facade", lambda path, dtype: facade)
-    monkeypatch.setattr("kermit.facades.decoding_of", lambda facade, choices: choices)
     monkeypatch.setattr("kermit.tasks.translation.trained_directions", lambda facade: ["en-de", "de-en"])
     monkeypatch.setattr("kermit.tasks.translation.evaluate_translation", evaluate)
     monkeypatch.setattr("kermit.tasks.translation_report.note_of", lambda *_: "")

@@ -5,7 +5,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from kermit.modeling import specials_of
-from kermit.spelling import Speller
+from kermit.text.spelling import Speller
 
 SPECIALS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
 PARTS = ["##believ", "##able", "##ing", ".", ",", "-", "(", ")"]

@@ -1,21 +1,20 @@
 """Where a member of an enum is asked for, its name does as well, and one that nobody knows is an error."""
 
+import numpy as np
 import pytest
 import torch
-from insertion_models import SPECIALS, A, B, C, cached_model, random_model
+from insertion_models import SPECIALS, A, B, C, cached_model, engine_of, inputs_of, random_model
 
-from kermit.canvas import Canvas, Factorization
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import Canvas, CanvasBatch, Factorization, Termination
 from kermit.data.plain import Fault, OnBad, Report
 from kermit.decoding import DecodingSettings, Strategy, decode
+from kermit.decoding.likelihood import bounds, exact_log_likelihood
 from kermit.errors import CanvasError, DataError, DecodingError, KermitError
-from kermit.likelihood import bounds, exact_log_likelihood
-from kermit.objective import KeptSampling, SlotObjective, SlotShare
-from kermit.orders import UniformPrior
+from kermit.objectives.objective import KeptSampling, SlotObjective, SlotShare
+from kermit.objectives.orders import UniformPrior
+from kermit.objectives.texts import Texts
 from kermit.rendering import Layout, ReadableTrace
-from kermit.slots import Termination
 from kermit.tasks.glue.finetuning import Setting
-from kermit.texts import Texts
 from kermit.training.settings import Precision
 
 PAIR = [[[A, B], [C]]]
@@ -30,7 +29,7 @@ def test_a_strategy_by_name_decodes_as_the_strategy_does() -> None:
     canvas = Canvas.from_ids(model.specials, (), (), generate=Factorization.JOINT)
     for strategy in Strategy:
         named, given = (
-            decode(model, [canvas], DecodingSettings(strategy=how, max_tokens=6, max_rounds=4))
+            decode(engine_of(model), [canvas], DecodingSettings(strategy=how, max_tokens=6, max_rounds=4))
             for how in (strategy.value, strategy)
         )
         assert named == given
@@ -49,8 +48,8 @@ def test_an_objective_by_names_asks_as_the_objective_does(
             SlotObjective(prior, kept=wanted, termination=termination, share=share),
             SlotObjective(prior, kept=named, termination=termination.value, share=share.value),
         )
-        asked = [objective.sample(complete, torch.Generator().manual_seed(4)) for objective in objectives]
-        one, other = (made.model_inputs() for made in asked)
+        asked = [objective.sample(complete, np.random.default_rng(4)) for objective in objectives]
+        one, other = (inputs_of(made) for made in asked)
         assert all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -58,14 +57,16 @@ def test_a_factorization_by_name_is_the_factorization() -> None:
     model = random_model(seed=3)
     for way in Factorization:
         pair = [[[] if side in way.absent else tokens for side, tokens in enumerate(PAIR[0])]]
-        assert exact_log_likelihood(model, pair, way.value) == exact_log_likelihood(model, pair, way)
-        assert bounds(model, pair, way.value) == bounds(model, pair, way)
+        assert exact_log_likelihood(engine_of(model), pair, way.value) == exact_log_likelihood(
+            engine_of(model), pair, way
+        )
+        assert bounds(engine_of(model), pair, way.value) == bounds(engine_of(model), pair, way)
         assert Canvas.from_ids(SPECIALS, (), (), generate=way.value) == Canvas.from_ids(SPECIALS, (), (), generate=way)
 
 
 def test_a_layout_by_name_is_the_layout() -> None:
     [decoded] = decode(
-        random_model(seed=3), [Canvas.from_ids(SPECIALS, (A,), (), generate=Factorization.X)], trace=True
+        engine_of(random_model(seed=3)), [Canvas.from_ids(SPECIALS, (A,), (), generate=Factorization.X)], trace=True
     )
     assert decoded.trace is not None
     trace = ReadableTrace(decoded.trace, str, ("x", "y"))
@@ -99,8 +100,12 @@ def test_a_precision_by_name_is_the_precision() -> None:
         (lambda: SlotObjective(UniformPrior(), share="all"), KermitError, "share .* canvas, text"),
         (lambda: SlotObjective(UniformPrior(), kept="none"), KermitError, "kept .* uniform, prior, rounds"),
         (lambda: SlotObjective(UniformPrior(), kept={"none": 1}), KermitError, "kept .* uniform, prior, rounds"),
-        (lambda: exact_log_likelihood(random_model(), PAIR, "z"), KermitError, "factorization .* joint, y_given_x"),
-        (lambda: bounds(random_model(), PAIR, "z"), KermitError, "factorization .* joint, y_given_x"),
+        (
+            lambda: exact_log_likelihood(engine_of(random_model()), PAIR, "z"),
+            KermitError,
+            "factorization .* joint, y_given_x",
+        ),
+        (lambda: bounds(engine_of(random_model()), PAIR, "z"), KermitError, "factorization .* joint, y_given_x"),
         (lambda: Canvas.from_ids(SPECIALS, generate="z"), CanvasError, "generate .* joint, y_given_x"),
         (lambda: Report("no"), DataError, "on_bad .* error, skip"),
         (lambda: Setting(precision="half"), KermitError, "precision .* float32, bfloat16, float16"),

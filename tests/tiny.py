@@ -7,7 +7,7 @@ import torch
 from transformers import BertConfig, PreTrainedTokenizerFast
 
 from kermit import KermitConfig, KermitForInsertion
-from kermit.data.tokenizer import end_of_slot_id
+from kermit.data.joint_tokenizer import end_of_slot_id
 from kermit.modeling import special_token_settings
 
 EN_DE = {"languages": {"x": "en", "y": "de"}}

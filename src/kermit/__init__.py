@@ -14,12 +14,13 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from kermit.canvas import (
         Canvas as Canvas,
+        CanvasBatch as CanvasBatch,
         Factorization as Factorization,
         Insertion as Insertion,
         Segment as Segment,
         SpecialTokens as SpecialTokens,
+        Termination as Termination,
     )
-    from kermit.canvas_batch import CanvasBatch as CanvasBatch
     from kermit.decoding import (
         Constraints as Constraints,
         DecodingSettings as DecodingSettings,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         Strategy as Strategy,
         decode as decode,
     )
+    from kermit.engines import Engine as Engine
     from kermit.errors import KermitError as KermitError
     from kermit.modeling import (
         KermitConfig as KermitConfig,
@@ -35,47 +37,49 @@ if TYPE_CHECKING:
         KermitForSequenceClassification as KermitForSequenceClassification,
         KermitModel as KermitModel,
     )
-    from kermit.objective import LowerBoundObjective as LowerBoundObjective, SlotObjective as SlotObjective
-    from kermit.orders import (
+    from kermit.objectives import (
         BalancedTreePrior as BalancedTreePrior,
+        GenerationObjective as GenerationObjective,
         LeftToRightPrior as LeftToRightPrior,
+        LowerBoundObjective as LowerBoundObjective,
         OrderPrior as OrderPrior,
+        SlotObjective as SlotObjective,
+        Texts as Texts,
         UniformPrior as UniformPrior,
     )
     from kermit.pipeline import Kermit as Kermit
     from kermit.results import Generation as Generation, Score as Score
-    from kermit.slots import InsertionModel as InsertionModel, Termination as Termination
-    from kermit.texts import Texts as Texts
 
 _HOMES = {
-    "BalancedTreePrior": "orders",
+    "BalancedTreePrior": "objectives",
     "Canvas": "canvas",
-    "CanvasBatch": "canvas_batch",
+    "CanvasBatch": "canvas",
     "Constraints": "decoding",
     "DecodingSettings": "decoding",
+    "Engine": "engines",
     "Factorization": "canvas",
     "Generation": "results",
+    "GenerationObjective": "objectives",
     "Insertion": "canvas",
-    "InsertionModel": "slots",
     "Kermit": "pipeline",
     "KermitConfig": "modeling",
     "KermitError": "errors",
     "KermitForInsertion": "modeling",
     "KermitForSequenceClassification": "modeling",
     "KermitModel": "modeling",
-    "LeftToRightPrior": "orders",
-    "LowerBoundObjective": "objective",
-    "OrderPrior": "orders",
+    "LeftToRightPrior": "objectives",
+    "LowerBoundObjective": "objectives",
+    "OrderPrior": "objectives",
     "Ranking": "decoding",
     "Sampling": "decoding",
     "Score": "results",
     "Segment": "canvas",
-    "SlotObjective": "objective",
+    "SlotObjective": "objectives",
     "SpecialTokens": "canvas",
     "Strategy": "decoding",
-    "Termination": "slots",
-    "Texts": "texts",
-    "UniformPrior": "orders",
+    "Termination": "canvas",
+    "Texts": "objectives",
+    "UniformPrior": "objectives",
     "decode": "decoding",
 }
 

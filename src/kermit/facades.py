@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from kermit.decoding.choices import DecodingChoices
+from kermit.engines.engine import MODEL_TYPE
 from kermit.errors import ModelError
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from kermit.families.base import TranslationFamily
     from kermit.rendering import ReadableTrace
     from kermit.results import Generation
-
-_KERMIT = "kermit"
 
 
 class ChosenDecoding(Protocol):
@@ -39,11 +37,31 @@ class ChosenDecoding(Protocol):
 
 
 class Facade(Protocol):
-    """A model with its tokenizer, on strings: `kermit.Kermit`, or a model of another family with its methods."""
+    """A model with its tokenizer, on strings: `kermit.Kermit`, or a model of another family with its methods.
 
-    model: Any
+    Attributes:
+        tokenizer: the tokenizer.
+        languages: names of segments X and Y.
+        factorizations: what the model was trained to generate; empty if unknown.
+        model_type: of its config.
+        precision: number format of its weights.
+        folder: where it was loaded from; None for one that was made.
+    """
+
     tokenizer: Any
     languages: tuple[str, str]
+    factorizations: frozenset[str]
+    model_type: str
+    precision: str
+    folder: Path | None
+
+    def decoding(self, choices: Mapping[str, Any]) -> ChosenDecoding:
+        """Check decoding choices by name, and complete them by the model's defaults.
+
+        Raises:
+            DecodingError: unknown name, or an invalid value.
+        """
+        ...
 
     def segment(self, name: str) -> Segment:
         """Return the side of a language; ``x`` and ``y`` always work."""
@@ -76,17 +94,15 @@ def load_facade(name: str | Path | None = None, *, device: Any = None, dtype: An
         dtype: of the weights and the arithmetic; float32 by default. Half precision is faster where the hardware has
             instructions for it, but rounding may then make a text depend on its batch.
     """
-    from kermit.data.tokenizer import load_tokenizer
+    from kermit.data.joint_tokenizer import load_tokenizer
     from kermit.loading import find_model, in_precision, on_device, read_config, reading
 
     folder = find_model(name)
     model_type = str(read_config(folder).get("model_type", "?"))
-    if model_type == _KERMIT:
+    if model_type == MODEL_TYPE:
         from kermit.pipeline import Kermit
 
-        kermit = Kermit.from_pretrained(folder, device=device)
-        in_precision(kermit.model, dtype)
-        return kermit
+        return Kermit.from_pretrained(folder, device=device, dtype=dtype)
     try:
         family = _family(model_type)
     except ModelError as error:
@@ -94,18 +110,6 @@ def load_facade(name: str | Path | None = None, *, device: Any = None, dtype: An
     with reading(folder):
         model = on_device(in_precision(family.load(folder), dtype), device)
     return family.facade(model, load_tokenizer(folder))
-
-
-def decoding_of(facade: Facade, choices: Mapping[str, Any]) -> ChosenDecoding:
-    """Check decoding choices for a model, and complete them by its defaults.
-
-    Raises:
-        DecodingError: unknown name, or an invalid value.
-    """
-    config = facade.model.config
-    if config.model_type == _KERMIT:
-        return DecodingChoices.of(choices).for_translating(config.termination_penalty)
-    return _family(config.model_type).decoding(config, choices)
 
 
 def _family(model_type: str) -> TranslationFamily:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
@@ -90,12 +91,12 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def library_errors() -> tuple[type[Exception], ...]:
-    """Return what transformers and the libraries below it raise about files and settings that are wrong."""
-    from huggingface_hub.errors import StrictDataclassError
-    from safetensors import SafetensorError
-
-    cut_off = (struct.error, IndexError, EOFError)
-    return (OSError, RuntimeError, ValueError, KeyError, SafetensorError, StrictDataclassError, *cut_off)
+    """Return what the libraries that are loaded raise about files and settings that are wrong."""
+    errors: list[type[Exception]] = [OSError, RuntimeError, ValueError, KeyError, struct.error, IndexError, EOFError]
+    for module, name in (("safetensors", "SafetensorError"), ("huggingface_hub.errors", "StrictDataclassError")):
+        if module in sys.modules:
+            errors.append(getattr(sys.modules[module], name))
+    return tuple(errors)
 
 
 @contextmanager
@@ -182,7 +183,9 @@ def on_device(model: Any, device: Any = None) -> Any:
 
 
 def in_precision(model: Any, dtype: Any = None) -> Any:
-    """Cast a model's weights; buffers that positions are computed from (rotary frequencies) stay exact."""
+    """Cast a model's weights, if a dtype is given; buffers that positions are computed from stay exact."""
+    if dtype is None:
+        return model
     for parameter in model.parameters():
         parameter.data = parameter.data.to(dtype)
     return model

@@ -5,19 +5,16 @@ Each ability is the same decode with another canvas and other slots open; see th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from tqdm import tqdm
-from transformers import PreTrainedTokenizerFast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from kermit.canvas import Canvas, Factorization, Segment
-from kermit.data.tokenizer import encode_texts, load_tokenizer
+from kermit.canvas.arrays import Floats
 from kermit.decoding import (
     DRAWING_TEMPERATURE,
     LENGTH_REWARD,
@@ -28,58 +25,77 @@ from kermit.decoding import (
     DecodingSettings,
     OnRound,
     Ranking,
-    Rounds,
     Sampling,
     Strategy,
     Trace,
+    TracedRounds,
     check_lengths,
     decode,
 )
+from kermit.decoding.choices import DecodingChoices
+from kermit.decoding.likelihood import bounds, exact_log_likelihood, left_to_right_log_likelihood
 from kermit.decoding.settings import is_whole
 from kermit.embedding import embed
-from kermit.errors import DataError, DecodingError, ModelError, member_of
-from kermit.likelihood import bounds, exact_log_likelihood, left_to_right_log_likelihood
-from kermit.loading import find_model, load_whole, on_device, read_config
-from kermit.modeling import KermitConfig, KermitForInsertion
-from kermit.orders import OrderPrior
+from kermit.engines.engine import MODEL_TYPE, Engine
+from kermit.errors import DataError, DecodingError, ModelError, UsageError, member_of
+from kermit.loading import display_name, find_model, in_precision, load_whole, on_device, read_config
+from kermit.objectives.orders import OrderPrior
 from kermit.rendering import ReadableTrace
 from kermit.results import Generation, Pooling, Score, ScoreMethod
-from kermit.spelling import Speller
+from kermit.text.spelling import Speller
+from kermit.text.tokenizer import AnyTokenizer, encode_texts, read_tokenizer
+
+if TYPE_CHECKING:
+    import torch
+
+    from kermit.modeling import KermitForInsertion
+
+EngineName = Literal["auto", "onnx", "torch"]
+OnnxPrecision = Literal["float32", "int8"]
+ONNX_FILES: dict[OnnxPrecision, str] = {"int8": "onnx/model_int8.onnx", "float32": "onnx/model.onnx"}
+"""Where a model's folder holds its exported files, the preferred one first."""
 
 
 class Kermit:
     """A KERMIT model with its tokenizer, on strings.
 
     Args:
-        model: the model; it is put in evaluation mode.
-        tokenizer: its tokenizer.
-        batch_size: how many texts to work on together. It does not change the results.
+        model: an engine, or a model of torch, which is put in evaluation mode.
+        tokenizer: its tokenizer, of the `tokenizers` library or of transformers.
+        batch_size: number of texts to work on together. It does not change the results.
         progress: whether to show a progress bar.
+        folder: where the model was loaded from; known for a model of torch.
     """
 
     def __init__(
         self,
-        model: KermitForInsertion,
-        tokenizer: PreTrainedTokenizerFast,
+        model: Engine | KermitForInsertion,
+        tokenizer: AnyTokenizer,
         *,
         batch_size: int = 64,
         progress: bool = False,
+        folder: Path | None = None,
     ) -> None:
-        self.model: KermitForInsertion = model.eval() if model.training else model
+        self.engine: Engine = _as_engine(model)
+        self.info = self.engine.info
         self.tokenizer, self.batch_size, self.progress = tokenizer, batch_size, progress
-        self.specials = model.specials
-        self.knows_pairs: bool = model.config.factorizations is not None
-        names = model.config.languages
-        self.languages: tuple[str, str] = (names["x"], names["y"])
-        self._speller = Speller(tokenizer, model.specials, model.config.vocab_size)
+        self.folder: Path | None = folder or _folder_of(model)
+        self.specials, self.languages = self.info.specials, self.info.languages
+        self.model_type, self.precision = self.info.model_type, self.info.precision
+        self.factorizations: frozenset[str] = self.info.factorizations
+        self.knows_pairs: bool = bool(self.factorizations)
+        self._speller = Speller(tokenizer, self.specials, self.info.vocab_size)
 
     @classmethod
     def from_pretrained(
         cls,
         path: str | Path | None = None,
         *,
+        engine: EngineName = "auto",
+        precision: OnnxPrecision | None = None,
+        threads: int | None = None,
         device: str | torch.device | None = None,
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | None = None,
         batch_size: int = 64,
         progress: bool = False,
     ) -> Kermit:
@@ -87,25 +103,60 @@ class Kermit:
 
         Args:
             path: the folder or name; the model that comes with the package by default.
-            device: where to compute; a GPU where there is one by default.
-            dtype: what to compute in; ``torch.bfloat16`` is faster on a GPU, and nearly as exact.
-            batch_size: how many texts to work on together.
+            engine: ``onnx`` or ``torch``; ``auto`` is ONNX Runtime if the folder has an exported file, and torch
+                otherwise, or if a device or dtype is named.
+            precision: of the exported file; int8 if there is one by default.
+            threads: number of CPU threads; the engine's own choice by default.
+            device: where torch computes; a GPU if there is one by default.
+            dtype: what torch computes in; float32 by default. ``torch.bfloat16`` is faster on a GPU, and nearly as
+                exact.
+            batch_size: number of texts to work on together.
             progress: whether to show a progress bar.
 
         Raises:
-            ModelError: there is no KERMIT model there.
+            ModelError: there is no KERMIT model there, or no exported file.
         """
+        if engine not in get_args(EngineName):
+            raise UsageError(f"engine must be one of {', '.join(get_args(EngineName))}, not {engine!r}")
         folder = find_model(path)
-        kind = read_config(folder).get("model_type")
-        if kind != KermitConfig.model_type:
-            raise ModelError(f"{folder} holds a model of the type {kind}, not {KermitConfig.model_type}")
-        model = on_device(load_whole(KermitForInsertion, folder, dtype=dtype), device)
-        return cls(model, load_tokenizer(folder), batch_size=batch_size, progress=progress)
+        if (kind := read_config(folder).get("model_type")) != MODEL_TYPE:
+            raise ModelError(f"{folder} holds a model of the type {kind}, not {MODEL_TYPE}")
+        exported = [
+            name for name in ([precision] if precision else ONNX_FILES) if (folder / ONNX_FILES[name]).is_file()
+        ]
+        if engine == "auto":
+            engine = "onnx" if exported and device is None and dtype is None else "torch"
+        if engine == "onnx":
+            if not exported:
+                kind = f"{precision} ONNX file" if precision else "ONNX file"
+                raise ModelError(f"{folder} holds no {kind}; make one with `kermit export {folder}`")
+            onnx = import_module("kermit.engines.onnx_engine")  # only where it is used: ONNX Runtime comes with it
+            model: Engine = onnx.OnnxEngine.load(folder, precision=exported[0], threads=threads)
+        else:
+            model = _load_torch(folder, device, dtype, threads)
+        return cls(model, read_tokenizer(folder), batch_size=batch_size, progress=progress, folder=folder)
+
+    @property
+    def name(self) -> str:
+        """The name of the model's folder, or of the training whose best model it is."""
+        return "model" if self.folder is None else display_name(self.folder)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the model and its tokenizer into a folder, from which `from_pretrained` loads both."""
-        for part in (self.model, self.tokenizer):
-            part.save_pretrained(folder)
+        target = Path(folder)
+        model = getattr(self.engine, "model", None)
+        if model is not None:
+            model.save_pretrained(target)
+        elif self.folder is not None and self.folder != target:
+            shutil.copytree(self.folder, target, dirs_exist_ok=True)
+        save = getattr(self.tokenizer, "save_pretrained", None)
+        if save is not None:
+            save(target)
+        elif self.folder is not None:
+            for file in self.folder.glob("*token*.json"):
+                shutil.copyfile(file, target / file.name)
+        else:
+            self.tokenizer.save(str(target / "tokenizer.json"))  # type: ignore[union-attr]
 
     def push_to_hub(self, name: str, **settings: Any) -> None:
         """Put the model and its tokenizer on the Hub, from where `from_pretrained` loads both.
@@ -114,7 +165,15 @@ class Kermit:
             name: of the repository, as ``user/model``.
             settings: for transformers' `push_to_hub`, such as ``private=True``.
         """
-        for part in (self.model, self.tokenizer):
+        model, tokenizer = getattr(self.engine, "model", None), self.tokenizer
+        if model is None:
+            raise ModelError("only a model of torch can be pushed; load it with engine='torch'")
+        if not hasattr(tokenizer, "push_to_hub"):
+            from kermit.data.joint_tokenizer import load_tokenizer
+
+            assert self.folder is not None
+            tokenizer = load_tokenizer(self.folder)
+        for part in (model, tokenizer):
             part.push_to_hub(name, **settings)
 
     def translate(
@@ -124,7 +183,7 @@ class Kermit:
         *,
         settings: DecodingSettings | None = None,
         seeds: Sequence[int] | None = None,
-        begun: Sequence[Rounds] | None = None,
+        begun: Sequence[TracedRounds] | None = None,
         trace: bool = False,
         on_progress: Callable[[int], object] | None = None,
         on_round: OnRound | None = None,
@@ -148,7 +207,7 @@ class Kermit:
         """
         settings = settings or DecodingSettings()
         if settings.termination_penalty is None and settings.strategy is not Strategy.LEFT_TO_RIGHT:
-            settings = replace(settings, termination_penalty=self.model.config.termination_penalty)
+            settings = replace(settings, termination_penalty=self.info.termination_penalty)
         if settings.candidates > 1 and settings.length_reward is None:
             settings = replace(settings, length_reward=LENGTH_REWARD)
         if settings.max_repeats is None:
@@ -181,7 +240,7 @@ class Kermit:
         settings: DecodingSettings | None = None,
         keep_words: bool = True,
         seeds: Sequence[int] | None = None,
-        begun: Sequence[Rounds] | None = None,
+        begun: Sequence[TracedRounds] | None = None,
         trace: bool = False,
         on_progress: Callable[[int], object] | None = None,
         on_round: OnRound | None = None,
@@ -215,7 +274,7 @@ class Kermit:
         settings: DecodingSettings | None = None,
         keep_words: bool = True,
         seeds: Sequence[int] | None = None,
-        begun: Sequence[Rounds] | None = None,
+        begun: Sequence[TracedRounds] | None = None,
         trace: bool = False,
         on_progress: Callable[[int], object] | None = None,
         on_round: OnRound | None = None,
@@ -251,7 +310,7 @@ class Kermit:
         seed: int = 0,
         seeds: Sequence[int] | None = None,
         settings: DecodingSettings | None = None,
-        begun: Sequence[Rounds] | None = None,
+        begun: Sequence[TracedRounds] | None = None,
         trace: bool = False,
         on_progress: Callable[[int], object] | None = None,
         on_round: OnRound | None = None,
@@ -325,11 +384,11 @@ class Kermit:
             )
         texts = self._encoded_pairs(x, y)
         if method == "exact":
-            return [Score(value, method) for value in exact_log_likelihood(self.model, texts, way, on_batch=on_batch)]
+            return [Score(value, method) for value in exact_log_likelihood(self.engine, texts, way, on_batch=on_batch)]
         if method == "left_to_right":
-            exact = left_to_right_log_likelihood(self.model, texts, way, batch_size=self.batch_size, on_batch=on_batch)
+            exact = left_to_right_log_likelihood(self.engine, texts, way, batch_size=self.batch_size, on_batch=on_batch)
             return [Score(value, method) for value in exact]
-        found = bounds(self.model, texts, way, prior=prior, orders=orders, seed=seed, on_batch=on_batch)
+        found = bounds(self.engine, texts, way, prior=prior, orders=orders, seed=seed, on_batch=on_batch)
         match method:
             case "importance":
                 return [Score(value.importance_weighted, method, value.standard_error) for value in found]
@@ -345,7 +404,7 @@ class Kermit:
         *,
         pooling: Pooling = "mean",
         on_progress: Callable[[int], object] | None = None,
-    ) -> NDArray[np.float32]:
+    ) -> Floats:
         """Texts, or pairs of texts, as vectors: the trunk's hidden states.
 
         Args:
@@ -362,7 +421,15 @@ class Kermit:
         """
         _check_known("pooling", pooling, get_args(Pooling))
         texts = self._encoded_pairs(x, y)
-        return embed(self.model, texts, pooling, batch_size=self.batch_size, on_progress=on_progress)
+        return embed(self.engine, texts, pooling, batch_size=self.batch_size, on_progress=on_progress)
+
+    def decoding(self, choices: Mapping[str, Any]) -> DecodingChoices:
+        """Check decoding choices by name, and complete them by the defaults of translating with this model.
+
+        Raises:
+            DecodingError: unknown name, or an invalid value.
+        """
+        return DecodingChoices.of(choices).for_translating(self.info.termination_penalty)
 
     def segment(self, name: str) -> Segment:
         """The side of a language; ``x`` and ``y`` always work.
@@ -377,8 +444,8 @@ class Kermit:
 
     def _check_trained(self, way: Factorization) -> None:
         """Whether the model was trained to generate so, where that is known; who knows the joint knows them all."""
-        trained = self.model.config.factorizations
-        if trained and not {way.value, Factorization.JOINT.value} & set(trained):
+        trained = self.factorizations
+        if trained and not {way.value, Factorization.JOINT.value} & trained:
             x, y = self.languages
             jobs = {
                 Factorization.JOINT: f"sample pairs of {x} and {y}",
@@ -388,8 +455,8 @@ class Kermit:
                 Factorization.X_GIVEN_Y: f"translate {y} to {x}",
             }
             raise ModelError(
-                f"the model was not trained to {jobs[way]}, only for {', '.join(trained)}; ask for what it knows, or"
-                f" train one with {way.value}"
+                f"the model was not trained to {jobs[way]}, only for {', '.join(sorted(trained))}; ask for what it"
+                f" knows, or train one with {way.value}"
             )
 
     def text(self, token_ids: Sequence[int]) -> str:
@@ -419,7 +486,7 @@ class Kermit:
         sides = [[text for text in pair if text is not None] for pair in self._pairs(x, y)]
         encoded = iter(self._encode([text for side in sides for text in side]))
         pairs = [[next(encoded) for _ in side] for side in sides]
-        check_lengths(self.model, [Canvas.from_ids(self.specials, *pair) for pair in pairs])
+        check_lengths(self.info, [Canvas.from_ids(self.specials, *pair) for pair in pairs])
         return pairs
 
     def _keeping_words(self, settings: DecodingSettings | None, keep_words: bool) -> DecodingSettings:
@@ -434,21 +501,22 @@ class Kermit:
         canvases: Sequence[Canvas],
         settings: DecodingSettings | None,
         seeds: Sequence[int] | None,
-        begun: Sequence[Rounds] | None,
+        begun: Sequence[TracedRounds] | None,
         trace: bool,
         on_progress: Callable[[int], object] | None,
         on_round: OnRound | None,
         limits: Sequence[int] | None = None,
     ) -> list[Decoded]:
-        with tqdm(total=len(canvases), disable=None if self.progress else True, unit="text", leave=False) as bar:
+        with self._bar(len(canvases)) as bar:
 
             def advance(count: int) -> None:
-                bar.update(count)
+                if bar is not None:
+                    bar.update(count)
                 if on_progress is not None:
                     on_progress(count)
 
             return decode(
-                self.model,
+                self.engine,
                 canvases,
                 settings,
                 seeds=seeds,
@@ -459,6 +527,14 @@ class Kermit:
                 on_progress=advance,
                 on_round=on_round,
             )
+
+    def _bar(self, count: int) -> Any:
+        """A progress bar on a terminal, if one is wanted."""
+        if not self.progress:
+            return nullcontext()
+        from tqdm import tqdm
+
+        return tqdm(total=count, disable=None, unit="text", leave=False)
 
     def _generation(self, result: Decoded) -> Generation:
         texts = [self.text(tokens).strip() for tokens in result.canvas.segments]
@@ -482,6 +558,34 @@ class Kermit:
             if text is not None
         ]
         return replace(self._generation(result), x=texts[0], y=texts[1] if y is not None else None)
+
+
+def _as_engine(model: Engine | KermitForInsertion) -> Engine:
+    if hasattr(model, "ask"):
+        return model
+    from kermit.engines.torch_engine import TorchEngine
+
+    return TorchEngine(cast("KermitForInsertion", model))
+
+
+def _folder_of(model: object) -> Path | None:
+    """Return the folder that a model of torch was loaded from, if it was."""
+    name = str(getattr(model, "name_or_path", ""))
+    return Path(name) if name else None
+
+
+def _load_torch(
+    folder: Path, device: str | torch.device | None, dtype: torch.dtype | None, threads: int | None
+) -> Engine:
+    import torch
+
+    from kermit.engines.torch_engine import TorchEngine
+    from kermit.modeling import KermitForInsertion
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    model = load_whole(KermitForInsertion, folder)
+    return TorchEngine(on_device(in_precision(model, dtype), device))
 
 
 def _check_texts(texts: Sequence[str]) -> None:

@@ -24,6 +24,10 @@ class Settings(BaseModel):
         """Return those of some settings that differ from their defaults."""
         return [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
 
+    def for_validation(self) -> Settings:
+        """Return the settings without randomness that only training needs; an objective may have such."""
+        return self
+
 
 class FamilySettings(Settings):
     """Base of a family's `model` section; `family` names the family."""

@@ -12,7 +12,7 @@ from insertion_models import cached_model_of
 from tiny import EN_DE, kermit_model, save
 
 from kermit import cli
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 
 
 @dataclass(frozen=True)

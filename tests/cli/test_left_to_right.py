@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kermit import DecodingSettings, Factorization, Kermit, Strategy
-from kermit.facades import decoding_of, load_facade
+from kermit.facades import load_facade
 
 ORDERED = ("--decoding", "left_to_right")
 ENDLESS = ("--set", "max_tokens=4", "--set", "termination_penalty=50")
@@ -73,7 +73,7 @@ def test_a_model_that_was_not_trained_in_that_order_is_refused(kermit, folder, v
 
 def test_a_model_of_that_order_alone_is_refused_other_strategies(kermit, ordered_folder, tmp_path):
     only = Kermit.from_pretrained(ordered_folder)
-    only.model.config.orders = ["left_to_right"]
+    only.engine.model.config.orders = ["left_to_right"]
     only.save_pretrained(tmp_path)
     for how in ((), ("--decoding", "serial")):
         done = kermit("sample", *ENDLESS, *how, "--model", tmp_path)
@@ -94,10 +94,10 @@ def test_candidates_are_ranked_from_left_to_right(ask_ordered, pipeline, decodin
 
 def test_translating_from_left_to_right_takes_no_penalty_of_the_model(ask_ordered, ordered_folder, pipeline):
     facade = load_facade(ordered_folder)
-    assert decoding_of(facade, {}).termination_penalty == 1.5
-    assert decoding_of(facade, {"strategy": "left_to_right"}).termination_penalty is None
+    assert facade.decoding({}).termination_penalty == 1.5
+    assert facade.decoding({"strategy": "left_to_right"}).termination_penalty is None
     told = {"strategy": "left_to_right", "termination_penalty": 2.0}
-    assert decoding_of(facade, told).termination_penalty == 2.0
+    assert facade.decoding(told).termination_penalty == 2.0
     texts = ["A man.", "red bike", "rides", "A", "a red man rides"]
     settings = DecodingSettings("left_to_right", max_tokens=9)
     expected = [result.y for result in pipeline.translate(texts, "de", settings=settings)]
@@ -164,7 +164,7 @@ def test_each_kind_of_decode_has_a_picture(ask_ordered, what, form, layout):
 def test_a_round_that_ends_a_blank_is_counted_but_not_shown(kermit, ordered_folder, tmp_path):
     ends = Kermit.from_pretrained(ordered_folder)
     with torch.no_grad():
-        ends.model.head.bias[ends.specials.end_of_slot_id] = 1e3  # every blank gets one token, as it must
+        ends.engine.model.head.bias[ends.specials.end_of_slot_id] = 1e3  # every blank gets one token, as it must
     ends.save_pretrained(tmp_path)
     asked = ("trace", "--infill", "A ____ man ____", *ORDERED, "--model", tmp_path)
     rounds = record(kermit(*asked, "-f", "json"))["trace"]["rounds"]

@@ -111,7 +111,7 @@ def test_info_tells_what_is_installed_and_what_the_model_is(ask, pipeline, folde
         "model": "tiny",
         "folder": str(folder),
         "family": "kermit",
-        "parameters": sum(parameter.numel() for parameter in pipeline.model.parameters()),
+        "parameters": sum(parameter.numel() for parameter in pipeline.engine.model.parameters()),
         "languages": ["en", "de"],
         "factorizations": ["joint"],
         "orders": None,
@@ -141,7 +141,7 @@ def test_info_tells_the_orders_of_a_model_and_nothing_of_a_config_that_does_not(
 
 
 def test_a_model_in_several_files_is_as_one_in_one(ask, kermit, folder, pipeline, tmp_path):
-    pipeline.model.save_pretrained(tmp_path, max_shard_size="5KB")
+    pipeline.engine.model.save_pretrained(tmp_path, max_shard_size="5KB")
     pipeline.tokenizer.save_pretrained(tmp_path)
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
     whole, parts = (
@@ -161,7 +161,7 @@ def test_info_needs_no_model(kermit, monkeypatch):
 
 def test_a_line_without_a_tab_is_a_lone_text_whatever_the_lines_beside_it(kermit, folder, tmp_path):
     loner = Kermit.from_pretrained(folder)
-    loner.model.config.factorizations = None
+    loner.engine.model.config.factorizations = None
     loner.save_pretrained(tmp_path)
     loner = Kermit.from_pretrained(tmp_path)
     lines, few = b"A man\nA\tRad\nred ____\n", ("--model", tmp_path, "--set", "max_tokens=4")

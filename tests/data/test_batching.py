@@ -2,7 +2,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings, strategies as st
 
 from kermit.data.batching import (
@@ -10,9 +9,9 @@ from kermit.data.batching import (
     Batch,
     BatchPlanner,
     BatchStream,
+    RankShare,
     batch_generator,
     padded,
-    share_of_rank,
 )
 from kermit.errors import DataError
 
@@ -102,7 +101,7 @@ def test_batches_of_the_least_tokens_can_be_shared(lengths: list[int], processes
 
 def test_a_batchs_randomness_is_its_own() -> None:
     def draw(seed: int, epoch: int, index: int) -> float:
-        return torch.rand((), generator=batch_generator(seed, Batch(epoch, index, 9, ()))).item()
+        return float(batch_generator(seed, Batch(epoch, index, 9, ())).random())
 
     assert draw(1, 2, 3) == draw(1, 2, 3)
     assert len({draw(1, 2, 3), draw(2, 2, 3), draw(1, 3, 3), draw(1, 2, 4)}) == 4
@@ -110,13 +109,13 @@ def test_a_batchs_randomness_is_its_own() -> None:
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_the_shares_of_all_processes_are_the_whole_batch(processes: int) -> None:
-    whole = {"a": torch.arange(7), "b": torch.arange(14).view(7, 2)}
-    shares = [share_of_rank(whole, rank, processes) for rank in range(processes)]
-    assert sorted(torch.cat([share["a"] for share in shares]).tolist()) == list(range(7))
+    whole = {"a": np.arange(7), "b": np.arange(14).reshape(7, 2)}
+    shares = [RankShare(rank, processes).of(whole) for rank in range(processes)]
+    assert sorted(np.concatenate([share["a"] for share in shares]).tolist()) == list(range(7))
     for share in shares:
-        assert torch.equal(share["b"][:, 0], 2 * share["a"])
+        assert np.array_equal(share["b"][:, 0], 2 * share["a"])
     with pytest.raises(DataError, match="cannot be shared by 8 processes"):
-        share_of_rank(whole, 0, 8)
+        RankShare(0, 8).of(whole)
 
 
 def test_padding_is_on_the_right() -> None:

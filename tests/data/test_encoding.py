@@ -6,10 +6,11 @@ from transformers import PreTrainedTokenizerFast
 
 from kermit.data import encoding
 from kermit.data.encoding import encode_sources
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.data.parallel import TextSource
 from kermit.data.plain import OnBad
-from kermit.data.tokenizer import decode_ids, train_tokenizer
 from kermit.errors import DataError
+from kermit.text.tokenizer import decode_ids
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,11 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from kermit.data.articles import ArticleSource
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.data.packing import _NOT_ASKED, PackedText, Pairs, pack
 from kermit.data.sentences import EncodedSentences, encode_articles
-from kermit.data.tokenizer import decode_ids, train_tokenizer
 from kermit.errors import DataError
+from kermit.text.tokenizer import decode_ids
 
 
 class Stream:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from insertion_models import END, SPECIALS, A, B, C, Says, TableModel, random_model
+from insertion_models import END, SPECIALS, A, B, C, Says, TableEngine, engine_of, random_model
 
 from kermit.canvas import Canvas, Factorization
 from kermit.decoding import Decoded, DecodingSettings, Finish, Ranking, Sampling, decode
@@ -19,13 +19,13 @@ def starts(count: int) -> list[Canvas]:
     return [Canvas.from_ids(SPECIALS, (A,) * given, (), generate=Factorization.Y_GIVEN_X) for given in range(count)]
 
 
-def one_by_one(model: TableModel, canvas: Canvas, seed: int, settings: DecodingSettings) -> list[Decoded]:
+def one_by_one(model: TableEngine, canvas: Canvas, seed: int, settings: DecodingSettings) -> list[Decoded]:
     """Every candidate by itself."""
     found = []
     for candidate in range(settings.candidates):
         drawn = settings.sampling or (Sampling(CANDIDATE_TEMPERATURE) if candidate else None)
         alone = replace(settings, candidates=1, ranking=None, sampling=drawn)
-        found += decode(model, [canvas], alone, seeds=[seed + candidate * 0x9E3779B97F4A7C15])
+        found += decode(engine_of(model), [canvas], alone, seeds=[seed + candidate * 0x9E3779B97F4A7C15])
     return found
 
 
@@ -36,7 +36,7 @@ def test_the_likeliest_candidate_is_kept_with_the_rounds_of_the_slowest(
 ) -> None:
     model, settings = random_model(vocab_size=40, seed=2), replace(SETTINGS, sampling=sampling)
     canvases, seeds, done = starts(5)[::-1], [7, 8, 9, 10, 11], []
-    found = decode(model, canvases, settings, seeds=seeds, batch_size=batch_size, on_progress=done.append)
+    found = decode(engine_of(model), canvases, settings, seeds=seeds, batch_size=batch_size, on_progress=done.append)
     kept = []
     for canvas, seed, result in zip(canvases, seeds, found, strict=True):
         candidates = one_by_one(model, canvas, seed, settings)
@@ -58,22 +58,22 @@ def test_the_text_of_the_best_tokens_gives_way_to_a_likelier_one() -> None:
         here = {A: 0.55, B: 0.45} if not y else after.get(tuple(y), {END: 1.0})
         return Says(dict.fromkeys(canvas.open_slots, here))
 
-    (best,) = decode(TableModel(says), starts(1))
-    (likeliest,) = decode(TableModel(says), starts(1), DecodingSettings(candidates=8, ranking=Ranking.LIKELIHOOD))
+    (best,) = decode(TableEngine(says), starts(1))
+    (likeliest,) = decode(TableEngine(says), starts(1), DecodingSettings(candidates=8, ranking=Ranking.LIKELIHOOD))
     assert best.canvas.segments[1] == (A,)
     assert likeliest.canvas.segments[1] == (B,)
 
 
 def test_a_finished_candidate_goes_before_one_that_was_cut_off() -> None:
     model = random_model(vocab_size=40, seed=2)
-    (some,) = decode(model, starts(1), DecodingSettings(max_tokens=8))
+    (some,) = decode(engine_of(model), starts(1), DecodingSettings(max_tokens=8))
     finished = replace(some, finish=Finish.FINISHED, log_prob=-50.0, tokens=4)
     cut_off = replace(some, finish=Finish.MAX_TOKENS, log_prob=-1.0, tokens=8)
-    assert max([cut_off, finished], key=lambda one: ranks(model, [one], Ranking.LIKELIHOOD)) is finished
+    assert max([cut_off, finished], key=lambda one: ranks(engine_of(model), [one], Ranking.LIKELIHOOD)) is finished
 
 
 def test_the_trace_is_that_of_the_candidate_that_was_kept() -> None:
-    for result in decode(random_model(vocab_size=40, seed=2), starts(3), SETTINGS, trace=True):
+    for result in decode(engine_of(random_model(vocab_size=40, seed=2)), starts(3), SETTINGS, trace=True):
         assert result.trace is not None
         assert sum(map(len, result.trace.rounds)) == result.tokens
         assert len(result.trace.rounds) <= result.rounds
@@ -81,6 +81,6 @@ def test_the_trace_is_that_of_the_candidate_that_was_kept() -> None:
 
 def test_candidates_cannot_be_told_round_by_round_or_be_none() -> None:
     with pytest.raises(DecodingError, match="candidates"):
-        decode(random_model(vocab_size=40, seed=2), starts(1), SETTINGS, on_round=lambda traces: None)
+        decode(engine_of(random_model(vocab_size=40, seed=2)), starts(1), SETTINGS, on_round=lambda traces: None)
     with pytest.raises(DecodingError, match="at least 1, not 0"):
         DecodingSettings(candidates=0)

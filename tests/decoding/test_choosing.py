@@ -2,22 +2,22 @@
 
 import math
 
+import numpy as np
 import pytest
-import torch
 
-from kermit.decoding.choosing import draw, uniform
+from kermit.decoding.drawing import draw, uniform
 from kermit.decoding.limits import best_of_group, keep_best
 from kermit.decoding.settings import Constraints, DecodingSettings, Sampling
 from kermit.errors import DecodingError
 
-PROBABILITIES = torch.tensor([0.5, 0.05, 0.15, 0.3])
+PROBABILITIES = np.array([0.5, 0.05, 0.15, 0.3])
 
 
 def shares(sampling: Sampling, number: int = 100_000) -> list[float]:
     """How often each is drawn."""
-    noise = (torch.arange(number, dtype=torch.double) + 0.5) / number
-    found = draw(PROBABILITIES.log().expand(number, -1), sampling, noise)
-    return (torch.bincount(found, minlength=4) / number).tolist()
+    noise = (np.arange(number) + 0.5) / number
+    found = draw(np.log(PROBABILITIES)[None].repeat(number, 0), sampling, noise)
+    return (np.bincount(found, minlength=4) / number).tolist()
 
 
 def test_a_draw_has_the_models_probabilities() -> None:
@@ -33,15 +33,13 @@ def test_temperature_sharpens_and_flattens() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 300.0])
 def test_the_extremes_of_what_is_allowed_draw_the_best_or_all_alike(scale: float) -> None:
-    logits = scale * torch.tensor([[-2.0, -torch.inf, -1.0, -3.0]]).expand(3, -1)
-    noise = torch.tensor([1e-16, 0.5, 1 - 1e-16], dtype=torch.double)
+    logits = scale * np.array([[-2.0, -np.inf, -1.0, -3.0]]).repeat(3, 0)
+    noise = np.array([1e-16, 0.5, 1 - 1e-16])
     for sharp in (Sampling(temperature=1e-320), Sampling(top_p=1e-320), Sampling(temperature=1e-2, top_p=1e-9)):
         assert draw(logits, sharp, noise).tolist() == [2, 2, 2]
-    noise = uniform(torch.arange(30_000), 0)
-    flat = draw(logits[:1].expand(len(noise), -1), Sampling(temperature=1e308), noise)
-    assert (torch.bincount(flat, minlength=4) / len(noise)).tolist() == pytest.approx(
-        [1 / 3, 0, 1 / 3, 1 / 3], abs=0.01
-    )
+    noise = uniform(np.arange(30_000), 0)
+    flat = draw(logits[:1].repeat(len(noise), 0), Sampling(temperature=1e308), noise)
+    assert (np.bincount(flat, minlength=4) / len(noise)).tolist() == pytest.approx([1 / 3, 0, 1 / 3, 1 / 3], abs=0.01)
 
 
 def test_top_k_draws_from_the_k_best() -> None:
@@ -58,52 +56,65 @@ def test_top_p_draws_from_the_fewest_that_reach_it() -> None:
 
 
 def test_what_is_impossible_is_never_drawn() -> None:
-    logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]]).expand(3, -1)
-    noise = torch.tensor([1e-16, 0.5, 1 - 1e-16], dtype=torch.double)
+    logits = np.array([[-np.inf, 0.0, -np.inf, 0.0, -np.inf]]).repeat(3, 0)
+    noise = np.array([1e-16, 0.5, 1 - 1e-16])
     assert set(draw(logits, Sampling(), noise).tolist()) <= {1, 3}
 
 
 def test_rounding_hardly_ever_changes_what_is_drawn() -> None:
     """Half of the probability lies in a tail of 8,000 tokens, as label smoothing has it; one logit is a little off."""
-    logits = torch.full((2000, 8000), 0.5 / 7999).log()
+    logits = np.full((2000, 8000), math.log(0.5 / 7999))
     logits[:, 0] = math.log(0.5)
-    nearly = logits.clone()
+    nearly = logits.copy()
     nearly[:, 0] += 1e-4
-    noise = uniform(torch.arange(2000), 0)
+    noise = uniform(np.arange(2000), 0)
     drawn = draw(logits, Sampling(), noise)
     assert int((drawn != draw(nearly, Sampling(), noise)).sum()) <= 2
-    assert len(drawn.unique()) > 800
+    assert len(np.unique(drawn)) > 800
 
 
 def test_the_waiting_times_of_two_slots_have_nothing_to_do_with_each_other() -> None:
     """Each draws one of ten, all alike; then so are the pairs."""
-    seeds, logits = torch.arange(50_000), torch.zeros(50_000, 10)
-    first, second = (draw(logits, Sampling(), uniform(seeds, 0, torch.full_like(seeds, slot))) for slot in (1, 2))
-    counts = torch.bincount(first * 10 + second, minlength=100)
+    seeds, logits = np.arange(50_000), np.zeros((50_000, 10))
+    first, second = (draw(logits, Sampling(), uniform(seeds, 0, np.full_like(seeds, slot))) for slot in (1, 2))
+    counts = np.bincount(first * 10 + second, minlength=100)
     assert float(((counts - 500.0) ** 2 / 500).sum()) < 160  # chi-square with 99 degrees of freedom
 
 
 def test_hashed_numbers_are_uniform_and_differ_by_seed_round_slot_and_purpose() -> None:
-    seeds = torch.arange(40).repeat_interleave(50)
-    slots = torch.arange(50).repeat(40)
-    numbers = torch.cat([*(uniform(seeds, number, slots) for number in range(10)), uniform(torch.arange(40), 0)])
-    assert len(numbers.unique()) == len(numbers)
+    seeds = np.arange(40).repeat(50)
+    slots = np.tile(np.arange(50), 40)
+    numbers = np.concatenate([*(uniform(seeds, number, slots) for number in range(10)), uniform(np.arange(40), 0)])
+    assert len(np.unique(numbers)) == len(numbers)
     assert float(numbers.min()) > 0
     assert float(numbers.max()) < 1
-    counts = torch.histc(numbers.float(), bins=20, min=0, max=1)
+    counts = np.histogram(numbers, 20, (0, 1))[0]
     expected = len(numbers) / 20
     assert float(((counts - expected) ** 2 / expected).sum()) < 60  # chi-square with 19 degrees of freedom
-    pairs = torch.stack([uniform(seeds, 0, slots), uniform(seeds, 1, slots)])
-    assert abs(float(torch.corrcoef(pairs)[0, 1])) < 0.1
+    pairs = np.stack([uniform(seeds, 0, slots), uniform(seeds, 1, slots)])
+    assert abs(float(np.corrcoef(pairs)[0, 1])) < 0.1
+
+
+@pytest.mark.parametrize("sampling", [Sampling(0.7, top_k=5), Sampling(1.3, top_k=5, top_p=0.6), Sampling(top_k=1)])
+def test_a_draw_from_the_k_best_is_the_same_whether_only_they_are_known_or_all(sampling: Sampling) -> None:
+    random = np.random.default_rng(0)
+    scores = np.log(random.dirichlet(np.full(50, 0.3), size=3000)).astype(np.float32)
+    scores[::3] = np.round(scores[::3])  # with many that are equal
+    noise = uniform(np.arange(3000), 4)
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :7]
+    known = draw(np.take_along_axis(scores, best, 1), sampling, noise, best)
+    found = best[np.arange(3000), known]
+    assert found.tolist() == draw(scores, sampling, noise).tolist()
+    assert len(np.unique(found)) > 20
 
 
 def test_groups_keep_their_best() -> None:
-    wanting = torch.tensor([True, True, False, True, True])
-    score = torch.tensor([0.1, 0.3, 0.9, 0.2, 0.5])
-    group = torch.tensor([0, 0, 0, 0, 1])
-    assert keep_best(wanting, score, group, torch.tensor([2, 0])).tolist() == [False, True, False, True, False]
-    assert keep_best(wanting, score, group, torch.tensor([9, 9])).tolist() == wanting.tolist()
-    assert best_of_group(torch.tensor([1.0, 2.0, 2.0, -torch.inf]), torch.tensor([0, 0, 0, 1]), 2).tolist() == [
+    wanting = np.array([True, True, False, True, True])
+    score = np.array([0.1, 0.3, 0.9, 0.2, 0.5])
+    group = np.array([0, 0, 0, 0, 1])
+    assert keep_best(wanting, score, group, np.array([2, 0])).tolist() == [False, True, False, True, False]
+    assert keep_best(wanting, score, group, np.array([9, 9])).tolist() == wanting.tolist()
+    assert best_of_group(np.array([1.0, 2.0, 2.0, -np.inf]), np.array([0, 0, 0, 1]), 2).tolist() == [
         False,
         True,
         False,

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 import pytest
-from insertion_models import SPECIALS, A, Says, TableModel, random_model
+from insertion_models import SPECIALS, A, Says, TableEngine, engine_of, random_model
 
 from kermit.canvas import Canvas, Factorization
 from kermit.decoding import DecodingSettings, Finish, Sampling, Strategy, Trace, decode
 
-EAGER = TableModel(lambda canvas: Says({slot: {A: 1.0} for slot in canvas.open_slots}))
+EAGER = TableEngine(lambda canvas: Says({slot: {A: 1.0} for slot in canvas.open_slots}))
 SERIAL = DecodingSettings(strategy=Strategy.SERIAL, max_tokens=6)
 
 
@@ -27,7 +27,7 @@ def test_the_traces_told_are_those_of_the_results(batch_size: int) -> None:
 
     settings = DecodingSettings(sampling=Sampling(), max_tokens=8)
     canvases = starts(5)[::-1]
-    results = decode(model, canvases, settings, trace=True, batch_size=batch_size, on_round=listen)
+    results = decode(engine_of(model), canvases, settings, trace=True, batch_size=batch_size, on_round=listen)
     for number, result in enumerate(results):
         assert result.trace is not None
         assert told[number][-1] == result.trace
@@ -46,12 +46,12 @@ def test_an_abandoned_text_ends_there_and_the_others_go_on_as_if_alone(batch_siz
     model = random_model(vocab_size=40, seed=2)
     settings = DecodingSettings(strategy=Strategy.SERIAL, sampling=Sampling(), max_tokens=8, termination_penalty=50.0)
     canvases = starts(4)[::-1]
-    undisturbed = decode(model, canvases, settings, batch_size=batch_size)
+    undisturbed = decode(engine_of(model), canvases, settings, batch_size=batch_size)
 
     def after_three(traces: Mapping[int, Trace]) -> set[int]:
         return {number for number, trace in traces.items() if number in (1, 3) and len(trace.rounds) == 3}
 
-    results = decode(model, canvases, settings, batch_size=batch_size, on_round=after_three)
+    results = decode(engine_of(model), canvases, settings, batch_size=batch_size, on_round=after_three)
     for number in (0, 2):
         assert results[number].canvas == undisturbed[number].canvas
         assert results[number].rounds == undisturbed[number].rounds
@@ -60,6 +60,6 @@ def test_an_abandoned_text_ends_there_and_the_others_go_on_as_if_alone(batch_siz
 
 
 def test_a_text_that_is_finished_is_not_abandoned() -> None:
-    finished = TableModel(lambda canvas: Says({}))
+    finished = TableEngine(lambda canvas: Says({}))
     (result,) = decode(finished, starts(1), on_round=lambda traces: list(traces))
     assert result.finish is Finish.FINISHED

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from insertion_models import END, SPECIALS, A, B, C, Says, TableModel, random_model
+from insertion_models import END, SPECIALS, A, B, C, Says, TableEngine, engine_of, random_model, scores_of
 
-from kermit.canvas import Canvas, Factorization, Segment
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import Canvas, CanvasBatch, Factorization, Segment
 from kermit.decoding import Decoded, DecodingSettings, Finish, Ranking, Sampling, decode
 from kermit.decoding.ranking import asked_again, check_given, nothing_missing, ranks
 from kermit.errors import DecodingError
@@ -31,7 +30,7 @@ def token_by_token(model: KermitForInsertion, pair: tuple[tuple[int, ...], ...],
         way = Factorization.X_GIVEN_Y if side is X else Factorization.Y_GIVEN_X
         canvas = Canvas.from_ids(SPECIALS, *segments, generate=way)
         with torch.inference_mode():
-            scores = model.score_slots(CanvasBatch.from_canvases([canvas]))
+            scores = scores_of(model, CanvasBatch.from_canvases([canvas]))
         for place, token in enumerate(tokens):
             if place % 2 == parity:
                 slot = canvas.slots(side)[sum(other % 2 != parity for other in range(place))]
@@ -43,7 +42,7 @@ def token_by_token(model: KermitForInsertion, pair: tuple[tuple[int, ...], ...],
 def ends(model: KermitForInsertion, canvas: Canvas) -> float:
     """The mean over the open slots of how likely end-of-slot is."""
     with torch.inference_mode():
-        scores = model.score_slots(CanvasBatch.from_canvases([canvas]))
+        scores = scores_of(model, CanvasBatch.from_canvases([canvas]))
     return float(scores.content.log_softmax(1)[:, END].mean())
 
 
@@ -69,13 +68,15 @@ def b_and_perhaps_c(canvas: Canvas) -> Says:
 def test_every_token_is_asked_for_once_with_its_neighbours_there(batch_size: int) -> None:
     model = random_model(vocab_size=40, seed=3)
     texts = [translated(pair) for pair in PAIRS]
-    again = asked_again(model, texts, batch_size=batch_size)
+    again = asked_again(engine_of(model), texts, batch_size=batch_size)
     assert again == pytest.approx([token_by_token(model, pair, Y) for pair in PAIRS], abs=1e-4)
     assert again[-1] == -math.inf
-    back = asked_again(model, texts, inserted=False, batch_size=batch_size)
+    back = asked_again(engine_of(model), texts, inserted=False, batch_size=batch_size)
     assert back == pytest.approx([token_by_token(model, pair, X) for pair in PAIRS], abs=1e-4)
     end = [ends(model, text.canvas) for text in texts]
-    found = {ranking: [rank for _, rank in ranks(model, texts, ranking, batch_size)] for ranking in SLOT_RANKINGS}
+    found = {
+        ranking: [rank for _, rank in ranks(engine_of(model), texts, ranking, batch_size)] for ranking in SLOT_RANKINGS
+    }
     assert found[Ranking.AGAIN] == pytest.approx([sum(parts) for parts in zip(again, end, strict=True)], abs=1e-4)
     expected = [sum(parts) for parts in zip(again, end, back, strict=True)]
     assert found[Ranking.BOTH_WAYS] == pytest.approx(expected, abs=1e-4)
@@ -86,11 +87,13 @@ def test_a_model_that_stops_is_asked_whether_to_stop() -> None:
     model = random_model(vocab_size=40, seed=3, termination="sequence")
     text = translated(PAIRS[0])
     with torch.inference_mode():
-        scores = model.score_slots(CanvasBatch.from_canvases([text.canvas]))
+        scores = scores_of(model, CanvasBatch.from_canvases([text.canvas]))
     actions = torch.cat([scores.location, scores.stop])
-    assert nothing_missing(model, [text]) == pytest.approx([float(actions.log_softmax(0)[-1])], abs=1e-4)
+    assert nothing_missing(engine_of(model), [text]) == pytest.approx([float(actions.log_softmax(0)[-1])], abs=1e-4)
     closed = replace(text, canvas=Canvas.from_ids(SPECIALS, *PAIRS[0]))
-    assert nothing_missing(model, [closed, text]) == pytest.approx([0.0, *nothing_missing(model, [text])])
+    assert nothing_missing(engine_of(model), [closed, text]) == pytest.approx(
+        [0.0, *nothing_missing(engine_of(model), [text])]
+    )
 
 
 def test_of_fragments_only_what_was_inserted_is_asked_for_again() -> None:
@@ -101,10 +104,10 @@ def test_of_fragments_only_what_was_inserted_is_asked_for_again() -> None:
     expected = []
     for fragments, token in (([(A,), (B, 10)], 9), ([(A, 9, B), ()], 10)):
         with torch.inference_mode():
-            scores = model.score_slots(CanvasBatch.from_canvases([Canvas.from_fragments(SPECIALS, fragments)]))
+            scores = scores_of(model, CanvasBatch.from_canvases([Canvas.from_fragments(SPECIALS, fragments)]))
         assert len(scores.slots) == 1
         expected.append(float(scores.content[0].log_softmax(0)[token]))
-    assert asked_again(model, [text]) == pytest.approx([sum(expected) / 2], abs=1e-4)
+    assert asked_again(engine_of(model), [text]) == pytest.approx([sum(expected) / 2], abs=1e-4)
 
 
 def test_a_candidate_that_is_not_finished_or_inserts_nothing_comes_last() -> None:
@@ -112,30 +115,32 @@ def test_a_candidate_that_is_not_finished_or_inserts_nothing_comes_last() -> Non
     finished, empty = translated(PAIRS[0]), translated(PAIRS[2])
     cut = replace(finished, finish=Finish.MAX_TOKENS)
     for ranking in SLOT_RANKINGS:
-        one, other, nothing = ranks(model, [finished, cut, empty], ranking)
+        one, other, nothing = ranks(engine_of(model), [finished, cut, empty], ranking)
         assert one > other
         assert ranking is Ranking.LIKELIHOOD or nothing[1] == -math.inf
-    assert ranks(model, [empty], Ranking.AGAIN) == [(True, -math.inf)]
+    assert ranks(engine_of(model), [empty], Ranking.AGAIN) == [(True, -math.inf)]
 
 
 def test_a_text_that_was_complete_is_ranked_by_its_ends_alone() -> None:
     model = random_model(vocab_size=40, seed=3)
     canvas = Canvas.from_ids(SPECIALS, (A, B), (9, 10), generate=Factorization.Y_GIVEN_X)
     whole = Decoded(canvas, 1, 0, Finish.FINISHED, -1.0, ((False, False), (False, False)))
-    assert ranks(model, [whole], Ranking.AGAIN) == [(True, pytest.approx(ends(model, canvas), abs=1e-4))]
+    assert ranks(engine_of(model), [whole], Ranking.AGAIN) == [(True, pytest.approx(ends(model, canvas), abs=1e-4))]
 
 
 def test_both_ways_asks_for_the_given_side_and_not_for_given_fragments_of_the_other() -> None:
     model, pair = random_model(vocab_size=40, seed=3), PAIRS[0]
     fragments = replace(translated(pair), inserted=((False,) * len(pair[X]), (True, False)))
-    found = asked_again(model, [fragments, translated(pair)], inserted=False)
+    found = asked_again(engine_of(model), [fragments, translated(pair)], inserted=False)
     assert found == pytest.approx([token_by_token(model, pair, X)] * 2, abs=1e-4)
 
 
 @pytest.mark.parametrize("settings", [{"copy_width": 4}, {"slot_vector": "right"}], ids=str)
 def test_which_other_slots_are_asked_changes_no_answer(settings: dict[str, Any]) -> None:
     model = random_model(vocab_size=40, seed=5, **settings)
-    assert asked_again(model, [translated(PAIRS[0])]) == pytest.approx([token_by_token(model, PAIRS[0], Y)], abs=1e-4)
+    assert asked_again(engine_of(model), [translated(PAIRS[0])]) == pytest.approx(
+        [token_by_token(model, PAIRS[0], Y)], abs=1e-4
+    )
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 64])
@@ -144,8 +149,8 @@ def test_the_candidate_is_kept_whose_tokens_are_likeliest_once_it_is_complete(ba
     settings = DecodingSettings(max_tokens=8, candidates=8, sampling=Sampling(1.0), ranking=Ranking.LIKELIHOOD)
     canvases = [Canvas.from_ids(SPECIALS, range(4, 6 + n), (), generate=Factorization.Y_GIVEN_X) for n in range(6)]
     seeds = range(6)
-    found = decode(model, canvases, replace(settings, ranking=None), seeds=seeds, batch_size=batch_size)
-    by_itself = decode(model, canvases, settings, seeds=seeds)
+    found = decode(engine_of(model), canvases, replace(settings, ranking=None), seeds=seeds, batch_size=batch_size)
+    by_itself = decode(engine_of(model), canvases, settings, seeds=seeds)
 
     def rank(one: Decoded) -> float:
         return token_by_token(model, one.canvas.segments, Y) + ends(model, one.canvas)
@@ -159,8 +164,8 @@ def test_the_candidate_is_kept_that_agrees_best_with_what_was_given() -> None:
     model = random_model(vocab_size=40, seed=2, scale=0.6)
     settings = DecodingSettings(max_tokens=8, candidates=8, sampling=Sampling(1.0), ranking=Ranking.LIKELIHOOD)
     canvases = [Canvas.from_ids(SPECIALS, range(4, 6 + n), (), generate=Factorization.Y_GIVEN_X) for n in range(6)]
-    found = decode(model, canvases, replace(settings, ranking=Ranking.BOTH_WAYS), seeds=range(6))
-    by_itself = decode(model, canvases, settings, seeds=range(6))
+    found = decode(engine_of(model), canvases, replace(settings, ranking=Ranking.BOTH_WAYS), seeds=range(6))
+    by_itself = decode(engine_of(model), canvases, settings, seeds=range(6))
 
     def rank(result: object) -> float:
         pair = result.canvas.segments
@@ -182,9 +187,9 @@ def test_a_text_that_leaves_out_what_was_given_gives_way_to_one_that_does_not() 
         return Says({slot: told | ({END: rest} if rest else {}) for slot in canvas.open_slots})
 
     start = [Canvas.from_ids(SPECIALS, (A, C), (), generate=Factorization.Y_GIVEN_X)]
-    (likeliest,) = decode(TableModel(says), start, DecodingSettings(candidates=12, ranking=Ranking.LIKELIHOOD))
-    (faithful,) = decode(TableModel(says), start, DecodingSettings(candidates=12, ranking=Ranking.BOTH_WAYS))
-    (again,) = decode(TableModel(says), start, DecodingSettings(candidates=12, ranking=Ranking.AGAIN))
+    (likeliest,) = decode(TableEngine(says), start, DecodingSettings(candidates=12, ranking=Ranking.LIKELIHOOD))
+    (faithful,) = decode(TableEngine(says), start, DecodingSettings(candidates=12, ranking=Ranking.BOTH_WAYS))
+    (again,) = decode(TableEngine(says), start, DecodingSettings(candidates=12, ranking=Ranking.AGAIN))
     assert likeliest.canvas.segments[Y] == again.canvas.segments[Y] == (B,)
     assert faithful.canvas.segments[Y] == (B, C)
 
@@ -193,17 +198,19 @@ def test_a_longer_text_is_rewarded_by_the_logarithm_of_what_was_inserted() -> No
     model = random_model(vocab_size=40, seed=3)
     texts = [translated(pair) for pair in PAIRS[:2]]
     for ranking in SLOT_RANKINGS:
-        plain = ranks(model, texts, ranking)
-        rewarded = ranks(model, texts, ranking, length_reward=0.7)
+        plain = ranks(engine_of(model), texts, ranking)
+        rewarded = ranks(engine_of(model), texts, ranking, length_reward=0.7)
         expected = [rank + 0.7 * math.log(len(pair[Y])) for (_, rank), pair in zip(plain, PAIRS, strict=False)]
         assert [rank for _, rank in rewarded] == pytest.approx(expected, abs=1e-4)
-    assert ranks(model, [translated(PAIRS[2])], Ranking.AGAIN, length_reward=0.7)[0][1] == -math.inf  # still no text
+    assert (
+        ranks(engine_of(model), [translated(PAIRS[2])], Ranking.AGAIN, length_reward=0.7)[0][1] == -math.inf
+    )  # still no text
 
 
 @pytest.mark.parametrize(("reward", "kept"), [(None, (B,)), (0.0, (B,)), (2.0, (B, C))])
 def test_with_a_reward_the_longer_of_two_candidates_is_kept(reward: float | None, kept: tuple[int, ...]) -> None:
     start = [Canvas.from_ids(SPECIALS, (A,), (), generate=Factorization.Y_GIVEN_X)]
-    (found,) = decode(TableModel(b_and_perhaps_c), start, DecodingSettings(candidates=12, length_reward=reward))
+    (found,) = decode(TableEngine(b_and_perhaps_c), start, DecodingSettings(candidates=12, length_reward=reward))
     assert found.canvas.segments[Y] == kept
 
 
@@ -216,7 +223,11 @@ def test_one_side_must_be_given_whole() -> None:
         Canvas.from_ids(SPECIALS, (), (), generate=Factorization.Y_GIVEN_X),
     ):
         with pytest.raises(DecodingError, match="both_ways ranks candidates by the side that was given"):
-            decode(random_model(vocab_size=40), [start], DecodingSettings(candidates=2, ranking=Ranking.BOTH_WAYS))
+            decode(
+                engine_of(random_model(vocab_size=40)),
+                [start],
+                DecodingSettings(candidates=2, ranking=Ranking.BOTH_WAYS),
+            )
     with pytest.raises(DecodingError, match="raise candidates, or leave it out"):
         DecodingSettings(ranking=Ranking.BOTH_WAYS)
     with pytest.raises(DecodingError, match="length_reward is of candidates, and there is one; raise candidates"):

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 from hypothesis import given, strategies as st
-from insertion_models import END, SPECIALS, A, B, Says, TableModel
+from insertion_models import END, SPECIALS, A, B, Says, TableEngine, engine_of
 
 from kermit.canvas import Canvas, Factorization
 from kermit.decoding import Decoded, DecodingSettings, Finish, Sampling, Strategy, decode
@@ -17,14 +17,14 @@ def longest_run(tokens: tuple[int, ...]) -> int:
     return max((len(list(run)) for _, run in itertools.groupby(tokens)), default=0)
 
 
-def says(*, b: float, a: float = 0.0) -> TableModel:
+def says(*, b: float, a: float = 0.0) -> TableEngine:
     """Every slot says the same, whatever stands there."""
     chances = {B: b, A: a, END: 1 - a - b}
-    return TableModel(lambda canvas: Says(dict.fromkeys(canvas.open_slots, chances)))
+    return TableEngine(lambda canvas: Says(dict.fromkeys(canvas.open_slots, chances)))
 
 
-def decoded(model: TableModel, start: Canvas, **settings: object) -> Decoded:
-    [found] = decode(model, [start], DecodingSettings(**settings))  # type: ignore[arg-type]
+def decoded(model: TableEngine, start: Canvas, **settings: object) -> Decoded:
+    [found] = decode(engine_of(model), [start], DecodingSettings(**settings))  # type: ignore[arg-type]
     return found
 
 

@@ -4,14 +4,13 @@ import math
 import random
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
-import torch
-from insertion_models import END, SPECIALS, A, B, C, Says, TableModel, random_model
+from insertion_models import END, SPECIALS, A, B, C, Says, TableEngine, engine_of, random_model
 
-from kermit.canvas import Canvas, Factorization, Segment
+from kermit.canvas import Canvas, Factorization, Segment, Termination
 from kermit.decoding import Constraints, Decoded, DecodingSettings, Finish, Sampling, Strategy, decode
 from kermit.errors import DecodingError
-from kermit.slots import Termination
 
 SERIAL = DecodingSettings(strategy=Strategy.SERIAL)
 SURE = 0.9
@@ -21,7 +20,7 @@ def blank(*segments: tuple[int, ...], way: Factorization = Factorization.X) -> C
     return Canvas.from_ids(SPECIALS, *(segments or ((), ())), generate=way)
 
 
-def speller(*targets: Sequence[int], **settings: object) -> TableModel:
+def speller(*targets: Sequence[int], **settings: object) -> TableEngine:
     """A model that knows texts of different tokens and asks for the middle of what is missing, 90% sure."""
 
     def rule(canvas: Canvas) -> Says:
@@ -43,16 +42,16 @@ def speller(*targets: Sequence[int], **settings: object) -> TableModel:
             content[slot] = {span[len(span) // 2]: SURE, END: 1 - SURE} if span else {END: SURE, A: 1 - SURE}
         return Says(content)
 
-    return TableModel(rule, vocab_size=64, **settings)  # type: ignore[arg-type]
+    return TableEngine(rule, vocab_size=64, **settings)  # type: ignore[arg-type]
 
 
-def always(content: dict[int, float], **settings: object) -> TableModel:
+def always(content: dict[int, float], **settings: object) -> TableEngine:
     """A model that says the same of every slot."""
-    return TableModel(lambda canvas: Says(dict.fromkeys(canvas.open_slots, content)), **settings)  # type: ignore[arg-type]
+    return TableEngine(lambda canvas: Says(dict.fromkeys(canvas.open_slots, content)), **settings)  # type: ignore[arg-type]
 
 
-def one(model: TableModel, canvas: Canvas, settings: DecodingSettings | None = None, **more: object) -> Decoded:
-    return decode(model, [canvas], settings, **more)[0]  # type: ignore[arg-type]
+def one(model: TableEngine, canvas: Canvas, settings: DecodingSettings | None = None, **more: object) -> Decoded:
+    return decode(engine_of(model), [canvas], settings, **more)[0]  # type: ignore[arg-type]
 
 
 SEVEN = tuple(range(10, 17))
@@ -83,7 +82,7 @@ def test_serial_decoding_takes_the_best_token_and_slot_together() -> None:
         # 0.7 * 0.6 at slot 1, 0.3 * 0.9 at slot 2: the surer token is not at the better place
         return Says({1: {A: 0.6, END: 0.4}, 2: {B: 0.9, END: 0.1}}, {1: 0.7, 2: 0.3})
 
-    result = one(TableModel(rule), blank((C,), ()), SERIAL, trace=True)
+    result = one(TableEngine(rule), blank((C,), ()), SERIAL, trace=True)
     assert result.canvas.segments[0] == (A, C)
     assert result.trace is not None
     (insertion,) = result.trace.rounds[0]
@@ -97,7 +96,7 @@ def test_the_temperature_is_the_locations_too() -> None:
 
     def drawn(temperature: float) -> list[int]:
         settings = DecodingSettings(strategy=Strategy.SERIAL, sampling=Sampling(temperature), max_rounds=1)
-        results = decode(TableModel(rule), [blank((B,), ())] * 40, settings)
+        results = decode(TableEngine(rule), [blank((B,), ())] * 40, settings)
         return [result.canvas.segments[0].index(A) for result in results]
 
     assert drawn(0.02) == [1] * 40
@@ -139,7 +138,7 @@ def test_a_text_of_just_max_tokens_is_finished(strategy: Strategy, sampling: Sam
         return Says({} if canvas.segments[0] else {1: {A: 1.0}})
 
     settings = DecodingSettings(strategy=strategy, sampling=sampling, max_tokens=1)
-    result = one(TableModel(rule), blank(), settings)
+    result = one(TableEngine(rule), blank(), settings)
     assert (result.tokens, result.finish, result.rounds) == (1, Finish.FINISHED, 2)
     assert result.log_prob == pytest.approx(0, abs=1e-5)
 
@@ -151,7 +150,7 @@ def test_a_text_of_just_max_tokens_that_stops_is_finished(sampling: Sampling | N
         return Says(sure, stop=0.9999999 if canvas.segments[0] else 0.0)
 
     settings = DecodingSettings(strategy=Strategy.SERIAL, sampling=sampling, max_tokens=1)
-    result = one(TableModel(rule, termination=Termination.SEQUENCE), blank(), settings)
+    result = one(TableEngine(rule, termination=Termination.SEQUENCE), blank(), settings)
     assert (result.tokens, result.finish) == (1, Finish.FINISHED)
 
 
@@ -160,7 +159,7 @@ def test_where_room_is_short_the_surest_get_it() -> None:
         chances = {1: 0.6, 2: 0.9, 3: 0.7}
         return Says({slot: {A: chances[slot], END: 1 - chances[slot]} for slot in canvas.open_slots if slot in chances})
 
-    result = one(TableModel(rule), blank((B, C), ()), DecodingSettings(max_tokens=2, max_rounds=1))
+    result = one(TableEngine(rule), blank((B, C), ()), DecodingSettings(max_tokens=2, max_rounds=1))
     assert result.canvas.segments[0] == (B, A, C, A)
     assert result.log_prob == pytest.approx(math.log(0.9) + math.log(0.7), abs=1e-5)
 
@@ -176,13 +175,13 @@ def test_a_canvas_too_long_for_the_model_is_an_error(limits: dict[str, int], tak
     model = always({END: 1.0}, **limits)
     limit = next(iter(limits.values()))
     with pytest.raises(DecodingError, match=f"^text 1: {takes} tokens, .* {limit}; shorten"):
-        decode(model, [blank(), blank((A,) * 4, ())])
+        decode(engine_of(model), [blank(), blank((A,) * 4, ())])
 
 
 def test_parallel_decoding_of_a_model_that_stops_as_a_whole_is_an_error() -> None:
     model = always({A: 1.0}, termination=Termination.SEQUENCE)
     with pytest.raises(DecodingError, match=r"parallel decoding needs slot termination.*serially"):
-        decode(model, [blank()])
+        decode(engine_of(model), [blank()])
 
 
 def test_as_many_seeds_as_canvases_are_wanted() -> None:
@@ -195,7 +194,7 @@ def test_sequence_termination_stops_when_stopping_beats_every_insertion() -> Non
         content = {slot: {A: 0.75, B: 0.25} for slot in canvas.open_slots}
         return Says(content, stop=[0.1, 0.5][len(canvas.segments[0])])
 
-    model = TableModel(rule, termination=Termination.SEQUENCE)
+    model = TableEngine(rule, termination=Termination.SEQUENCE)
     result = one(model, blank(), SERIAL)
     # 0.9 * 0.75 beats 0.1; then 0.5 / 2 * 0.75 does not beat 0.5
     assert (result.canvas.segments[0], result.rounds, result.finish) == ((A,), 2, Finish.FINISHED)
@@ -210,7 +209,7 @@ def test_the_termination_penalty_is_taken_off_end_of_slot(strategy: Strategy) ->
     def rule(canvas: Canvas) -> Says:
         return Says({} if canvas.segments[0] else {1: {A: 0.4, END: 0.6}})
 
-    model = TableModel(rule)
+    model = TableEngine(rule)
     plain = one(model, blank(), DecodingSettings(strategy=strategy))
     assert (plain.tokens, plain.log_prob) == (0, pytest.approx(math.log(0.6), abs=1e-6))
     # 0.6 / 2 is below 0.4; what is reported is the model's own probability
@@ -285,7 +284,7 @@ def test_a_blank_that_is_full_and_wants_more_is_not_finished(strategy: Strategy)
         return Says({slot: {A: 1.0} for slot in canvas.open_slots if 10 not in canvas.segments[0][: slot - 1]})
 
     settings = DecodingSettings(strategy=strategy, constraints=Constraints(max_tokens_per_blank=1))
-    result = one(TableModel(rule, vocab_size=64), fragments([], [10], []), settings)
+    result = one(TableEngine(rule, vocab_size=64), fragments([], [10], []), settings)
     assert (result.canvas.segments, result.finish) == (((A, 10),), Finish.MAX_TOKENS)
 
 
@@ -305,7 +304,7 @@ def test_only_the_minimum_is_forced() -> None:
 
 
 def test_words_that_a_blank_does_not_touch_are_not_continued() -> None:
-    continues = torch.zeros(64, dtype=torch.bool)
+    continues = np.zeros(64, dtype=bool)
     continues[A] = True
     constraints = Constraints(continues_word=continues)
     model = always({A: 0.6, B: 0.3, END: 0.1}, vocab_size=64)
@@ -324,7 +323,7 @@ def test_finished_texts_leave_the_batch() -> None:
     starts.append(Canvas.from_ids(SPECIALS, (), (20, 21, 22, 23, 24, 25, 26), generate=Factorization.Y))
     model = speller(*targets[1:])
     progress: list[int] = []
-    results = decode(model, starts, on_progress=progress.append)
+    results = decode(engine_of(model), starts, on_progress=progress.append)
     assert [result.canvas.segments[1] for result in results] == [(10,), (10,), targets[3], targets[3]]
     assert [result.rounds for result in results] == [1, 1, 4, 1]  # 20 given: 1 + 2 + 3 tokens follow it
     assert model.batches == [4, 1, 1, 1]
@@ -403,7 +402,7 @@ def test_one_by_one_in_batches_of_seven_and_all_together_give_the_same_tokens(na
     ]
     settings = SETTINGS[name]
     one_by_one, sevens, together = (
-        [(r.canvas, r.rounds, r.finish) for r in decode(model, starts, settings, batch_size=size)]
+        [(r.canvas, r.rounds, r.finish) for r in decode(engine_of(model), starts, settings, batch_size=size)]
         for size in (1, 7, number)
     )
     assert one_by_one == sevens == together
@@ -416,7 +415,9 @@ def test_a_seed_decides_what_is_drawn() -> None:
     start = Canvas.from_ids(SPECIALS, (), (), generate=Factorization.JOINT)
 
     def draw(seeds: list[int]) -> list[tuple[tuple[int, ...], ...]]:
-        return [result.canvas.segments for result in decode(model, [start] * len(seeds), settings, seeds=seeds)]
+        return [
+            result.canvas.segments for result in decode(engine_of(model), [start] * len(seeds), settings, seeds=seeds)
+        ]
 
     found = draw([5, 6, 5, -1])
     assert found[0] == found[2]

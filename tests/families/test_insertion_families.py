@@ -3,19 +3,21 @@
 import copy
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from insertion_models import TINY_TRUNK
 
 from kermit import CanvasBatch, Factorization, Texts
-from kermit.data.batching import share_of_rank
+from kermit.data.batching import RankShare
 from kermit.data.encoding import Row
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.errors import DecodingError, RecipeError
-from kermit.facades import decoding_of, load_facade
+from kermit.facades import load_facade
 from kermit.families import get_family
 from kermit.families.insertion_transformer import InsertionTransformer
 from kermit.modeling import KermitForInsertion
+from kermit.modeling.tensors import as_tensors
 from kermit.training.recipe import check_recipe
 from kermit.training.run import train
 from kermit.training.trainer import on_validation_text
@@ -68,7 +70,7 @@ def test_a_recipe_trains_saves_loads_and_translates(tiny_recipe, corpus, tmp_pat
     result = train(loaded, tmp_path / "out")
     facade = load_facade(result.model)
     kind = KermitForInsertion if model is KERMIT_MODEL else InsertionTransformer
-    assert type(facade.model) is kind
+    assert type(facade.engine.model) is kind
     (found,) = facade.translate(["two dogs sleep."], "de", settings=loaded.recipe.decoding.settings(), trace=True)
     assert found.rounds >= 1
     assert found.tokens <= 12
@@ -82,7 +84,7 @@ def test_an_insertion_transformer_does_not_let_the_source_see_the_target(tiny_re
     model = loaded.family.build(loaded.recipe, tokenizer).eval()
     batch = CanvasBatch.from_segments(model.specials, [([9, 10, 11], [12, 13]), ([9, 10, 11], [12, 14])])
     with torch.inference_mode():
-        hidden = model.kermit(batch.token_ids, batch.valid, batch.segment_ids).last_hidden_state
+        hidden = model.kermit(*planes(batch)).last_hidden_state
     first, last = slice(0, 5), slice(5, 8)  # [CLS] x x x [SEP] and y y [SEP]
     source, target = (first, last) if way == "y_given_x" else (last, first)
     if way == "y_given_x":
@@ -92,6 +94,10 @@ def test_an_insertion_transformer_does_not_let_the_source_see_the_target(tiny_re
         assert not torch.allclose(hidden[0, target], hidden[1, target], atol=1e-4)
 
 
+def planes(batch):
+    return (torch.as_tensor(plane) for plane in (batch.token_ids, batch.valid, batch.segment_ids))
+
+
 def test_an_insertion_transformer_ignores_padding(tiny_recipe, tokenizer):
     loaded = check_recipe(insertion_recipe(tiny_recipe, INSERTION_TRANSFORMER_MODEL), data=None)
     model = loaded.family.build(loaded.recipe, tokenizer).eval()
@@ -99,8 +105,8 @@ def test_an_insertion_transformer_ignores_padding(tiny_recipe, tokenizer):
     together = CanvasBatch.from_segments(model.specials, texts)
     alone = CanvasBatch.from_segments(model.specials, texts[:1])
     with torch.inference_mode():
-        both = model.kermit(together.token_ids, together.valid, together.segment_ids).last_hidden_state
-        one = model.kermit(alone.token_ids, alone.valid, alone.segment_ids).last_hidden_state
+        both = model.kermit(*planes(together)).last_hidden_state
+        one = model.kermit(*planes(alone)).last_hidden_state
     assert torch.allclose(both[0, : one.shape[1]], one[0], atol=1e-5)
 
 
@@ -121,11 +127,16 @@ def test_unpaired_text_serves_its_own_marginal(tiny_recipe, tokenizer, source):
     loaded = check_recipe(recipe, data=None)
     collator = loaded.family.collator(loaded.recipe, tokenizer)
     rows = [*rows_of(tokenizer, [("one two", "eins zwei")]), Row(x=[], y=[9, 10], source=1)]
-    ways = collator(rows, torch.Generator().manual_seed(0))["ways"].tolist()
-    assert [tuple(Factorization)[way] for way in ways] == [Factorization.JOINT, Factorization.Y]
+    assert generated_sides(collator(rows, np.random.default_rng(0))) == [{0, 1}, {1}]
     recipe["data"]["train"][1]["factorizations"] = {"joint": 1.0}
     with pytest.raises(RecipeError, match="unpaired"):
         check_recipe(recipe, data=None)
+
+
+def generated_sides(arrays):
+    """The segments of each canvas's open slots."""
+    segments = arrays["segment_ids"].ravel()[arrays["right"]]
+    return [set(segments[arrays["canvases"] == row].tolist()) for row in range(len(arrays["input_ids"]))]
 
 
 def test_factorizations_are_drawn_by_their_weights(tiny_recipe, tokenizer):
@@ -133,9 +144,9 @@ def test_factorizations_are_drawn_by_their_weights(tiny_recipe, tokenizer):
     loaded = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL, factorizations=mix), data=None)
     collator = loaded.family.collator(loaded.recipe, tokenizer)
     rows = rows_of(tokenizer, [("one", "eins")]) * 4000
-    ways = collator(rows, torch.Generator().manual_seed(0))["ways"]
-    share = (ways == tuple(Factorization).index(Factorization.Y_GIVEN_X)).float().mean()
-    assert abs(float(share) - 0.75) < 0.03
+    sides = generated_sides(collator(rows, np.random.default_rng(0)))
+    assert sides.count({1}) + sides.count({0}) == 4000
+    assert abs(sides.count({1}) / 4000 - 0.75) < 0.03
 
 
 def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tiny_recipe, tokenizer):
@@ -144,11 +155,12 @@ def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tiny_recipe, tokenizer):
     torch.manual_seed(0)
     model = family.build(recipe, tokenizer).eval()
     rows = rows_of(tokenizer, [("one two three", "eins zwei drei"), ("two", "zwei"), ("three one", "drei eins")])
-    batch = family.collator(recipe, tokenizer)(rows, torch.Generator().manual_seed(3))
-    whole = family.loss(model, {k: v for k, v in batch.items() if k != "items"}, recipe)
-    parts = [share_of_rank(batch, rank, 2) for rank in (0, 1)]
-    total = sum(family.loss(model, {k: v for k, v in part.items() if k != "items"}, recipe) for part in parts)
-    assert torch.allclose(whole, total, rtol=1e-5)
+    losses = []
+    for share in (RankShare(), RankShare(0, 2), RankShare(1, 2)):
+        batch = as_tensors(family.collator(recipe, tokenizer)(rows, np.random.default_rng(3), share))
+        batch.pop("items")
+        losses.append(family.loss(model, batch, recipe))
+    assert torch.allclose(losses[0], losses[1] + losses[2], rtol=1e-5)
 
 
 @pytest.mark.parametrize("model", [KERMIT_MODEL, INSERTION_TRANSFORMER_MODEL], ids=lambda model: model["family"])
@@ -169,15 +181,16 @@ def test_wrong_decoding_is_told_before_training(tiny_recipe, model, decoding, me
 
 def test_decoding_choices_are_completed_by_the_models_defaults(tiny_recipe, tokenizer):
     loaded = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL), data=Path())
-    facade = loaded.family.facade(loaded.family.build(loaded.recipe, tokenizer), tokenizer)
-    facade.model.config.termination_penalty = 1.5
-    assert decoding_of(facade, {}).termination_penalty == 1.5
-    assert decoding_of(facade, {"strategy": "left_to_right"}).termination_penalty is None
-    assert decoding_of(facade, {"termination_penalty": 0.5}).termination_penalty == 0.5
-    assert (decoding_of(facade, {}).length_reward, decoding_of(facade, {"candidates": 2}).length_reward) == (None, 0.5)
+    model = loaded.family.build(loaded.recipe, tokenizer)
+    model.config.termination_penalty = 1.5
+    facade = loaded.family.facade(model, tokenizer)
+    assert facade.decoding({}).termination_penalty == 1.5
+    assert facade.decoding({"strategy": "left_to_right"}).termination_penalty is None
+    assert facade.decoding({"termination_penalty": 0.5}).termination_penalty == 0.5
+    assert (facade.decoding({}).length_reward, facade.decoding({"candidates": 2}).length_reward) == (None, 0.5)
     for wrong in ({"beams": 3}, {"top_k": "many"}, {"top_k": True}, {"candidates": 0}, {"strategy": "sideways"}):
         with pytest.raises(DecodingError, match=next(iter(wrong))):
-            decoding_of(facade, wrong)
+            facade.decoding(wrong)
 
 
 def test_a_wrong_trunk_or_head_is_a_recipe_error(tiny_recipe):
@@ -231,7 +244,7 @@ def test_the_lower_bound_is_an_objective_of_recipes(tiny_recipe, tokenizer):
     loaded = check_recipe(recipe, data=None)
     model = loaded.family.build(loaded.recipe, tokenizer)
     rows = rows_of(tokenizer, [("one two three", "eins zwei drei")])
-    batch = loaded.family.collator(loaded.recipe, tokenizer)(rows, torch.Generator().manual_seed(3))
+    batch = as_tensors(loaded.family.collator(loaded.recipe, tokenizer)(rows, np.random.default_rng(3)))
     batch.pop("items")
     assert Texts.of(CanvasBatch.from_segments(model.specials, [([9], [10])]), [Factorization.JOINT]).lengths.item() == 2
     assert loaded.family.loss(model, batch, loaded.recipe).item() > 0
@@ -248,8 +261,8 @@ def test_a_model_says_all_that_its_sources_taught_it_and_validation_has_a_mix_of
     loaded.task.describe(model, loaded.recipe)
     assert model.config.factorizations == ["x_given_y", "y", "y_given_x"]
     collator = loaded.family.collator(on_validation_text(loaded.recipe), tokenizer)
-    ways = collator(rows_of(tokenizer, [("one", "eins")]), torch.Generator().manual_seed(0))["ways"].tolist()
-    assert [tuple(Factorization)[way] for way in ways] == [Factorization.JOINT]
+    arrays = collator(rows_of(tokenizer, [("one", "eins")]), np.random.default_rng(0))
+    assert generated_sides(arrays) == [{0, 1}]
     recipe["data"]["validation"] = {"x": "val.en", "factorizations": {"joint": 1.0}}
     with pytest.raises(RecipeError, match=r"data\.validation\.factorizations: unpaired"):
         check_recipe(recipe, data=None)

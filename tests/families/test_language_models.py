@@ -4,19 +4,21 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from kermit.data.batching import share_of_rank
+from kermit.data.batching import RankShare
 from kermit.data.encoding import Row
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.errors import RecipeError
 from kermit.families.base import ITEMS
 from kermit.families.language_model import best_tokens, run
 from kermit.families.masked_lm import MaskingCollator
 from kermit.families.recovery import HeldOutBatch, complete_texts
 from kermit.modeling.next_sentence import next_sentence_loss
+from kermit.modeling.tensors import as_tensors
 from kermit.training.recipe import LoadedRecipe, check_recipe
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -65,7 +67,7 @@ def collator(tokenizer: PreTrainedTokenizerFast, **objective: Any) -> MaskingCol
 
 def test_of_15_percent_80_are_hidden_10_are_another_token_and_10_stay(tokenizer: PreTrainedTokenizerFast) -> None:
     rows = [Row(x=[40] * 60, y=[41] * 60, source=0)] * 300
-    batch = collator(tokenizer)(rows, torch.Generator().manual_seed(0))
+    batch = as_tensors(collator(tokenizer)(rows, np.random.default_rng(0)))
     asked = batch["labels"] != -100
     content, count = 300 * 120, int(asked.sum())
     assert count / content == pytest.approx(0.15, abs=5 * (0.15 * 0.85 / content) ** 0.5)
@@ -78,7 +80,7 @@ def test_of_15_percent_80_are_hidden_10_are_another_token_and_10_stay(tokenizer:
     assert len(others) > 150, "from all of the vocabulary"
     assert not others & set(tokenizer.all_special_ids)
     whole = complete_texts(collator(tokenizer).specials, rows).batch
-    assert torch.equal(batch["input_ids"][~asked], whole.token_ids[~asked]), "the rest is as it was"
+    assert torch.equal(batch["input_ids"][~asked], torch.as_tensor(whole.token_ids)[~asked]), "the rest is as it was"
     assert set(truth.tolist()) == {40, 41}, "specials are never asked for"
 
 
@@ -88,13 +90,13 @@ def test_spans_are_hidden_together_and_short_texts_have_at_least_one_token_asked
     rows = [Row(x=[40] * 100, y=[], source=0)] * 200
     runs = {}
     for length in (1.0, 4.0):
-        batch = collator(tokenizer, span_length=length)(rows, torch.Generator().manual_seed(1))
+        batch = as_tensors(collator(tokenizer, span_length=length)(rows, np.random.default_rng(1)))
         asked = batch["labels"][:, 1:-1] != -100
         runs[length] = asked[:, 1:][asked[:, :-1]].float().mean().item()
     assert runs[1.0] == pytest.approx(0.15, abs=0.03)
     assert runs[4.0] > 0.7
     tiny = [Row(x=[40], y=[], source=0)] * 50
-    assert (collator(tokenizer)(tiny, torch.Generator().manual_seed(0))[ITEMS] == 1).all()
+    assert (collator(tokenizer)(tiny, np.random.default_rng(0))[ITEMS] == 1).all()
 
 
 def test_shares_beyond_one_are_an_error() -> None:
@@ -106,7 +108,7 @@ def test_shares_beyond_one_are_an_error() -> None:
 def test_the_masked_loss_is_transformers_own_summed(tokenizer: PreTrainedTokenizerFast, shape: str) -> None:
     recipe = loaded("masked_lm", shape)
     model = built(recipe, tokenizer)
-    batch = recipe.family.collator(recipe.recipe, tokenizer)(ROWS, torch.Generator().manual_seed(2))
+    batch = as_tensors(recipe.family.collator(recipe.recipe, tokenizer)(ROWS, np.random.default_rng(2)))
     items = batch.pop(ITEMS).sum()
     segments = {"token_type_ids": batch["segment_ids"]} if shape == "bert" else {}
     theirs = model(batch["input_ids"], attention_mask=batch["valid"].long(), labels=batch["labels"], **segments)
@@ -126,7 +128,7 @@ def test_the_masked_loss_is_transformers_own_summed(tokenizer: PreTrainedTokeniz
 def test_the_causal_loss_is_transformers_own_summed(tokenizer: PreTrainedTokenizerFast, shape: str) -> None:
     recipe = loaded("causal_lm", shape)
     model = built(recipe, tokenizer)
-    batch = recipe.family.collator(recipe.recipe, tokenizer)(ROWS, torch.Generator())
+    batch = as_tensors(recipe.family.collator(recipe.recipe, tokenizer)(ROWS, np.random.default_rng()))
     items = batch.pop(ITEMS)
     assert items.tolist() == [8, 3]  # 9 and 4 tokens with their specials, all but the first of each
     labels = batch["token_ids"].masked_fill(~batch["valid"], -100)
@@ -158,34 +160,37 @@ def test_what_is_recovered_is_what_the_models_own_logits_say(tokenizer: PreTrain
     model = built(recipe, tokenizer)
     specials = recipe.family.collator(recipe.recipe, tokenizer).specials
     texts = complete_texts(specials, ROWS)
-    dropped = torch.zeros_like(texts.present)
+    dropped = np.zeros_like(texts.present)
     dropped[0, [1, 2, 6]] = dropped[1, 2] = True
-    ids, mask = texts.batch.token_ids, texts.batch.valid.long()
+    ids, mask = torch.as_tensor(texts.batch.token_ids), torch.as_tensor(texts.batch.valid).long()
     if family == "masked_lm":
-        hidden = ids.masked_fill(dropped, tokenizer.mask_token_id)
-        best = model(hidden, attention_mask=mask, token_type_ids=texts.batch.segment_ids).logits.argmax(2)
+        hidden = ids.masked_fill(torch.as_tensor(dropped), tokenizer.mask_token_id)
+        best = model(
+            hidden, attention_mask=mask, token_type_ids=torch.as_tensor(texts.batch.segment_ids)
+        ).logits.argmax(2)
     else:
         best = model(ids, attention_mask=mask).logits.argmax(2).roll(1, dims=1)
-    truth = texts.batch.token_ids.clone()
-    truth[dropped] = torch.where(torch.tensor([True, False, True, True]), best[dropped], truth[dropped])
+    best = best.numpy()
+    truth = texts.batch.token_ids.copy()
+    truth[dropped] = np.where([True, False, True, True], best[dropped], truth[dropped])
     if family == "masked_lm":  # some of the answers made right; what is hidden cannot change them
-        texts.batch.token_ids.copy_(truth)
+        texts.batch.token_ids[:] = truth
         expected = dropped & (best == truth)
         assert expected.sum() >= 3
     else:
         expected = dropped & (best == texts.batch.token_ids)
-    found = recipe.family.recover(model, HeldOutBatch(texts, dropped, torch.tensor([-100, -100])))
-    assert torch.equal(found.correct, expected)
+    found = recipe.family.recover(model, HeldOutBatch(texts, dropped, np.array([-100, -100])))
+    assert np.array_equal(found.correct, expected)
     assert best_tokens(model, torch.zeros(0, 16)).shape == (0,)
 
 
 def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tokenizer: PreTrainedTokenizerFast) -> None:
     recipe = loaded("masked_lm", "bert", data={"next_sentence": True})
     model = built(recipe, tokenizer)
-    batch = recipe.family.collator(recipe.recipe, tokenizer)(ROWS * 2, torch.Generator().manual_seed(3))
+    batch = as_tensors(recipe.family.collator(recipe.recipe, tokenizer)(ROWS * 2, np.random.default_rng(3)))
     batch.pop(ITEMS)
     whole = recipe.family.loss(model, batch, recipe.recipe)
-    parts = [recipe.family.loss(model, share_of_rank(batch, rank, 2), recipe.recipe) for rank in (0, 1)]
+    parts = [recipe.family.loss(model, as_tensors(RankShare(rank, 2).of(batch)), recipe.recipe) for rank in (0, 1)]
     assert whole.item() == pytest.approx(sum(part.item() for part in parts), rel=1e-5)
 
 
@@ -206,7 +211,7 @@ def test_losses_of_other_tokens_are_not_computed(tokenizer: PreTrainedTokenizerF
     model = built(recipe, tokenizer)
     seen: Counter[int] = Counter()
     model.get_output_embeddings().register_forward_hook(lambda _, __, out: seen.update([out.numel()]))
-    batch = recipe.family.collator(recipe.recipe, tokenizer)(ROWS, torch.Generator().manual_seed(2))
+    batch = as_tensors(recipe.family.collator(recipe.recipe, tokenizer)(ROWS, np.random.default_rng(2)))
     batch.pop(ITEMS)
     recipe.family.loss(model, batch, recipe.recipe)
     assert seen == {0: 1}

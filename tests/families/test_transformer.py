@@ -1,16 +1,18 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 from transformers import PreTrainedTokenizerFast
 
 from kermit.data.encoding import Row
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.errors import DataError, DecodingError, ModelError, RecipeError
 from kermit.families.base import ITEMS
 from kermit.families.transformer import TRANSFORMER, BeamSearch, TransformerFacade
+from kermit.modeling import as_tensors
 from kermit.modeling.slot_loss import slot_loss
 from kermit.training.recipe import Recipe, check_recipe
 
@@ -76,7 +78,7 @@ def test_the_models_loss_is_the_sum_over_real_tokens(
     collator = TRANSFORMER.collator(recipe, tokenizer)
 
     def loss(some: list[Row]) -> float:
-        batch = collator(some, torch.Generator())
+        batch = as_tensors(collator(some, np.random.default_rng(0)))
         del batch[ITEMS]
         return TRANSFORMER.loss(model, batch, recipe).item()
 
@@ -115,16 +117,16 @@ def test_what_a_transformer_cannot_do_is_an_error(facade: TransformerFacade) -> 
         facade.translate(["one"], "y", trace=True)
     with pytest.raises(ModelError, match="does not know 'fr'"):
         facade.translate(["one"], "fr")
-    facade.model.config.factorizations = ["y_given_x"]
+    facade.factorizations = frozenset({"y_given_x"})
     with pytest.raises(ModelError, match="not trained for x_given_y"):
         facade.translate(["one"], "x")
 
 
-def test_decoding_choices_are_checked_by_name() -> None:
-    assert TRANSFORMER.decoding(None, {"beams": 3, "max_tokens": None}).record()["beams"] == 3
+def test_decoding_choices_are_checked_by_name(facade: TransformerFacade) -> None:
+    assert facade.decoding({"beams": 3, "max_tokens": None}).record()["beams"] == 3
     for wrong in ({"beam": 3}, {"beams": 0}, {"strategy": "serial"}):
         with pytest.raises(DecodingError, match=next(iter(wrong))):
-            TRANSFORMER.decoding(None, wrong)
+            facade.decoding(wrong)
 
 
 def test_saved_weights_are_one_embedding_and_load_as_marian(model: Any, tmp_path: Path) -> None:

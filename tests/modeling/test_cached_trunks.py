@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from insertion_models import (
@@ -11,29 +12,34 @@ from insertion_models import (
     CACHED_SPECIALS,
     CLS,
     MORE_TRUNKS,
+    PAD,
     SEP,
     TRUNKS,
     A,
     B,
     C,
+    SlotScores,
+    blanks_of,
     cached_model,
+    inputs_of,
     random_model,
+    read,
+    scores_of,
     trunk_config,
 )
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.canvas import Canvas, Factorization
-from kermit.canvas_batch import CanvasBatch
-from kermit.context import GIVEN, PADDING, ContextRows, generations_of
+from kermit.canvas import Canvas, CanvasBatch, Factorization
+from kermit.canvas.context import GIVEN, PADDING, ContextRows, generations_of, lay_out
 from kermit.errors import ModelError
-from kermit.generations import GenerationObjective
 from kermit.modeling import EncoderConfig, KermitForInsertion, KermitModel
+from kermit.modeling.tensors import RowTensors
 from kermit.modeling.trunk import _near, position_table, refuse_unfit_at_work
-from kermit.orders import BalancedTreePrior
-from kermit.slots import SlotScores
-from kermit.texts import Texts
+from kermit.objectives.generations import GenerationObjective
+from kermit.objectives.orders import BalancedTreePrior
+from kermit.objectives.texts import Texts
 
 TABLES = ["bert", "roberta", "xlm-roberta", "distilbert", "electra", "albert"]
 SUPPORTED = [*TABLES, "modernbert", "eurobert", "kermit_encoder"]
@@ -77,30 +83,25 @@ def rows_of_two_canvases(*, left_to_right: bool = False) -> ContextRows:
     """X is given; two blocks of Y have the same tokens and positions, some of them fractions."""
     times = [0] * 4 + [1, 2, 0] * 2 if left_to_right else [0] * 10
     return ContextRows(
-        torch.tensor([[CLS, A, B, SEP, C, A, SEP, C, A, SEP]]),
-        torch.tensor([[0] * 4 + [1] * 6]),
-        torch.tensor([[0.0, 1.0, 2.0, 3.0, 1.0, 1.75, 2.5, 1.0, 1.75, 2.5]]),
-        torch.tensor([[GIVEN] * 4 + [1] * 3 + [2] * 3]),
-        torch.tensor([times]),
-        torch.tensor([left_to_right]),
+        np.array([[CLS, A, B, SEP, C, A, SEP, C, A, SEP]]),
+        np.array([[0] * 4 + [1] * 6]),
+        np.array([[0.0, 1.0, 2.0, 3.0, 1.0, 1.75, 2.5, 1.0, 1.75, 2.5]], dtype=np.float32),
+        np.array([[GIVEN] * 4 + [1] * 3 + [2] * 3]),
+        np.array([times]),
+        np.array([left_to_right]),
     )
-
-
-@torch.inference_mode()
-def read(model: KermitForInsertion, rows: ContextRows) -> Tensor:
-    return model.kermit.read(rows)
 
 
 def changes(model: KermitForInsertion, rows: ContextRows, name: str, place: int, value: float) -> Tensor:
     """(length,) how much the states of one row change with one of its entries."""
-    changed = getattr(rows, name).clone()
+    changed = getattr(rows, name).copy()
     changed[0, place] = value
     return (read(model, replace(rows, **{name: changed})) - read(model, rows)).abs().amax(2)[0]
 
 
 @torch.inference_mode()
 def score(model: KermitForInsertion, *canvases: Canvas, **settings: Any) -> SlotScores:
-    return model.score_slots(CanvasBatch.from_canvases(canvases, **settings))
+    return scores_of(model, CanvasBatch.from_canvases(canvases, **settings))
 
 
 def test_every_trunk_is_supported_or_refused() -> None:
@@ -149,11 +150,13 @@ def test_a_row_of_several_canvases_has_the_states_of_rows_of_one_canvas_each(fam
     rows.token_ids[0, 8] = B
     whole = read(model, rows)[0]
     for block, other in ((1, 2), (2, 1)):
-        chosen = (rows.blocks[0] != other).nonzero().flatten()
+        chosen = (rows.blocks[0] != other).nonzero()[0]
         alone = ContextRows(*(value[:, chosen] for value in list(vars(rows).values())[:-1]), rows.left_to_right)
         assert torch.allclose(read(model, alone)[0], whole[chosen], atol=1e-4), block
     # and padding changes nothing
-    blocks = rows.blocks.masked_fill(rows.blocks == 2, PADDING)
+    gone = rows.blocks == 2
+    rows = replace(rows, token_ids=np.where(gone, PAD, rows.token_ids))
+    blocks = np.where(gone, PADDING, rows.blocks)
     padded = read(model, replace(rows, blocks=blocks))[0, :7]
     assert torch.allclose(padded, whole[:7], atol=1e-4)
 
@@ -165,14 +168,15 @@ def test_with_nothing_given_it_is_the_model_without_cached_context(family: str, 
     x, y = (A, B, C, A, C) * 7, (C, B, B, A) * 6
     canvas = Canvas.from_ids(CACHED_SPECIALS, x, y, generate=Factorization.JOINT)
     batch = CanvasBatch.from_canvases([canvas], inserted=[[[True] * len(x), [True] * len(y)]])
-    layout = model.lay_out(generations_of(batch))
+    layout = lay_out(generations_of(batch), **blanks_of(model))
     assert bool((layout.rows.blocks == 1).all())
     with torch.inference_mode():
-        plain = model.kermit(batch.token_ids, batch.valid, batch.segment_ids).last_hidden_state
-        assert torch.allclose(model.kermit.read(layout.rows), plain, atol=1e-4)
-        cached = model.score_slots(batch)
+        planes = (batch.token_ids, batch.valid, batch.segment_ids)
+        plain = model.kermit(*map(torch.as_tensor, planes)).last_hidden_state
+        assert torch.allclose(read(model, layout.rows), plain, atol=1e-4)
+        cached = scores_of(model, batch)
         model.config.cached_context = False
-        full = model.score_slots(batch)
+        full = scores_of(model, batch)
     assert cached.slots.tolist() == full.slots.tolist() == sorted(canvas.open_slots)
     assert torch.allclose(cached.content, full.content, atol=1e-3)
     assert torch.allclose(cached.location, full.location, atol=1e-3)
@@ -205,12 +209,12 @@ def test_a_training_step_reaches_every_weight(family: str) -> None:
     work = [((A, B, C, A), (B, C)), ((C,), (A, A, A)), ((), (B,)), ((A, B), (C, C, B, A))]
     ways = [Factorization.Y_GIVEN_X, Factorization.JOINT, Factorization.JOINT, Factorization.X_GIVEN_Y]
     texts = Texts.of(CanvasBatch.from_segments(CACHED_SPECIALS, work * 4), ways * 4)
-    order = torch.arange(16) % 3 == 0
+    order = np.arange(16) % 3 == 0
     objective = GenerationObjective(BalancedTreePrior(), infilling=0.5, unmarked=0.5)
-    texts, rounds = objective.draw(texts, order, torch.Generator().manual_seed(0))
-    targets = objective.build(texts, rounds, order, model.lay_out)
+    texts, rounds = objective.draw(texts, order, np.random.default_rng(1))
+    targets = objective.build(texts, rounds, order, **blanks_of(model))
     assert bool((targets.layout.rows.positions % 1 != 0).any())
-    loss = model(**targets.model_inputs()).loss
+    loss = model(**inputs_of(targets)).loss
     assert bool(loss.isfinite())
     loss.backward()
     for name, parameter in model.named_parameters():
@@ -224,13 +228,13 @@ def test_a_training_step_reaches_every_weight(family: str) -> None:
 def test_a_learned_table_of_positions_is_interpolated(family: str) -> None:
     """A token at 1.5 is read as one at 1 would be if the table had there the mean of its rows for 1 and 2."""
     model = model_of(family)
-    rows = replace(rows_of_two_canvases(), positions=torch.tensor([[0.0, 3.0, 5.0, 6.0, 1.5, 4.0, 7.0, 1.5, 4.0, 7.0]]))
+    rows = replace(rows_of_two_canvases(), positions=np.array([[0, 3, 5, 6, 1.5, 4, 7, 1.5, 4, 7]], dtype=np.float32))
     between = read(model, rows)
     table, first = position_table(model.trunk), model.kermit.position_offset
     assert table is not None
     with torch.no_grad():
         table.weight[first + 1] = table.weight[first + 1 : first + 3].mean(0)
-    moved = torch.where(rows.positions == 1.5, 1.0, rows.positions)
+    moved = np.where(rows.positions == 1.5, np.float32(1), rows.positions)
     assert torch.allclose(read(model, replace(rows, positions=moved)), between, atol=1e-5)
 
 
@@ -239,7 +243,7 @@ def test_more_positions_than_the_table_has_are_an_error_that_says_so(family: str
     model, rows = model_of(family), rows_of_two_canvases()
     room = model.kermit.max_positions
     assert room is not None
-    last = rows.positions.clone()
+    last = rows.positions.copy()
     last[0, 3] = room - 1
     assert bool(read(model, replace(rows, positions=last)).isfinite().all())
     for position, needed in ((room - 0.5, room + 1), (room, room + 1), (room + 6.25, room + 8)):
@@ -263,19 +267,24 @@ def test_half_precision_is_nearly_the_same(family: str, dtype: torch.dtype) -> N
     assert read(model, rows_of_two_canvases()).dtype == dtype  # with fractions of positions
 
 
+def near_of(rows: ContextRows, window: int) -> Tensor:
+    """(length, length) what the tokens of one row see within a window."""
+    return _near(RowTensors.of(rows), torch.as_tensor(rows.valid), window)[0, 0]
+
+
 def test_a_sliding_window_is_of_places_in_the_text() -> None:
     """Y follows the given X, whose [SEP] has place 3, or what the canvas itself has of X."""
     rows = rows_of_two_canvases()
-    near = _near(rows, rows.mask(), 2)[0, 0]
+    near = near_of(rows, 2)
     assert near[4].nonzero().flatten().tolist() == [2, 3, 4, 5, 6]  # place 4 of 0, 1, 2, 3, 4, 4.75 and 5.5
     assert near[6].nonzero().flatten().tolist() == [4, 5, 6]
     assert near[0].nonzero().flatten().tolist() == [0, 1, 2]
     assert near[9].nonzero().flatten().tolist() == [7, 8, 9]
-    canvas = torch.tensor([[CLS, A, SEP, B, SEP, CLS, SEP, B, SEP]])
-    blocks, zeros = torch.tensor([[1] * 5 + [2] * 4]), torch.zeros_like(canvas)
-    segments, positions = torch.tensor([[0, 0, 0, 1, 1, 0, 0, 1, 1]]), torch.tensor([[0, 1, 2, 1, 2, 0, 1, 1, 2]])
-    rows = ContextRows(canvas, segments, positions.float(), blocks, zeros, zeros[:, 0] > 0)
-    near = _near(rows, rows.mask(), 1)[0, 0]
+    canvas = np.array([[CLS, A, SEP, B, SEP, CLS, SEP, B, SEP]])
+    blocks, zeros = np.array([[1] * 5 + [2] * 4]), np.zeros_like(canvas)
+    segments, positions = np.array([[0, 0, 0, 1, 1, 0, 0, 1, 1]]), np.array([[0, 1, 2, 1, 2, 0, 1, 1, 2]])
+    rows = ContextRows(canvas, segments, positions.astype(np.float32), blocks, zeros, zeros[:, 0] > 0)
+    near = near_of(rows, 1)
     places = torch.tensor([0, 1, 2, 3, 4, 20, 21, 22, 23])
     assert torch.equal(near, (places[:, None] - places).abs() <= 1)
 
@@ -308,7 +317,7 @@ def test_a_warm_start_marks_blanks_with_the_mask_token_and_reads_given_text_as_t
     whole = CanvasBatch.from_canvases([Canvas(model.specials, (ids,))])
     with torch.inference_mode():
         expected = encoder(torch.tensor([[1, *ids, 2]])).last_hidden_state
-        found = model.kermit.read(model.lay_out(generations_of(whole)).rows)
+        found = read(model, lay_out(generations_of(whole), **blanks_of(model)).rows)
     assert torch.allclose(found, expected, atol=1e-5)
 
 
@@ -339,12 +348,14 @@ def test_a_trunk_that_cannot_read_rows_is_refused_with_the_reason(family: str, r
     KermitForInsertion.from_encoder(encoder_of(family, len(tokenizer)), tokenizer)
 
 
-BROKEN: dict[str, Callable[[ContextRows], ContextRows]] = {
-    "its given tokens see what is inserted": lambda rows: replace(rows, blocks=0 * rows.blocks),
-    "its canvases see each other": lambda rows: replace(rows, blocks=rows.blocks.clamp(max=1)),
-    "its tokens see later ones from left to right": lambda rows: replace(rows, times=0 * rows.times),
+BROKEN: dict[str, Callable[[RowTensors], RowTensors]] = {
+    "its given tokens see what is inserted": lambda rows: replace(rows, mask=torch.ones_like(rows.mask)),
+    "its canvases see each other": lambda rows: replace(rows, mask=rows.mask | (rows.orders > 0)[:, :, None]),
+    "its tokens see later ones from left to right": lambda rows: replace(
+        rows, mask=rows.mask | (rows.mask.mT & (rows.orders > 0)[:, :, None])
+    ),
     "its inserted tokens do not see the whole canvas": lambda rows: replace(
-        rows, blocks=torch.where(rows.blocks > GIVEN, torch.arange(1, 1 + rows.blocks.shape[1]), rows.blocks)
+        rows, mask=rows.mask & ((rows.orders == 0)[:, None] | torch.eye(rows.mask.shape[1], dtype=torch.bool))
     ),
     "it tells tokens apart by their places in a row": lambda rows: replace(
         rows, positions=torch.arange(rows.positions.shape[1]).expand_as(rows.positions).float()
@@ -358,7 +369,7 @@ BROKEN: dict[str, Callable[[ContextRows], ContextRows]] = {
 @pytest.mark.parametrize("family", ["bert", "modernbert", "kermit_encoder"])
 @pytest.mark.parametrize(("reason", "change"), BROKEN.items(), ids=list(BROKEN))
 def test_every_fault_is_found(
-    family: str, reason: str, change: Callable[[ContextRows], ContextRows], monkeypatch: pytest.MonkeyPatch
+    family: str, reason: str, change: Callable[[RowTensors], RowTensors], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = model_of(family)
     correctly = KermitModel.read

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from insertion_models import CLS, PAD, SEP, SPECIALS, TRUNKS, VOCABULARY, A, B, C, random_model, trunk_config
+from insertion_models import CLS, PAD, SEP, SPECIALS, TRUNKS, VOCABULARY, A, B, C, random_model, scores_of, trunk_config
 from torch import nn
 from transformers import AutoModelForSequenceClassification
 
 import kermit
-from kermit.canvas import Canvas, Factorization
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import Canvas, CanvasBatch, Factorization
 from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForInsertion, KermitForSequenceClassification, KermitModel
+from kermit.modeling.tensors import as_tensors
 
 PAIRS = [((A, B), (C,)), ((C,), (B, B, A)), ((A,), (A,))]
 
@@ -25,13 +25,14 @@ def classifier(family: str = "bert", **settings: object) -> KermitForSequenceCla
 
 def inputs(pairs: list[tuple[tuple[int, ...], ...]] = PAIRS) -> dict[str, torch.Tensor]:
     batch = CanvasBatch.from_segments(SPECIALS, pairs)
-    return {"input_ids": batch.token_ids, "attention_mask": batch.valid, "token_type_ids": batch.segment_ids}
+    planes = {"input_ids": batch.token_ids, "attention_mask": batch.valid, "token_type_ids": batch.segment_ids}
+    return as_tensors(planes)
 
 
 def slot_logits(model: KermitForInsertion) -> torch.Tensor:
     canvases = [Canvas.from_ids(SPECIALS, x, y, generate=Factorization.JOINT) for x, y in PAIRS]
     with torch.inference_mode():
-        return model.eval().score_slots(CanvasBatch.from_canvases(canvases)).content
+        return scores_of(model.eval(), CanvasBatch.from_canvases(canvases)).content
 
 
 def test_the_loss_of_several_labels_is_the_cross_entropy_and_that_of_one_the_squared_error() -> None:

@@ -3,21 +3,36 @@
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from insertion_models import CLS, END, PAD, SEP, SPECIALS, A, B, C, canvas_of, random_model, score
+from insertion_models import (
+    CLS,
+    END,
+    PAD,
+    SEP,
+    SPECIALS,
+    A,
+    B,
+    C,
+    SlotScores,
+    canvas_of,
+    engine_of,
+    inputs_of,
+    random_model,
+    score,
+    scores_of,
+)
 from torch import Tensor, nn
 
-from kermit.canvas import Canvas, Factorization, Segment
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import Canvas, CanvasBatch, Factorization, Segment
 from kermit.decoding import DecodingSettings, decode
 from kermit.modeling import KermitConfig, KermitForInsertion
 from kermit.modeling.copying import NEVER, add_copies, copy_masses
 from kermit.modeling.slot_loss import slot_loss
-from kermit.objective import KeptSampling, LowerBoundObjective, Objective, SlotObjective
-from kermit.orders import UniformPrior
-from kermit.slots import SlotScores
-from kermit.texts import Texts
+from kermit.objectives.objective import KeptSampling, LowerBoundObjective, Objective, SlotObjective
+from kermit.objectives.orders import UniformPrior
+from kermit.objectives.texts import Texts
 
 
 def model_of(**settings: object) -> KermitForInsertion:
@@ -110,11 +125,11 @@ def test_the_loss_is_that_of_the_scores(objective: Objective) -> None:
     batch = CanvasBatch.from_segments(SPECIALS, [((A, B), (C, A, B)), ((B,), (A, B, C))])
     texts = Texts.of(batch, [Factorization.JOINT, Factorization.Y_GIVEN_X])
     for seed in range(6):
-        training = objective.sample(texts, torch.Generator().manual_seed(seed))
-        inputs = training.model_inputs()
+        training = objective.sample(texts, np.random.default_rng(seed))
+        inputs = inputs_of(training)
         with torch.no_grad():
             found = float(model(**inputs).content_loss)
-            scores = model.score_slots(training.canvases)
+            scores = scores_of(model, training.canvases)
         place = {slot: number for number, slot in enumerate(_flat(scores, training.canvases))}
         log_probs = scores.content.log_softmax(1)
         expected = 0.0
@@ -133,7 +148,7 @@ def test_half_precision_gives_the_same_loss_and_gradients_but_for_rounding() -> 
     model = model_of(slot_vector="both").train()
     batch = CanvasBatch.from_segments(SPECIALS, [((A, B), (C, A, B)), ((B,), (A, B, C))])
     texts = Texts.of(batch, [Factorization.JOINT, Factorization.Y_GIVEN_X])
-    inputs = SlotObjective(UniformPrior()).sample(texts, torch.Generator().manual_seed(1)).model_inputs()
+    inputs = inputs_of(SlotObjective(UniformPrior()).sample(texts, np.random.default_rng(1)))
     assert model.head.copying is not None
     weight = model.head.copying.around.weight
     losses, gradients = [], []
@@ -157,8 +172,8 @@ def test_it_learns_and_is_saved(tmp_path: Path) -> None:
     model = model_of().train()
     batch = CanvasBatch.from_segments(SPECIALS, [((A, B), (C, A)), ((), ())])
     texts = Texts.of(batch, [Factorization.JOINT, Factorization.JOINT])
-    training = SlotObjective(UniformPrior()).sample(texts, torch.Generator().manual_seed(0))
-    model(**training.model_inputs()).loss.backward()
+    training = SlotObjective(UniformPrior()).sample(texts, np.random.default_rng(0))
+    model(**inputs_of(training)).loss.backward()
     assert all(bool(weight.grad.isfinite().all()) for weight in model.parameters() if weight.grad is not None)
     assert model.head.copying is not None
     assert all(weight.grad is not None for weight in model.head.copying.parameters())
@@ -172,20 +187,20 @@ def test_tokens_that_training_never_showed_are_copied() -> None:
     known, vocabulary = 80, 100
     model = random_model(vocab_size=vocabulary, copy_width=16, slot_vector="both").train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0)
-    generator = torch.Generator().manual_seed(0)
+    generator = np.random.default_rng(0)
     objective = SlotObjective(UniformPrior(), kept=KeptSampling.BERNOULLI, drop_probability=0.3)
     for _ in range(300):
-        drawn = torch.randint(A, known, (64, 3), generator=generator).tolist()
+        drawn = generator.integers(A, known, (64, 3)).tolist()
         batch = CanvasBatch.from_segments(SPECIALS, [(tuple(text), tuple(text)) for text in drawn])
         texts = Texts.of(batch, [Factorization.Y_GIVEN_X] * len(drawn))
-        loss = model(**objective.sample(texts, generator).model_inputs()).loss
+        loss = model(**inputs_of(objective.sample(texts, generator))).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     model.eval()
-    asked = torch.randint(known, vocabulary, (50, 3), generator=generator).tolist()
+    asked = generator.integers(known, vocabulary, (50, 3)).tolist()
     canvases = [Canvas.from_fragments(SPECIALS, [text], [text[:1], text[2:]]) for text in asked]
-    found = decode(model, canvases, DecodingSettings(max_tokens=5, max_rounds=1))
+    found = decode(engine_of(model), canvases, DecodingSettings(max_tokens=5, max_rounds=1))
     right = sum(list(one.canvas.segments[Segment.Y]) == text for one, text in zip(found, asked, strict=True))
     assert right >= 25  # of a vocabulary, none
 

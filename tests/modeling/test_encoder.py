@@ -4,12 +4,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from transformers import AutoModel
 
-from kermit.context import GIVEN, PADDING, ContextRows
+from kermit.canvas.context import GIVEN, PADDING, ContextRows
 from kermit.modeling import Encoder, EncoderConfig
 
 SHAPE: dict[str, Any] = {
@@ -34,11 +35,10 @@ def tokens(*shape: int) -> Tensor:
 
 def mask_of(blocks: list[int], times: list[int] | None = None) -> Tensor:
     """Who sees whom in one row of cached context, of which only blocks and times matter."""
-    numbers = torch.tensor([blocks])
-    rows = ContextRows(
-        numbers, numbers, numbers, numbers, numbers * 0 if times is None else torch.tensor([times]), numbers[:, 0] > 0
-    )
-    return rows.mask()
+    numbers = np.array([blocks])
+    ordered = np.array([times is not None])
+    rows = ContextRows(numbers, numbers, numbers, numbers, np.array([times or [0] * len(blocks)]), ordered)
+    return torch.as_tensor(rows.mask)[:, None]
 
 
 @torch.inference_mode()

@@ -9,7 +9,7 @@ from services import PAIRS, Live, learn, running
 
 from kermit import Kermit
 from kermit.data.cache import made_once
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 
 
 @pytest.fixture(scope="session")

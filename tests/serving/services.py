@@ -11,18 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import torch
 from tiny import EN_DE, bert, kermit_model, save
 
 from kermit import BalancedTreePrior, Factorization, Kermit
-from kermit.canvas_batch import CanvasBatch
-from kermit.data.tokenizer import encode_texts, train_tokenizer
-from kermit.objective import KeptSampling, SlotObjective
+from kermit.canvas import CanvasBatch
+from kermit.data.joint_tokenizer import train_tokenizer
+from kermit.engines import Answer, Asked, Rows
+from kermit.modeling import as_tensors
+from kermit.objectives.objective import KeptSampling, SlotObjective
+from kermit.objectives.texts import Texts
 from kermit.serving.app import create_app
 from kermit.serving.server import Server, listen
 from kermit.serving.service import Service
 from kermit.serving.settings import ServiceSettings
-from kermit.texts import Texts
+from kermit.text.tokenizer import encode_texts
 
 PAIRS = [
     ("A dog sleeps.", "Ein Hund schläft."),
@@ -45,12 +49,12 @@ def learn(folder: Path, steps: int = 300) -> None:
     rows = [[encode_texts(tokenizer, [text])[0] for text in pair] for pair in PAIRS] * len(WAYS)
     batch = CanvasBatch.from_segments(model.specials, rows)
     complete = Texts.of(batch, [way for way in WAYS for _ in PAIRS])
-    prior, generator = BalancedTreePrior(temperature=0.1), torch.Generator().manual_seed(0)
+    prior, generator = BalancedTreePrior(temperature=0.1), np.random.default_rng(0)
     objectives = [SlotObjective(prior, kept=kept) for kept in (KeptSampling.PRIOR, KeptSampling.UNIFORM)]
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, betas=(0.9, 0.98), fused=True)
     for step in range(steps):
         optimizer.param_groups[0]["lr"] = 8e-3 * min(1.0, (step + 1) / 30) * (1 - step / steps)
-        loss = model(**objectives[step % 2].sample(complete, generator).model_inputs()).loss
+        loss = model(**as_tensors(objectives[step % 2].sample(complete, generator).model_inputs())).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -114,19 +118,19 @@ def held(service: Service) -> Iterator[list[list[str]]]:
 @contextmanager
 def slowed(service: Service, seconds: float = 0.5) -> Iterator[list[int]]:
     """Have every pass of the model take so long until the block ends; tells of how many canvases each was."""
-    model, passes = service.engine.kermit.model, list[int]()
-    real = model.score_slots
+    engine, passes = service.engine.kermit.engine, list[int]()
+    real = engine.ask
 
-    def slow(canvases: CanvasBatch, **asked: Any) -> Any:
-        passes.append(len(canvases))
+    def slow(rows: Rows, asked: Asked) -> Answer:
+        passes.append(len(rows.token_ids))
         time.sleep(seconds)
-        return real(canvases, **asked)
+        return real(rows, asked)
 
-    model.score_slots = slow  # type: ignore[method-assign]
+    engine.ask = slow  # type: ignore[method-assign]
     try:
         yield passes
     finally:
-        del model.score_slots
+        del engine.ask  # type: ignore[method-assign]
 
 
 def until(true: Callable[[], bool]) -> None:

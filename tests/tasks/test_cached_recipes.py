@@ -2,14 +2,16 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 
 from kermit import DecodingSettings, Kermit, Strategy
-from kermit.data.batching import share_of_rank
+from kermit.data.batching import RankShare
 from kermit.data.encoding import Row
-from kermit.data.tokenizer import train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.errors import RecipeError
+from kermit.modeling.tensors import as_tensors
 from kermit.training.recipe import check_recipe
 from kermit.training.run import train
 
@@ -50,8 +52,8 @@ def test_a_recipe_with_all_factorizations_and_both_orders_trains_and_decodes(tin
     result = train(check_recipe(recipe, data=corpus), tmp_path)
     assert result.steps == 12
     kermit = Kermit.from_pretrained(tmp_path)
-    assert kermit.model.config.orders == ["balanced_tree", "left_to_right"]
-    assert kermit.model.config.cached_context
+    assert kermit.engine.model.config.orders == ["balanced_tree", "left_to_right"]
+    assert kermit.engine.model.config.cached_context
     for strategy in Strategy:
         settings = DecodingSettings(strategy, max_tokens=5)
         assert len(kermit.translate(["one two", "three"], "de", settings=settings)) == 2
@@ -69,17 +71,18 @@ def test_orders_are_drawn_by_their_weights_and_sources_may_have_their_own(tiny_r
     recipe = cached_recipe(tiny_recipe, orders={"balanced_tree": 3.0, "left_to_right": 1.0})
     recipe["data"]["train"].append({"x": "a", "y": "b", "orders": {"left_to_right": 1.0}})
     loaded = check_recipe(recipe, data=None)
-    batch = loaded.family.collator(loaded.recipe, tokenizer)(rows(tokenizer, 4000, 2), torch.Generator().manual_seed(0))
-    first, second = batch["left_to_right"][::2], batch["left_to_right"][1::2]
-    assert abs(float(first.float().mean()) - 0.25) < 0.03
+    batch = loaded.family.collator(loaded.recipe, tokenizer)(rows(tokenizer, 4000, 2), np.random.default_rng(0))
+    left_to_right = batch["orders"].max(1) == 2
+    first, second = left_to_right[::2], left_to_right[1::2]
+    assert abs(float(first.mean()) - 0.25) < 0.03
     assert bool(second.all())
 
 
 def test_one_order_is_the_objectives_prior(tiny_recipe, tokenizer):
     loaded = check_recipe(cached_recipe(tiny_recipe, objective={"name": "generation", "prior": "uniform"}), data=None)
     assert loaded.family.build(loaded.recipe, tokenizer).config.orders == ["uniform"]
-    batch = loaded.family.collator(loaded.recipe, tokenizer)(rows(tokenizer, 20), torch.Generator().manual_seed(0))
-    assert not batch["left_to_right"].any()
+    batch = loaded.family.collator(loaded.recipe, tokenizer)(rows(tokenizer, 20), np.random.default_rng(0))
+    assert batch["orders"].max() == 1
 
 
 def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tiny_recipe, tokenizer):
@@ -87,12 +90,15 @@ def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tiny_recipe, tokenizer):
     family, recipe = loaded.family, loaded.recipe
     torch.manual_seed(0)
     model = family.build(recipe, tokenizer).eval()
-    batch = family.collator(recipe, tokenizer)(rows(tokenizer, 9), torch.Generator().manual_seed(3))
-    items = batch.pop("items")
-    assert items.tolist() == (batch["generated"].sum(1) + 1).tolist()
-    whole = family.loss(model, batch, recipe)
-    total = sum(family.loss(model, share_of_rank(batch, rank, 2), recipe) for rank in (0, 1))
-    assert torch.allclose(whole, total, rtol=1e-5)
+    collator = family.collator(recipe, tokenizer)
+    losses, items = [], []
+    for share in (RankShare(), RankShare(0, 2), RankShare(1, 2)):
+        batch = as_tensors(collator(rows(tokenizer, 9), np.random.default_rng(3), share))
+        items.append(batch.pop("items").tolist())
+        losses.append(family.loss(model, batch, recipe))
+    assert items[0][::2] == items[1]
+    assert items[0][1::2] == items[2]
+    assert torch.allclose(losses[0], losses[1] + losses[2], rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from transformers import (
 )
 
 from kermit import DecodingSettings
-from kermit.data.tokenizer import encode_texts
 from kermit.loading import position_limit
 from kermit.tasks.cloze import CausalLMSystem, InsertionSystem, MaskedLMSystem
 from kermit.tasks.cloze.system import spelled
+from kermit.text.tokenizer import encode_texts
 
 WORDS = tokenizer()
 

@@ -10,9 +10,10 @@ from insertion_models import cached_model_of
 from tiny import bert, kermit_model
 
 from kermit import Canvas, CanvasBatch, DecodingSettings, Strategy
-from kermit.data.tokenizer import decode_ids, encode_texts
 from kermit.decoding import Constraints, Ranking, Sampling, strategies_of
+from kermit.engines.torch_engine import TorchEngine, model_info
 from kermit.tasks.cloze import InsertionSystem, PredictionLog, predict
+from kermit.text.tokenizer import decode_ids, encode_texts
 
 WORDS = tokenizer()
 SETTINGS = DecodingSettings(max_tokens=8)
@@ -86,23 +87,18 @@ def test_at_least_so_many_tokens_are_inserted_as_asked():
 def test_calls_of_the_model_are_counted_with_those_of_ranking(ranking, monkeypatch):
     ordered = ranking is Ranking.LEFT_TO_RIGHT
     model, calls = cached_model_of(WORDS) if ordered else kermit(WORDS), []
-    score_slots, log_probs = model.score_slots, model.left_to_right_log_probs
+    real = TorchEngine.ask
 
-    def count(canvases, **asked):
-        calls.append(len(canvases))
-        return score_slots(canvases, **asked)
+    def count(engine, rows, asked):
+        calls.append(len(rows.token_ids))
+        return real(engine, rows, asked)
 
-    def count_texts(texts):
-        calls.append(len(texts.batch))
-        return log_probs(texts)
-
-    monkeypatch.setattr(model, "score_slots", count)
-    monkeypatch.setattr(model, "left_to_right_log_probs", count_texts)
+    monkeypatch.setattr(TorchEngine, "ask", count)
     constraints = Constraints(min_tokens_per_blank=2, max_tokens_per_blank=2)  # so that all candidates take as long
     settings = DecodingSettings(Strategy.SERIAL, max_tokens=2, constraints=constraints, candidates=3, ranking=ranking)
     [answer] = answers(InsertionSystem(model, WORDS, settings), INSTANCES[:1])
     assert answer.sequences == sum(calls)
-    assert answer.forward_passes == answer.sequences / 3
+    assert answer.forward_passes == (answer.sequences + 2) / 3  # the first pass is one for all three
 
 
 def test_the_unknown_token_is_no_answer():
@@ -120,7 +116,7 @@ def test_passages_are_cut_to_the_models_positions_with_room_for_the_answer(posit
         layout = system.lay_out(instance)
         canvas = system.canvas(layout)
         longest = len(canvas) if positions == "continue" else max(map(len, canvas.segments))
-        assert longest + SETTINGS.max_tokens <= getattr(system.model, limit)
+        assert longest + SETTINGS.max_tokens <= getattr(system.engine.info, limit)
         second = WORDS.decode(layout.before)
         assert second.endswith(f"{instance.question} {instance.left}".strip())
     assert system.lay_out(INSTANCES[0]).cut
@@ -146,13 +142,17 @@ def test_a_model_that_learned_the_texts_fills_the_gaps_right_in_either_strategy(
             for left, right in pairwise([-1, *kept, len(gap)]):
                 span = gap[left + 1 : right]
                 targets.append(span[len(span) // 2] if span else model.specials.end_of_slot_id)
-        scores = model.score_slots(CanvasBatch.from_canvases(canvases))
-        torch.nn.functional.cross_entropy(scores.content, torch.tensor(targets)).backward()
+        batch = CanvasBatch.from_canvases(canvases)
+        ids, valid, segments = map(torch.as_tensor, (batch.token_ids, batch.valid, batch.segment_ids))
+        right = torch.as_tensor(batch.open_slots).flatten().nonzero().flatten()
+        hidden = model.kermit(ids, valid, segments).last_hidden_state
+        content, _, _ = model.slot_logits(hidden, ids, right - 1, right)
+        torch.nn.functional.cross_entropy(content, torch.tensor(targets)).backward()
         optimizer.step()
         optimizer.zero_grad()
     model.eval()
-    assert set(strategies_of(model)) == {Strategy.SERIAL, Strategy.PARALLEL}
-    for strategy in strategies_of(model):
+    assert set(strategies_of(model_info(model))) == {Strategy.SERIAL, Strategy.PARALLEL}
+    for strategy in strategies_of(model_info(model)):
         system = InsertionSystem(model, WORDS, DecodingSettings(strategy, max_tokens=16))
         predictions = predict(system, INSTANCES, PredictionLog(None, {}))
         assert [prediction.exact_match for prediction in predictions] == [1] * len(INSTANCES)

@@ -17,7 +17,6 @@ from transformers import (
     RobertaModel,
 )
 
-from kermit.data.tokenizer import encode_texts
 from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForSequenceClassification, special_token_settings
 from kermit.modeling.next_sentence import add_next_sentence_head
@@ -26,6 +25,7 @@ from kermit.tasks.glue.classifier import Classifier
 from kermit.tasks.glue.data import Example
 from kermit.tasks.glue.framing import ExampleEncoder, Frame, give_padding, longest_first
 from kermit.tasks.glue.table import task_named
+from kermit.text.tokenizer import encode_texts
 
 PAIR = Example("the dog", "a green girl sleeps", 1, "")
 SINGLE = Example("the dog", None, 0, "")

@@ -8,27 +8,29 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
+from insertion_models import Says, TableEngine
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertConfig, BertModel, PreTrainedTokenizerFast
 
 from kermit import KermitForInsertion, cli
-from kermit.canvas import SpecialTokens
+from kermit.canvas import Canvas, SpecialTokens, Termination
 from kermit.data.encoding import Row
-from kermit.data.tokenizer import load_tokenizer, train_tokenizer
+from kermit.data.joint_tokenizer import load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
-from kermit.families.kermit import KERMIT
+from kermit.families.kermit import recovered_by
 from kermit.families.objective_settings import ObjectiveSettings
 from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
-from kermit.modeling import KermitConfig
-from kermit.slots import SlotScores, Termination
+from kermit.modeling.tensors import as_tensors
 from kermit.tasks.held_out import DROP_PROBABILITY, held_out_batches, judge
 from kermit.training.checkpoints import list_checkpoints
 from kermit.training.recipe import LoadedRecipe, check_recipe
 from kermit.training.run import prepare_model, prepare_tokenizer, train
+from kermit.training.trainer import on_validation_text
 
 CIRCLE = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibis", "jay", "kite", "lynx"]
 TRUNK = {
@@ -176,8 +178,8 @@ ROWS = [Row(x=[10, 11, 12], y=[13, 14], source=0, follows=True), Row(x=[15] * 30
 
 
 def test_the_held_out_drops_are_the_same_every_time_and_15_percent_of_the_content() -> None:
-    first, again = (list(held_out_batches(SPECIALS, ROWS, "cpu")) for _ in range(2))
-    assert all(torch.equal(one.dropped, two.dropped) for one, two in zip(first, again, strict=True))
+    first, again = (list(held_out_batches(SPECIALS, ROWS)) for _ in range(2))
+    assert all(np.array_equal(one.dropped, two.dropped) for one, two in zip(first, again, strict=True))
     dropped = sum(int(batch.dropped.sum()) for batch in first)
     content = 20 * 5 + 20 * 30
     spread = (content * DROP_PROBABILITY * (1 - DROP_PROBABILITY)) ** 0.5
@@ -188,41 +190,33 @@ def test_the_held_out_drops_are_the_same_every_time_and_15_percent_of_the_conten
 
 def test_single_drops_are_those_between_two_that_stay() -> None:
     texts = complete_texts(SPECIALS, [Row(x=[9] * 6, y=[], source=0)])
-    dropped = torch.tensor([[False, True, True, False, True, False, True, False]])
-    batch = HeldOutBatch(texts, dropped, torch.tensor([-100]))
-    assert batch.single.nonzero()[:, 1].tolist() == [4, 6]
+    dropped = np.array([[False, True, True, False, True, False, True, False]])
+    batch = HeldOutBatch(texts, dropped, np.array([-100]))
+    assert batch.single.nonzero()[1].tolist() == [4, 6]
 
 
-class Oracle(nn.Module):
-    """Says what a table says of each slot, whatever the canvas."""
+def oracle(answers: list[int]) -> TableEngine:
+    """An engine that says what a list says of each slot, whatever the canvas; 11 is everybody's second choice."""
+    left = iter(answers)
 
-    def __init__(self, answers: list[int]) -> None:
-        super().__init__()
-        self.base_model = nn.Identity()
-        self.answers = answers
-        self.specials, self.termination, self.device = SPECIALS, Termination.SLOT, torch.device("cpu")
-        self.config = KermitConfig(trunk_config=BertConfig())
+    def says(canvas: Canvas) -> Says:
+        told = {slot: next(left) for slot in sorted(canvas.open_slots)}
+        return Says({slot: {token: 0.6, 11: 0.4} if token != 11 else {11: 1.0} for slot, token in told.items()})
 
-    def score_slots(self, canvases: Any) -> SlotScores:
-        self.base_model(torch.zeros(1, 1, 1))
-        rows, slots = canvases.open_slots.nonzero(as_tuple=True)
-        content = torch.zeros(len(rows), 30)
-        content[torch.arange(len(rows)), torch.tensor(self.answers)] = 2.0
-        content[:, 11] += 1.0  # everybody's second choice
-        return SlotScores(rows, slots, content, torch.zeros(len(rows)), None)
+    return TableEngine(says, vocab_size=30, specials=SPECIALS)
 
 
 def test_what_kermit_recovers_worked_by_hand() -> None:
     # [CLS] 10 11 12 13 14 15 [SEP] without 11, 12 and 14: slots 1 (empty), 2 (11 12), 3 (14) and 4 (empty)
     texts = complete_texts(SPECIALS, [Row(x=[10, 11, 12, 13, 14, 15], y=[], source=0)])
-    dropped = torch.tensor([[False, False, True, True, False, True, False, False]])
-    batch = HeldOutBatch(texts, dropped, torch.tensor([-100]))
-    found = KERMIT.recover(Oracle([3, 12, 3, 20]), batch)  # slot 3 says the end, then 11, which it does not miss
-    assert found.correct.nonzero()[:, 1].tolist() == [2, 3], "one of the two that are missing counts for both"
+    dropped = np.array([[False, False, True, True, False, True, False, False]])
+    batch = HeldOutBatch(texts, dropped, np.array([-100]))
+    _, found = recovered_by(oracle([3, 12, 3, 20]), batch)  # slot 3 says the end, then 11, which it does not miss
+    assert found.correct.nonzero()[1].tolist() == [2, 3], "one of the two that are missing counts for both"
     assert found.said_end.tolist() == [True, False, True, False]
     assert found.empty.tolist() == [True, False, False, True]
-    found = KERMIT.recover(Oracle([3, 3, 14, 3]), batch)  # slot 2 says the end, and after it 11, which it misses
-    assert found.correct.nonzero()[:, 1].tolist() == [2, 3, 5]
+    _, found = recovered_by(oracle([3, 3, 14, 3]), batch)  # slot 2 says the end, and after it 11, which it misses
+    assert found.correct.nonzero()[1].tolist() == [2, 3, 5]
 
 
 class Elevens:
@@ -230,15 +224,15 @@ class Elevens:
 
     def recover(self, model: Any, batch: HeldOutBatch) -> Recovered:
         slots = int((~batch.dropped).sum()) - len(batch.dropped)  # left of every token that stays but [CLS]
-        return KERMIT.recover(Oracle([11] * slots), batch)
+        return recovered_by(oracle([11] * slots), batch)[1]
 
 
 def test_the_metrics_are_shares_over_all_batches() -> None:
     rows = [Row(x=[10, 11, 12, 13], y=[], source=0)] * 30
-    batches = list(held_out_batches(SPECIALS, rows, "cpu"))
+    batches = list(held_out_batches(SPECIALS, rows))
     single = sum(int(batch.single.sum()) for batch in batches)
     right = sum(int((batch.single & (batch.texts.batch.token_ids == 11)).sum()) for batch in batches)
-    metrics = judge(Elevens(), Oracle([]), SPECIALS, rows)
+    metrics = judge(Elevens(), nn.Identity(), SPECIALS, rows)
     assert metrics["accuracy_single"] == pytest.approx(right / single, abs=1e-5)
     assert metrics["end_recall"] == 0.0
     assert "end_precision" not in metrics, "no slot said end-of-slot"
@@ -359,9 +353,9 @@ def test_a_text_without_y_has_one_segment_and_is_not_asked_what_follows(
     for family in OBJECTIVES:
         raw = with_data(recipe(family, 1), next_sentence=family != "causal_lm")
         loaded = check_recipe(raw, data=articles)
-        batch = loaded.family.collator(loaded.recipe, tokenizer)(ROWS[:2], torch.Generator().manual_seed(0))
-        lengths = batch["valid"].sum(1).tolist()
-        assert lengths == [5 + 3, 30 + 2]
+        batch = loaded.family.collator(loaded.recipe, tokenizer)(ROWS[:2], np.random.default_rng(0))
+        tokens = batch["token_ids" if family == "causal_lm" else "input_ids"]
+        assert (tokens == tokenizer.sep_token_id).sum(1).tolist() == [2, 1]
         if family != "causal_lm":
             assert batch["follows"].tolist() == [1, -100]
 
@@ -373,13 +367,12 @@ def test_a_validation_loss_asks_every_empty_slot(articles: Path, tokenizer: PreT
             recipe("kermit", 1) | {"objective": {"kept": "bernoulli", "empty_slot_rate": rate}}, data=articles
         )
         torch.manual_seed(0)
-        model = loaded.family.build(loaded.recipe, tokenizer)
-        batch = loaded.family.collator(loaded.recipe, tokenizer)(ROWS, torch.Generator().manual_seed(0))
-        batch.pop("items")
-        losses.append(
-            [loaded.family.loss(model.train(mode), dict(batch), loaded.recipe).item() for mode in (False, True)]
-        )
-    (whole, training), (also_whole, sampled) = losses
+        model = loaded.family.build(loaded.recipe, tokenizer).eval()
+        for asked in (on_validation_text(loaded.recipe), loaded.recipe):
+            batch = as_tensors(loaded.family.collator(asked, tokenizer)(ROWS, np.random.default_rng(0)))
+            batch.pop("items")
+            losses.append(loaded.family.loss(model, batch, asked).item())
+    whole, training, also_whole, sampled = losses
     assert whole == also_whole == pytest.approx(training)
     assert sampled != pytest.approx(whole)
 

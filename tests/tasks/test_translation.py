@@ -15,7 +15,7 @@ from kermit.decoding import LENGTH_REWARD, DecodingSettings, Finish
 from kermit.decoding.choices import DecodingChoices
 from kermit.decoding.ranking import ranks
 from kermit.errors import DataError, ModelError, Place
-from kermit.facades import decoding_of, load_facade
+from kermit.facades import load_facade
 from kermit.families.transformer import BeamSearch
 from kermit.loading import find_model
 from kermit.pipeline import Kermit
@@ -89,13 +89,13 @@ def test_rounds_are_drawn_beside_the_logarithm(tmp_path: Path) -> None:
 def test_candidates_are_ranked_both_ways_by_a_model_that_knows_both() -> None:
     facade = load_facade()
     texts = ["Two dogs are playing in the snow."]
-    settings = decoding_of(facade, {"candidates": 4, "ranking": "both_ways"}).settings()
+    settings = facade.decoding({"candidates": 4, "ranking": "both_ways"}).settings()
     [found] = facade.translate(texts, "de", settings=settings)
     assert "Hunde" in str(found.y)
-    facade.model.config.factorizations = ["y_given_x"]
+    facade.factorizations = frozenset({"y_given_x"})
     with pytest.raises(ModelError, match="not trained"):
         facade.translate(texts, "de", settings=settings)
-    facade.translate(texts, "de", settings=decoding_of(facade, {"candidates": 4}).settings())
+    facade.translate(texts, "de", settings=facade.decoding({"candidates": 4}).settings())
 
 
 def test_translations_are_rewarded_for_their_length_and_other_texts_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_translations_are_rewarded_for_their_length_and_other_texts_are_not(monk
     monkeypatch.setattr("kermit.decoding.candidates.ranks", noting)
     kermit = Kermit.from_pretrained()
     for choices in ({}, {"length_reward": 0.25}):
-        settings = decoding_of(kermit, {"candidates": 2} | choices).settings()
+        settings = kermit.decoding({"candidates": 2} | choices).settings()
         kermit.translate(["A dog."], "de", settings=settings)
     kermit.translate(["A dog."], "de", settings=DecodingSettings(candidates=2))
     kermit.infill(["A ____."], settings=DecodingSettings(candidates=2))
@@ -224,8 +224,8 @@ def test_a_text_too_long_for_the_teacher_names_its_line_or_is_skipped(teacher: P
 
 def test_half_precision_leaves_the_frequencies_of_positions_exact() -> None:
     half = load_facade(dtype=torch.bfloat16)
-    assert {weight.dtype for weight in half.model.parameters()} == {torch.bfloat16}
-    frequencies = [buffer for name, buffer in half.model.named_buffers() if "inv_freq" in name]
+    assert {weight.dtype for weight in half.engine.model.parameters()} == {torch.bfloat16}
+    frequencies = [buffer for name, buffer in half.engine.model.named_buffers() if "inv_freq" in name]
     assert frequencies
     assert {buffer.dtype for buffer in frequencies} == {torch.float32}
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from kermit import priors
+from kermit.canvas import Termination
 from kermit.errors import RecipeError
 from kermit.families import objective_settings
 from kermit.families.objective_settings import ObjectiveSettings, register_objective
-from kermit.objective import SlotObjective
-from kermit.orders import BalancedTreePrior, OrderPrior, UniformPrior
-from kermit.slots import Termination
+from kermit.objectives import priors
+from kermit.objectives.objective import SlotObjective
+from kermit.objectives.orders import BalancedTreePrior, OrderPrior, UniformPrior
 from kermit.training.recipe import check_recipe
 from kermit.training.run import train
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from kermit import OrderPrior, SlotObjective
 from kermit.families.objective_settings import register_objective
-from kermit.priors import register_prior
+from kermit.objectives.priors import register_prior
 
 
 @dataclass(frozen=True)

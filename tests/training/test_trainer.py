@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -19,9 +20,10 @@ from safetensors.torch import load_file
 from transformers import RobertaConfig, RobertaForMaskedLM
 
 from kermit.data.batching import TextPlanner
-from kermit.data.tokenizer import load_tokenizer
+from kermit.data.joint_tokenizer import load_tokenizer
 from kermit.errors import DataError, RecipeError
 from kermit.facades import load_facade
+from kermit.modeling.tensors import as_tensors
 from kermit.tasks.pretraining import PRETRAINING
 from kermit.tasks.translation import trained_directions
 from kermit.tasks.translation_training import TRANSLATION
@@ -278,12 +280,12 @@ def test_accumulating_two_half_batches_is_one_step_of_their_mean(
         evaluator=None,
         output=tmp_path,
     )
-    collator, generator = trainer.collator, torch.Generator()
+    collator, generator = trainer.collator, np.random.default_rng()
     rows = text.fetch(range(9))
 
     def gradients(parts: list[list[Any]]) -> list[torch.Tensor]:
         trainer.model.zero_grad()
-        batches = [collator(part, generator) for part in parts]
+        batches = [as_tensors(collator(part, generator)) for part in parts]
         items = trainer._get_num_items_in_batch(batches, torch.device("cpu"))
         for batch in batches:
             trainer.compute_loss(trainer.model, batch, num_items_in_batch=items).backward()

@@ -5,9 +5,10 @@ import torch
 from insertion_models import trunk_config
 
 from kermit import KermitConfig, KermitForInsertion
-from kermit.data.tokenizer import encode_texts, train_tokenizer
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.errors import RecipeError
 from kermit.modeling.insertion import special_token_settings
+from kermit.text.tokenizer import encode_texts
 from kermit.training.vocabulary import carry_over, pieces_of
 
 TEXTS = ["a dog runs in the snow", "a cat sleeps on the sofa", "the dog and the cat play", "two cats sleep"] * 20

@@ -52,7 +52,7 @@ def distill(
 
     from kermit.cli.options import decoding_choices, progress_bar
     from kermit.data.plain import OnBad, read_lines
-    from kermit.facades import Facade, decoding_of, load_facade
+    from kermit.facades import Facade, load_facade
     from kermit.tasks.ctranslate2_teacher import CTranslate2Teacher
     from kermit.tasks.distillation import counted, distill as run
     from kermit.tasks.translation import direction_to
@@ -76,7 +76,7 @@ def distill(
             teacher,
             input_,
             direction_to(facade, to),
-            decoding_of(facade, choices),
+            facade.decoding(choices),
             output,
             limit=limit,
             on_bad=OnBad.SKIP if skip_bad else OnBad.ERROR,

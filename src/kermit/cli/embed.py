@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from kermit.cli import logs
-from kermit.cli.inputs import Given, asked_apart, chunks, given_pairs, sides
+from kermit.cli.inputs import InputText, asked_apart, chunks, given_pairs, sides
 from kermit.cli.options import Json, Model, Output, PairInput, Side, X, Y, is_second_side, load_kermit, progress_bar
 from kermit.cli.output import Results, check_file
 from kermit.errors import DataError
@@ -48,7 +48,7 @@ def embed(
     on_y = is_second_side(context, kermit, x, y)
     vectors: list[NDArray[np.float32]] = []
 
-    def ask(part: Sequence[Given]) -> NDArray[np.float32]:
+    def ask(part: Sequence[InputText]) -> NDArray[np.float32]:
         return kermit.embed(*sides(part, on_y=on_y), pooling=pooling, on_progress=advance)
 
     with Results(None if as_array else output) as results, progress_bar(len(given), "embedding") as advance:
@@ -64,7 +64,7 @@ def embed(
                 else:
                     results.line(" ".join(f"{value:.6g}" for value in vector))
     if as_array and output is not None:
-        save(output, vectors, kermit.model.config.hidden_size)
+        save(output, vectors, kermit.info.hidden_size)
 
 
 def save(output: Path, vectors: list[NDArray[np.float32]], width: int) -> None:

@@ -50,7 +50,7 @@ def translation(
 
     import torch
 
-    from kermit.facades import decoding_of, load_facade
+    from kermit.facades import load_facade
     from kermit.tasks.translation import (
         Direction,
         check_direction,
@@ -62,7 +62,7 @@ def translation(
     from kermit.tasks.translation_report import note_of, plot_rounds, scores_table
 
     facade = load_facade(model, dtype=getattr(torch, precision))
-    settings = decoding_of(facade, decoding_choices(decoding, set_))
+    settings = facade.decoding(decoding_choices(decoding, set_))
     asked = trained_directions(facade) if directions is None else map(Direction.parse, directions.split(","))
     ways = [check_direction(facade, way) for way in asked]
     files = {} if output is None else {way: output.with_name(f"{output.name}.{way.target}") for way in ways}

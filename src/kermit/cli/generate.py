@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kermit.cli import logs
-from kermit.cli.inputs import Given, asked_apart, check_blanks, chunks, drawn, given_pairs, sides
+from kermit.cli.inputs import InputText, asked_apart, check_blanks, chunks, drawn, given_pairs, sides
 from kermit.cli.options import (
     NO_DRAW,
     Decoding,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kermit.pipeline import Kermit
     from kermit.results import Generation
 
-Ask = Callable[[Sequence[Given], Callable[[int], None]], "list[Generation]"]
+Ask = Callable[[Sequence[InputText], Callable[[int], None]], "list[Generation]"]
 """Asks the model about some of the inputs, and reports progress."""
 
 
@@ -73,7 +73,7 @@ def infill(
     kermit = load_kermit(model)
     on_y = is_second_side(context, kermit, x, y)
 
-    def ask(chunk: Sequence[Given], advance: Callable[[int], None]) -> list[Generation]:
+    def ask(chunk: Sequence[InputText], advance: Callable[[int], None]) -> list[Generation]:
         seeds = [one.seed for one in chunk]
         return kermit.infill(*sides(chunk, on_y=on_y), settings=settings, seeds=seeds, trace=trace, on_progress=advance)
 
@@ -105,7 +105,7 @@ def complete(
     given = drawn(given_pairs(None, x, y, input_, alone=False), samples, seed)
     kermit = load_kermit(model)
 
-    def ask(chunk: Sequence[Given], advance: Callable[[int], None]) -> list[Generation]:
+    def ask(chunk: Sequence[InputText], advance: Callable[[int], None]) -> list[Generation]:
         firsts, seconds = [one.x for one in chunk], [one.y or "" for one in chunk]
         seeds = [one.seed for one in chunk]
         return kermit.complete(firsts, seconds, settings=settings, seeds=seeds, trace=trace, on_progress=advance)
@@ -137,9 +137,9 @@ def sample(
             refuse(context, ["--count"], f"{NO_DRAW} with --set temperature=0.7")
     kermit = load_kermit(model)
     one_side = None if segment == "both" else "xy"[kermit.segment(segment)]
-    given = drawn([Given("", "" if one_side is None else None, Place("the sample"))], count, seed)
+    given = drawn([InputText("", "" if one_side is None else None, Place("the sample"))], count, seed)
 
-    def ask(chunk: Sequence[Given], advance: Callable[[int], None]) -> list[Generation]:
+    def ask(chunk: Sequence[InputText], advance: Callable[[int], None]) -> list[Generation]:
         return kermit.sample(
             len(chunk), segment=segment, seed=chunk[0].seed, settings=settings, trace=trace, on_progress=advance
         )
@@ -149,7 +149,7 @@ def sample(
 
 def produce(
     kermit: Kermit,
-    given: Sequence[Given],
+    given: Sequence[InputText],
     ask: Ask,
     output: Any,
     as_json: bool,

@@ -22,7 +22,7 @@ CHUNK = 512
 
 
 @dataclass(frozen=True)
-class Given:
+class InputText:
     """A text or a pair, and its place.
 
     Args:
@@ -38,7 +38,7 @@ class Given:
     seed: int = 0
 
 
-def given_texts(texts: Sequence[str] | None, input_: Path | None) -> list[Given]:
+def given_texts(texts: Sequence[str] | None, input_: Path | None) -> list[InputText]:
     """Read texts from arguments, a file, or stdin if neither is given and stdin is not a terminal.
 
     Raises:
@@ -48,11 +48,11 @@ def given_texts(texts: Sequence[str] | None, input_: Path | None) -> list[Given]
         raise DataError("give texts as arguments or with --input FILE, not both")
     if texts:
         places = [Place(f"argument {number}") for number in range(1, len(texts) + 1)]
-        return [Given(_checked(text, place), None, place) for text, place in zip(texts, places, strict=True)]
+        return [InputText(_checked(text, place), None, place) for text, place in zip(texts, places, strict=True)]
     return given_lines(input_)
 
 
-def given_lines(path: Path | None, option: str = "--input") -> list[Given]:
+def given_lines(path: Path | None, option: str = "--input") -> list[InputText]:
     """Read the lines of a file, or of stdin.
 
     Args:
@@ -69,7 +69,7 @@ def given_lines(path: Path | None, option: str = "--input") -> list[Given]:
         check_there(option, path)
         pipe = not path.is_file()  # such as <(head texts.txt)
         lines = plain.lines_of(BytesIO(path.read_bytes()), str(path)) if pipe else plain.read_lines(path)
-    return [Given(_checked(line.text, line.place), None, line.place) for line in lines]
+    return [InputText(_checked(line.text, line.place), None, line.place) for line in lines]
 
 
 def check_there(option: str, path: Path) -> None:
@@ -86,7 +86,7 @@ def check_there(option: str, path: Path) -> None:
 
 def given_pairs(
     texts: Sequence[str] | None, x: str | None, y: str | None, input_: Path | None, *, alone: bool = True
-) -> list[Given]:
+) -> list[InputText]:
     """Read texts or pairs from arguments, --x and --y, or lines of a file or stdin.
 
     Args:
@@ -101,30 +101,30 @@ def given_pairs(
             raise DataError("give a pair with --x and --y, or texts as arguments or with --input FILE, not both")
         if alone and (x is None or y is None):
             place = Place("--x" if y is None else "--y")
-            return [Given(_checked(x if y is None else y, place), None, place)]
-        return [Given(_checked(x or "", Place("--x")), _checked(y or "", Place("--y")), Place("the pair"))]
+            return [InputText(_checked(x if y is None else y, place), None, place)]
+        return [InputText(_checked(x or "", Place("--x")), _checked(y or "", Place("--y")), Place("the pair"))]
     found = given_texts(texts, input_)
     return found if texts else [_split(given, alone) for given in found]
 
 
-def check_blanks(given: Sequence[Given]) -> None:
+def check_blanks(given: Sequence[InputText]) -> None:
     """Check that at least one text has a blank; the others are left unchanged.
 
     Raises:
         DataError: none has.
     """
-    from kermit.blanks import BlankedText
+    from kermit.canvas.blanks import BlankedText
 
     if given and not any(BlankedText.parse(f"{one.x} {one.y or ''}").spaces for one in given):
         raise DataError("no blank to fill; write a blank as four underscores, ____", place=given[0].place)
 
 
-def drawn(given: Sequence[Given], samples: int, seed: int) -> list[Given]:
+def drawn(given: Sequence[InputText], samples: int, seed: int) -> list[InputText]:
     """Repeat each input once per sample, with consecutive seeds from `seed` on; once if nothing is sampled."""
     return [replace(one, seed=seed + draw) for one in given for draw in range(max(1, samples))]
 
 
-def sides(given: Sequence[Given], *, on_y: bool) -> tuple[list[str], list[str] | None]:
+def sides(given: Sequence[InputText], *, on_y: bool) -> tuple[list[str], list[str] | None]:
     """Return first and second sides; None for the second if there are only single texts of the first.
 
     Args:
@@ -137,7 +137,7 @@ def sides(given: Sequence[Given], *, on_y: bool) -> tuple[list[str], list[str] |
     return [x for x, _ in pairs], [y for _, y in pairs]
 
 
-def asked_apart(given: Sequence[Given], ask: Callable[[Sequence[Given]], Iterable[_Result]]) -> list[_Result]:
+def asked_apart(given: Sequence[InputText], ask: Callable[[Sequence[InputText]], Iterable[_Result]]) -> list[_Result]:
     """Ask about single texts and pairs separately, and return all results in the order of the inputs.
 
     A model of single texts then never sees a second side. Errors name the place of their text.
@@ -152,13 +152,13 @@ def asked_apart(given: Sequence[Given], ask: Callable[[Sequence[Given]], Iterabl
     return [found[number] for number in range(len(given))]
 
 
-def chunks(given: Sequence[Given]) -> Iterator[Sequence[Given]]:
+def chunks(given: Sequence[InputText]) -> Iterator[Sequence[InputText]]:
     """Split inputs into chunks whose results are written together."""
     for start in range(0, len(given), CHUNK):
         yield given[start : start + CHUNK]
 
 
-def _split(given: Given, alone: bool) -> Given:
+def _split(given: InputText, alone: bool) -> InputText:
     x, tab, y = given.x.partition("\t")
     if "\t" in y:
         raise DataError("more than one tab; write a text, or a pair with one tab between", place=given.place)

@@ -141,9 +141,7 @@ def chosen_decoding(
     context: typer.Context, facade: Facade, decoding: str | None, chosen: list[str] | None
 ) -> ChosenDecoding:
     """Return how a model of any family decodes; `--seed` is refused if nothing is drawn."""
-    from kermit.facades import decoding_of
-
-    found = decoding_of(facade, seedless_choices(decoding, chosen))
+    found = facade.decoding(seedless_choices(decoding, chosen))
     if not getattr(found.settings(), "draws", False):
         refuse(context, ["--seed"], f"{NO_DRAW} with --set temperature=0.7")
     return found

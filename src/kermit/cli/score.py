@@ -76,7 +76,7 @@ def score(
     given = given_pairs(texts, x, y, input_)
     kermit = load_kermit(model)
     from kermit.canvas import Factorization
-    from kermit.priors import make_prior
+    from kermit.objectives.priors import make_prior
 
     order_prior = make_prior(prior, temperature=temperature)
     on_y = is_second_side(context, kermit, x, y)

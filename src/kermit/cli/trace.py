@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from kermit.cli import logs
-from kermit.cli.inputs import Given, check_blanks, given_lines, given_texts, sides
+from kermit.cli.inputs import InputText, check_blanks, given_lines, given_texts, sides
 from kermit.cli.options import (
     NO_DRAW,
     Decoding,
@@ -159,10 +159,10 @@ def generations(
     model: str | None,
 ) -> list[ReadableTrace]:
     """Trace an infilling, or a pair that is completed from fragments."""
-    given = [
-        Given(infill, None, Place("--infill")) if infill is not None else Given(x or "", y or "", Place("the pair"))
-    ]
-    if infill is not None:
+    if infill is None:
+        given = [InputText(x or "", y or "", Place("the pair"))]
+    else:
+        given = [InputText(infill, None, Place("--infill"))]
         check_blanks(given)
     kermit = load_kermit(model)
     on_y = kermit.segment(side) == kermit.segment("y")

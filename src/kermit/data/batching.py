@@ -16,15 +16,13 @@ from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from kermit.canvas.arrays import Array, Integers
 from kermit.errors import DataError
 
 if TYPE_CHECKING:
     from kermit.data.encoding import Row
-
-Integers = npt.NDArray[np.int64]
 
 # Rows whose lengths differ by less than this count as equal, so that every epoch can group them differently.
 _LENGTH_SLACK = 2.0
@@ -229,26 +227,47 @@ class BatchStream(torch.utils.data.Sampler[list[Batch]]):
             epoch += 1
 
 
-def batch_generator(seed: int, batch: Batch) -> torch.Generator:
+def batch_generator(seed: int, batch: Batch) -> np.random.Generator:
     """Return the generator of a batch; what a collator draws depends only on (seed, epoch, index)."""
-    state = np.random.SeedSequence([seed, batch.epoch, batch.index, 0xC0]).generate_state(2, np.uint32)
-    return torch.Generator().manual_seed((int(state[0]) << 32) | int(state[1]))
+    return np.random.Generator(np.random.PCG64([seed, batch.epoch, batch.index, 0xC0]))
 
 
-def share_of_rank(tensors: dict[str, torch.Tensor], rank: int, processes: int) -> dict[str, torch.Tensor]:
-    """Return every `processes`-th row of a batch from `rank` on; the first dimension of every tensor is the rows."""
-    if processes == 1:
-        return tensors
-    rows = min(len(tensor) for tensor in tensors.values())
-    if rows < processes:
-        raise DataError(
-            f"a batch holds {rows} texts, which cannot be shared by {processes} processes; raise `batch.tokens`, or"
-            " start fewer processes"
-        )
-    return {name: tensor[rank::processes] for name, tensor in tensors.items()}
+@dataclass(frozen=True)
+class RankShare:
+    """The rows of a batch that one process takes: every `processes`-th from `rank` on."""
+
+    rank: int = 0
+    processes: int = 1
+
+    def rows(self, count: int) -> Integers:
+        """Return the indices of this process's rows, of `count` rows in all.
+
+        Raises:
+            DataError: there are fewer rows than processes.
+        """
+        if count < self.processes:
+            raise DataError(
+                f"a batch holds {count} texts, which cannot be shared by {self.processes} processes; raise"
+                " `batch.tokens`, or start fewer processes"
+            )
+        return np.arange(self.rank, count, self.processes)
+
+    def of(self, arrays: dict[str, Array]) -> dict[str, Array]:
+        """Return this process's rows of arrays whose first dimension is the rows."""
+        if self.processes == 1:
+            return arrays
+        rows = self.rows(min(map(len, arrays.values())))
+        return {name: array[rows] for name, array in arrays.items()}
 
 
-def padded(sequences: Sequence[Sequence[int]], value: int) -> torch.Tensor:
-    """Return sequences as one tensor, padded on the right with `value`: (rows, longest)."""
+WHOLE = RankShare()
+"""The share of a single process: every row."""
+
+
+def padded(sequences: Sequence[Sequence[int]], value: int) -> Integers:
+    """Return sequences as one array, padded on the right with `value`: (rows, longest)."""
     longest = max((len(sequence) for sequence in sequences), default=0)
-    return torch.tensor([[*sequence, *[value] * (longest - len(sequence))] for sequence in sequences], dtype=torch.long)
+    out = np.full((len(sequences), longest), value, dtype=np.int64)
+    for row, sequence in enumerate(sequences):
+        out[row, : len(sequence)] = sequence
+    return out

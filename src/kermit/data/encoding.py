@@ -24,10 +24,11 @@ import pyarrow.compute  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerFast
 
 from kermit.data.cache import cache_folder, made_once
+from kermit.data.joint_tokenizer import fingerprint
 from kermit.data.parallel import Pair, TextSource, read_pairs, source_checksum
 from kermit.data.plain import Fault, OnBad, Report
-from kermit.data.tokenizer import encode_texts, fingerprint
 from kermit.errors import DataError
+from kermit.text.tokenizer import encode_texts
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kermit.data.batching import Integers
+from kermit.canvas.arrays import Integers
 from kermit.data.encoding import Row
 from kermit.data.sentences import EncodedSentences
 from kermit.errors import DataError

@@ -21,8 +21,9 @@ from transformers import PreTrainedTokenizerFast
 from kermit.data.articles import ArticleSource, articles_checksum, read_paragraphs, split_sentences
 from kermit.data.cache import cache_folder
 from kermit.data.encoding import arrow_rows, arrow_writer, encoded_once
+from kermit.data.joint_tokenizer import fingerprint
 from kermit.data.plain import OnBad, Report
-from kermit.data.tokenizer import encode_texts, fingerprint
+from kermit.text.tokenizer import encode_texts
 
 _LAYOUT = 1  # increase when the layout or sentence splitting changes, so that old caches are not used
 _BLOCK = 2000

@@ -1,6 +1,7 @@
 """Decoding: canvases with open slots to finished texts."""
 
-from kermit.decoding.rounds import Decoded, OnRound, check_lengths, decode, strategies_of
+from kermit.decoding.decoder import check_lengths, decode, strategies_of
+from kermit.decoding.rounds import Decoded, OnRound
 from kermit.decoding.settings import (
     DRAWING_TEMPERATURE,
     LENGTH_REWARD,
@@ -13,7 +14,7 @@ from kermit.decoding.settings import (
     Sampling,
     Strategy,
 )
-from kermit.decoding.trace import Rounds, Trace, TracedInsertion, TracedToken
+from kermit.decoding.trace import Trace, TracedInsertion, TracedRounds, TracedToken
 
 __all__ = [
     "DRAWING_TEMPERATURE",
@@ -26,11 +27,11 @@ __all__ = [
     "Finish",
     "OnRound",
     "Ranking",
-    "Rounds",
     "Sampling",
     "Strategy",
     "Trace",
     "TracedInsertion",
+    "TracedRounds",
     "TracedToken",
     "check_lengths",
     "decode",

@@ -1,29 +1,28 @@
 """Choosing what to insert: at every slot (parallel) or at one slot of each text (serial); the best, or a draw.
 
-A draw needs one uniform number a slot. It is hashed from the text's seed, the round and the slot, so what a text
-decodes to does not depend on which other texts share its batch. From it every token gets a waiting time, hashed too,
-and the first to come is drawn: rounding, which differs from batch to batch, then decides only where two come as one.
+A chooser asks an engine for no more than it needs: the best token of each slot, the few best where some may be barred,
+the k best to draw from, and the whole vocabulary only where a draw is from all of it, or where all that was returned is
+barred.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from kermit.canvas import SpecialTokens
-from kermit.canvas_batch import NOTHING, CanvasBatch
+from kermit.canvas.arrays import Array, Booleans, Integers
+from kermit.decoding.drawing import draw, uniform
+from kermit.decoding.growing import INSERTED, JOINED, ROW, SEGMENT, SPAN, TOKEN, Growing
 from kermit.decoding.limits import Room, best_of_group
-from kermit.decoding.repeats import bar_repeats
+from kermit.decoding.reading import Reading
+from kermit.decoding.repeats import full_runs
 from kermit.decoding.settings import DecodingSettings, Sampling, Strategy
+from kermit.engines.engine import Answer, ModelInfo
 from kermit.errors import DecodingError
-from kermit.slots import SlotScores, row_logsumexp
 
-_CONTENT, _LOCATION = 0, 1
+_SPARE = 8
+"""Number of best tokens to ask for where constraints may bar some of them."""
 
 
 @dataclass(frozen=True)
@@ -31,245 +30,327 @@ class Choice:
     """What a round does.
 
     Args:
-        tokens: (slots,) the token to insert, or `NOTHING`.
-        log_probs: (slots,) of the token: log p(c given l) in parallel, log p(c, l) in serial decoding.
+        slots: (insertions,) items, ascending; a token is inserted left of each.
+        tokens: (insertions,).
+        log_probs: (insertions,) of the token: log p(c given l) in parallel, log p(c, l) in serial decoding.
         blocked: (batch,) bool, whether a token was wanted that there is no room for.
         end_log_prob: (batch,) the log-probability of nothing more being inserted.
     """
 
-    tokens: Tensor
-    log_probs: Tensor
-    blocked: Tensor
-    end_log_prob: Tensor
+    slots: Integers
+    tokens: Integers
+    log_probs: Array
+    blocked: Booleans
+    end_log_prob: Array
 
 
 class Chooser:
-    """Turns the scores of slots into insertions."""
+    """Turns what an engine says about slots into insertions."""
 
-    def __init__(self, settings: DecodingSettings, specials: SpecialTokens, device: torch.device) -> None:
-        self.settings, self.end = settings, specials.end_of_slot_id
-        self.penalty = settings.termination_penalty or 0.0
-        never = sorted(settings.constraints.never)
-        self.never = torch.tensor(never, device=device) if never else None
-        continues = settings.constraints.continues_word
-        self.continues = None if continues is None else continues.to(device)
+    def __init__(self, settings: DecodingSettings, info: ModelInfo) -> None:
+        self.settings, self.end = settings, info.specials.end_of_slot_id
+        self.penalty = np.float32(settings.termination_penalty or 0.0)
+        constraints = settings.constraints
+        if constraints.never and (highest := max(constraints.never)) >= info.vocab_size:
+            raise DecodingError(f"never holds {highest}, but the model's tokens end at {info.vocab_size - 1}")
+        self.never: Booleans | None = None
+        if constraints.never:
+            self.never = np.zeros(info.vocab_size, dtype=bool)
+            self.never[sorted(constraints.never)] = True
+        self.continues = constraints.continues_word
+        self.bars = self.never is not None or self.continues is not None
+        self.top, self.full = 1, False
+        if settings.sampling is not None:
+            self.full = settings.sampling.top_k is None or self.bars
+            self.top = 1 if self.full else settings.sampling.top_k or 1
+        elif self.bars:
+            self.top = _SPARE
 
     def choose(
         self,
-        scores: SlotScores,
-        batch: CanvasBatch,
+        answer: Answer,
+        reading: Reading,
+        text: Growing,
+        slots: Integers,
         room: Room,
-        segments: Tensor,
-        blanks: Tensor,
-        glued: Tensor,
-        repeats: Tensor | None,
-        seeds: Tensor | None,
+        repeats: Integers | None,
+        seeds: Integers | None,
+        drawn: Booleans | None,
         number: int,
     ) -> Choice:
         """Choose the insertions of a round.
 
         Args:
-            scores: what the model says of the open slots.
-            batch: the canvases.
+            answer: what the engine says about the slots.
+            reading: what asked it, to ask again for more.
+            text: the canvases.
+            slots: (slots,) the items whose slots were asked about.
             room: how many tokens still fit, and where some are still needed.
-            segments: (slots,) the segment of each slot.
-            blanks: (slots,) its blank.
-            glued: (slots,) whether a continuation inserted there would lengthen a given word.
             repeats: (batch,) how often a token may stand in a row; None for no limit.
             seeds: (batch,) the texts' seeds where tokens are drawn, None where the best are taken.
+            drawn: (batch,) bool, the texts whose tokens are drawn; None for all of them.
             number: the round, from 0.
         """
-        content = scores.content.log_softmax(1)
-        end_log_prob = content[:, self.end].clone()
-        if self.penalty:
-            content[:, self.end] -= self.penalty
-        if self.never is not None:
-            if (highest := int(self.never[-1])) >= content.shape[1]:
-                raise DecodingError(f"never holds {highest}, but the model's tokens end at {content.shape[1] - 1}")
-            content[:, self.never] = -torch.inf
-        if self.continues is not None:
-            content.masked_fill_(glued[:, None] & self.continues, -torch.inf)
-        if repeats is not None:
-            bar_repeats(content, scores, batch, repeats)
-        slot_seeds = None if seeds is None else seeds[scores.rows.cpu()]
-        noise = None if slot_seeds is None else uniform(slot_seeds, number, scores.slots)
-        pick = _Pick(scores, content, end_log_prob, room, segments, blanks, noise)
+        options = _Options.of(answer, self.end, self.penalty)
+        planes = text.planes[:, slots]
+        if self.bars or repeats is not None:
+            barred = self._barred(options, text, slots, repeats)
+            if barred is not None and not options.full and self._lacks(options, barred):
+                options = _Options.of(reading.ask_fully(), self.end, self.penalty)
+                barred = self._barred(options, text, slots, repeats)
+            if barred is not None:
+                options.bar(barred)
+        pick = _Pick(options, planes[ROW], planes[SEGMENT], planes[SPAN], room, answer.end)
+        if seeds is not None:
+            slot = slots - text.starts[pick.rows]
+            pick = replace(
+                pick,
+                slots=slot,
+                noise=uniform(seeds[pick.rows], number, slot),
+                drawn=None if drawn is None else drawn[pick.rows],
+            )
         match self.settings.strategy:
             case Strategy.PARALLEL:
-                return self._parallel(pick)
+                return self._parallel(pick, slots)
             case Strategy.SERIAL:
-                return self._serial(pick, None if seeds is None else uniform(seeds, number))
+                noise = None if seeds is None else uniform(seeds, number)
+                return self._serial(pick, slots, answer, noise, drawn)
             case Strategy.LEFT_TO_RIGHT:
-                return self._left_to_right(pick)
+                return self._left_to_right(pick, slots)
 
-    def _left_to_right(self, pick: _Pick) -> Choice:
+    def _barred(self, options: _Options, text: Growing, slots: Integers, repeats: Integers | None) -> Booleans | None:
+        """(slots, columns) bool, what may not be inserted; None where all may."""
+        barred: Booleans | None = None
+        if self.never is not None:
+            barred = options.of_table(self.never)
+        if self.continues is not None:
+            planes = text.planes[:, slots - 1]
+            framing = (planes[TOKEN] == text.specials.cls_id) | (planes[TOKEN] == text.specials.sep_id)
+            glued = (planes[INSERTED] == 0) & ~framing & (text.planes[JOINED, slots] == 0)
+            if glued.any():
+                more = glued[:, None] & options.of_table(self.continues)
+                barred = more if barred is None else barred | more
+        full = None if repeats is None else full_runs(text, slots, repeats)
+        if full is not None:
+            tokens = text.planes[TOKEN]
+            for token, is_full in ((tokens[slots - 1], full[0]), (tokens[slots], full[1])):
+                more = is_full[:, None] & options.equal(token)
+                barred = more if barred is None else barred | more
+        return barred
+
+    def _lacks(self, options: _Options, barred: Booleans) -> bool:
+        """Whether more tokens must be known than the engine returned."""
+        content = barred[:, : options.columns - 1]  # the last column is end-of-slot
+        return bool(content.any() if self.settings.sampling is not None else content.all(1).any())
+
+    def _tokens(self, pick: _Pick) -> Integers:
+        """(slots,) the best or drawn column."""
+        options = pick.options
+        if pick.noise is None or self.settings.sampling is None:
+            return options.best()
+        found = draw(options.scores, self.settings.sampling, pick.noise, options.ids)
+        return found if pick.drawn is None else np.where(pick.drawn, found, options.best())
+
+    def _left_to_right(self, pick: _Pick, slots: Integers) -> Choice:
         """Choose for one slot of each text: a token, or that its span is finished."""
-        rows, batch = pick.scores.rows, len(pick.room.text)
-        fits = pick.room.left(rows, pick.segments, pick.blanks)
-        fits &= pick.room.text[rows] > pick.room.reserved(rows, pick.blanks)  # later blanks get what they need
-        pick.content[pick.room.needs(rows, pick.blanks) & fits, self.end] = -torch.inf
-        tokens = self._tokens(pick.content, pick.noise)
-        log_probs = pick.content.gather(1, tokens[:, None]).squeeze(1)
-        wanting = (tokens != self.end) & (log_probs > -torch.inf)  # where everything is barred, nothing can be drawn
-        end_log_prob = log_probs.new_zeros(batch).index_add_(0, rows, pick.end_log_prob)
-        return Choice(
-            tokens.where(wanting & fits, NOTHING), log_probs, _any_by_row(wanting & ~fits, rows, batch), end_log_prob
-        )
+        rows, room = pick.rows, pick.room
+        fits = room.left(rows, pick.segments, pick.spans)
+        fits &= room.text[rows] > room.reserved(rows, pick.spans)  # later blanks get what they need
+        pick.options.bar_end(room.needs(pick.spans) & fits)
+        tokens, log_probs = pick.options.at(self._tokens(pick))
+        wanting = (tokens != self.end) & (log_probs > -np.inf)  # where everything is barred, nothing can be drawn
+        return self._choice(pick, slots, tokens, log_probs, wanting, wanting & fits, pick.ends())
 
-    def _parallel(self, pick: _Pick) -> Choice:
-        rows, room = pick.scores.rows, pick.room
-        tokens = self._tokens(pick.content, pick.noise)
+    def _parallel(self, pick: _Pick, slots: Integers) -> Choice:
+        room, options = pick.room, pick.options
+        column = self._tokens(pick)
+        tokens, log_probs = options.at(column)
         wanting = tokens != self.end
-        needing = room.needs(rows, pick.blanks)
-        if bool(needing.any()):
-            blanks = room.need.shape[1]
-            group = rows * blanks + pick.blanks
-            served = torch.zeros(room.need.numel(), dtype=torch.bool, device=rows.device)
-            served[group[wanting]] = True
-            lacking = needing & ~served[group]
-            pick.content[lacking, self.end] = -torch.inf
-            tokens = torch.where(lacking, self._tokens(pick.content, pick.noise), tokens)
-            score = pick.content.gather(1, tokens[:, None]).squeeze(1)
-            forced = best_of_group(score.masked_fill(~lacking, -torch.inf), group, room.need.numel())
+        if room.need is not None and (needing := room.needs(pick.spans)).any():
+            served = np.zeros(len(room.need), dtype=bool)
+            served[pick.spans[wanting]] = True
+            lacking = needing & ~served[pick.spans]
+            options.bar_end(lacking)
+            tokens, log_probs = options.at(np.where(lacking, self._tokens(pick), column))
+            forced = best_of_group(np.where(lacking, log_probs, -np.inf), pick.spans, len(room.need))
             wanting = (wanting & ~lacking) | forced
-        log_probs = pick.content.gather(1, tokens[:, None]).squeeze(1)
-        taken = room.admit(wanting, log_probs, rows, pick.segments, pick.blanks)
-        batch = len(room.text)
-        end_log_prob = log_probs.new_zeros(batch).index_add_(0, rows, pick.end_log_prob)
-        return Choice(tokens.where(taken, NOTHING), log_probs, _any_by_row(wanting & ~taken, rows, batch), end_log_prob)
+        taken = room.admit(wanting, log_probs, pick.rows, pick.segments, pick.spans)
+        return self._choice(pick, slots, tokens, log_probs, wanting, taken, pick.ends())
 
-    def _serial(self, pick: _Pick, location_noise: Tensor | None) -> Choice:
-        rows, room, batch = pick.scores.rows, pick.room, len(pick.room.text)
-        log_location, log_stop = pick.scores.log_location()
-        fits = room.left(rows, pick.segments, pick.blanks)
-        needing = room.needs(rows, pick.blanks) & fits
+    def _serial(
+        self, pick: _Pick, slots: Integers, answer: Answer, noise: Array | None, drawn: Booleans | None
+    ) -> Choice:
+        rows, room, batch = pick.rows, pick.room, len(pick.room.text)
+        log_location, log_stop = log_locations(rows, answer.location, answer.stop, batch)
+        fits = room.left(rows, pick.segments, pick.spans)
+        needing = room.needs(pick.spans) & fits
         needy = _any_by_row(needing, rows, batch)
-        pick.content[needing, self.end] = -torch.inf
-        tokens = self._tokens(pick.content, pick.noise)
-        log_probs = pick.content.gather(1, tokens[:, None]).squeeze(1) + log_location
-        penalised_stop = None
-        if log_stop is not None:
-            penalised_stop = (log_stop - self.penalty).masked_fill(needy, -torch.inf)
+        pick.options.bar_end(needing)
+        tokens, log_probs = pick.options.at(self._tokens(pick))
+        log_probs = log_probs + log_location
+        stop = None if log_stop is None else np.where(needy, -np.inf, log_stop - self.penalty)
         eligible = fits & (needing | ~needy[rows])
-        if location_noise is None:
-            wanting = tokens != self.end
-            if penalised_stop is not None:
-                wanting &= log_probs > penalised_stop[rows]
-            chosen = best_of_group(log_probs.masked_fill(~(eligible & wanting), -torch.inf), rows, batch)
-        else:
+        wanting = tokens != self.end
+        if stop is not None:
+            wanting &= log_probs > stop[rows]
+        chosen = best_of_group(np.where(eligible & wanting, log_probs, -np.inf), rows, batch)
+        if noise is not None:
             # where no token fits, a draw from all slots tells a text that ends from one that is cut off
             nowhere = ~_any_by_row(eligible, rows, batch)
-            location = log_location.masked_fill(~eligible & ~nowhere[rows], -torch.inf)
-            drawn = self._draw_location(pick.scores, location, penalised_stop, location_noise)
-            possible = log_probs > -torch.inf  # where everything is barred, nothing can be drawn
-            wanting = (drawn[rows] == pick.scores.slots) & (tokens != self.end) & possible
-            chosen = eligible & wanting
-        blocked = _any_by_row(wanting & ~fits, rows, batch)
-        end_log_prob = row_logsumexp(pick.end_log_prob + log_location, rows, batch) if log_stop is None else log_stop
-        return Choice(tokens.where(chosen, NOTHING), log_probs, blocked, end_log_prob)
+            location = np.where(eligible | nowhere[rows], log_location, -np.inf)
+            assert pick.slots is not None
+            place = self._draw_location(rows, pick.slots, location, stop, noise)
+            possible = log_probs > -np.inf  # where everything is barred, nothing can be drawn
+            wanted = (place[rows] == np.arange(len(rows))) & (tokens != self.end) & possible
+            by_chance = np.ones(batch, dtype=bool) if drawn is None else drawn
+            wanting = np.where(by_chance[rows], wanted, wanting)
+            chosen = np.where(by_chance[rows], eligible & wanted, chosen)
+        ends = row_logsumexp(pick.end_log_prob + log_location, rows, batch) if log_stop is None else log_stop
+        blocked = wanting & ~fits
+        return self._choice(pick, slots, tokens, log_probs, blocked | chosen, chosen, ends)
 
-    def _tokens(self, content: Tensor, noise: Tensor | None) -> Tensor:
-        if noise is None or self.settings.sampling is None:
-            return content.max(1).indices  # faster on a CPU than argmax
-        return draw(content, self.settings.sampling, noise)
-
-    def _draw_location(self, scores: SlotScores, location: Tensor, stop: Tensor | None, noise: Tensor) -> Tensor:
-        """(batch,) the drawn slot; 0, which is no slot, where stopping was drawn or nothing can be."""
+    def _draw_location(
+        self, rows: Integers, slots: Integers, location: Array, stop: Array | None, noise: Array
+    ) -> Integers:
+        """(batch,) the drawn slot, by its index among all; -1 where stopping was drawn or nothing can be."""
         assert self.settings.sampling is not None
-        width = int(scores.slots.max()) + 1
-        grid = location.new_full((len(noise), width), -torch.inf)
-        grid[scores.rows, scores.slots] = location
+        grid = np.full((len(noise), int(slots.max()) + 1), -np.inf)  # slot 0 does not exist: it stands for stopping
+        numbers = np.full(grid.shape, -1)
+        grid[rows, slots], numbers[rows, slots] = location, np.arange(len(rows))
         if stop is not None:
             grid[:, 0] = stop
-        grid[:, 0] = grid[:, 0].where(grid.isfinite().any(1), 0)
-        return draw(grid, Sampling(self.settings.sampling.temperature), noise)
+        grid[:, 0] = np.where(np.isfinite(grid).any(1), grid[:, 0], 0)
+        drawn = draw(grid, Sampling(self.settings.sampling.temperature), noise)
+        return np.asarray(numbers[np.arange(len(noise)), drawn])
+
+    def _choice(
+        self,
+        pick: _Pick,
+        slots: Integers,
+        tokens: Integers,
+        log_probs: Array,
+        wanting: Booleans,
+        taken: Booleans,
+        end_log_prob: Array,
+    ) -> Choice:
+        blocked = _any_by_row(wanting & ~taken, pick.rows, len(pick.room.text))
+        return Choice(slots[taken], tokens[taken], log_probs[taken], blocked, end_log_prob)
+
+
+class _Options:
+    """What can be inserted at slots: columns of tokens with their log-probabilities, end-of-slot's among them.
+
+    Args:
+        ids: (slots, columns) the token of each column, that of end-of-slot last; None for the whole vocabulary.
+        scores: (slots, columns), with the termination penalty taken off.
+        end: the id of end-of-slot.
+    """
+
+    def __init__(self, ids: Integers | None, scores: Array, end: int) -> None:
+        self.ids, self.scores, self.end = ids, scores, end
+        self.index = np.arange(len(scores))
+
+    @classmethod
+    def of(cls, answer: Answer, end: int, penalty: np.float32) -> _Options:
+        penalised = answer.end - penalty if penalty else answer.end
+        if answer.content is not None:
+            scores = answer.content.copy()
+            scores[:, end] = penalised
+            return cls(None, scores, end)
+        count, top = answer.tokens.shape
+        ids = np.empty((count, top + 1), dtype=np.int64)
+        ids[:, :top], ids[:, top] = answer.tokens, end
+        scores = np.empty((count, top + 1), dtype=np.float32)
+        scores[:, :top], scores[:, top] = answer.log_probs, penalised
+        return cls(ids, scores, end)
+
+    @property
+    def full(self) -> bool:
+        """Whether it is the whole vocabulary."""
+        return self.ids is None
+
+    @property
+    def columns(self) -> int:
+        return int(self.scores.shape[1])
+
+    def of_table(self, table: Booleans) -> Booleans:
+        """(slots, columns) bool, the entries of a table with one per token."""
+        return np.broadcast_to(table, self.scores.shape) if self.ids is None else table[self.ids]
+
+    def equal(self, tokens: Integers) -> Booleans:
+        """(slots, columns) bool, whether a column is the slot's token, (slots,)."""
+        ids = np.arange(self.columns) if self.ids is None else self.ids
+        return np.asarray(ids == tokens[:, None])
+
+    def bar(self, barred: Booleans) -> None:
+        """Bar (slots, columns)."""
+        self.scores[barred] = -np.inf
+
+    def bar_end(self, slots: Booleans) -> None:
+        """Bar end-of-slot at (slots,) bool."""
+        self.scores[slots, -1 if self.ids is not None else self.end] = -np.inf
+
+    def best(self) -> Integers:
+        """(slots,) the best column; of equal ones end-of-slot, which must not be outdone."""
+        found = self.scores.argmax(1)
+        end = self.columns - 1 if self.ids is not None else self.end
+        return np.where(self.scores[self.index, found] > self.scores[:, end], found, end)
+
+    def at(self, columns: Integers) -> tuple[Integers, Array]:
+        """(slots,) the tokens of columns, and their log-probabilities."""
+        tokens = columns if self.ids is None else self.ids[self.index, columns]
+        return tokens, self.scores[self.index, columns]
 
 
 @dataclass(frozen=True)
 class _Pick:
-    """A round's scores with all that bears on the choice; every tensor is by slot."""
+    """A round's options with all that bears on the choice; every array is by slot."""
 
-    scores: SlotScores
-    content: Tensor
-    end_log_prob: Tensor
+    options: _Options
+    rows: Integers
+    segments: Integers
+    spans: Integers
     room: Room
-    segments: Tensor
-    blanks: Tensor
-    noise: Tensor | None
+    end_log_prob: Array
+    slots: Integers | None = None
+    noise: Array | None = None
+    drawn: Booleans | None = None
+
+    def ends(self) -> Array:
+        """(batch,) the log-probability of all slots being finished."""
+        return np.bincount(self.rows, self.end_log_prob, len(self.room.text))
 
 
-def _any_by_row(values: Tensor, rows: Tensor, batch: int) -> Tensor:
+def log_locations(rows: Integers, location: Array, stop: Array | None, batch: int) -> tuple[Array, Array | None]:
+    """Return log p(l), a softmax over the row's open slots and, with sequence termination, stopping.
+
+    Args:
+        rows: (slots,) the row of each slot.
+        location: (slots,) logits.
+        stop: (batch,) logits of stopping; None with slot termination.
+        batch: number of rows.
+
+    Returns:
+        (slots,) for the slots and (batch,) for stopping, or None with slot termination.
+    """
+    normaliser = row_logsumexp(location, rows, batch)
+    if stop is None:
+        return location - normaliser[rows], None
+    normaliser = np.logaddexp(normaliser, stop)
+    return location - normaliser[rows], stop - normaliser
+
+
+def row_logsumexp(values: Array, rows: Integers, batch: int) -> Array:
+    """Return the logsumexp of values, (items,), by their rows, (items,); (batch,), -inf for a row without items."""
+    peak = np.full(batch, -np.inf)
+    np.maximum.at(peak, rows, values)
+    base = np.where(np.isfinite(peak), peak, 0)
+    with np.errstate(divide="ignore"):
+        return np.log(np.bincount(rows, np.exp(values - base[rows]), batch)) + base
+
+
+def _any_by_row(values: Booleans, rows: Integers, batch: int) -> Booleans:
     """(batch,) whether any value of the row is true."""
-    found = torch.zeros(batch, dtype=torch.bool, device=values.device)
+    found = np.zeros(batch, dtype=bool)
     found[rows[values]] = True
     return found
-
-
-def uniform(seeds: Tensor, number: int, slots: Tensor | None = None) -> Tensor:
-    """Uniform numbers in (0, 1), hashed with splitmix64's finaliser.
-
-    Args:
-        seeds: (items,) the seed of each item's text.
-        number: the round.
-        slots: (items,) for a token at each slot; None for a location of each text.
-
-    Returns:
-        (items,) float64, on the CPU.
-    """
-    purpose = _LOCATION if slots is None else _CONTENT
-    state: Any = seeds.cpu().numpy().astype(np.uint64)
-    for value in (np.uint64(number), np.uint64(purpose), 0 if slots is None else slots.cpu().numpy().astype(np.uint64)):
-        state = state * np.uint64(0x9E3779B97F4A7C15) + value + np.uint64(0x632BE59BD9B4E019)
-        state = _mixed(state)
-    return torch.from_numpy(((state >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53)
-
-
-def draw(logits: Tensor, sampling: Sampling, noise: Tensor) -> Tensor:
-    """Draw an index from each row of logits.
-
-    Args:
-        logits: (items, choices).
-        sampling: temperature and truncation.
-        noise: (items,) uniform numbers in (0, 1).
-
-    Returns:
-        (items,) indices; never one whose logit is -inf.
-    """
-    limits = torch.finfo(torch.float32)
-    temperature = min(max(sampling.temperature, limits.tiny), limits.max)
-    logits = (logits.float() - logits.float().amax(1, keepdim=True)) / temperature
-    if sampling.top_k is not None and sampling.top_k < logits.shape[1]:
-        least = logits.topk(sampling.top_k, dim=1).values[:, -1:]
-        logits = logits.masked_fill(logits < least, -torch.inf)
-    probabilities = logits.softmax(1)
-    if sampling.top_p is not None and sampling.top_p < 1:
-        ordered, index = probabilities.sort(dim=1, descending=True)
-        beyond = ordered.cumsum(1) - ordered >= sampling.top_p
-        beyond[:, 0] = False  # however little is asked for
-        probabilities = probabilities.masked_fill(beyond.gather(1, index.argsort(1)), 0)
-    return probabilities.div_(_waiting_times(noise, logits.shape[1], logits.device)).max(1).indices
-
-
-def _waiting_times(noise: Tensor, choices: int, device: torch.device) -> Tensor:
-    """(items, choices) exponential times at rate 1, hashed in 32 bits from each item's number and each choice."""
-    items: Any = _mixed(noise.double().cpu().numpy().view(np.uint64)).astype(np.uint32).view(np.int32)
-    state = torch.from_numpy(items).to(device)[:, None] ^ _choice_keys(choices).to(device)
-    for factor, shift in ((-0x7A143595, 13), (-0x3D4D51CB, 16)):  # as murmur3 ends
-        state.mul_(factor)
-        state.bitwise_xor_(state.bitwise_right_shift(shift).bitwise_and_((1 << (32 - shift)) - 1))
-    below_one = 2.0**-31 * (1 - 2.0**-23)  # 31 bits to a number that float32 does not round to 1
-    return state.bitwise_and_(0x7FFFFFFF).float().add_(0.5).mul_(-below_one).log1p_().neg_()
-
-
-@lru_cache(maxsize=8)
-def _choice_keys(choices: int) -> Tensor:
-    """(choices,) 32 random bits for each."""
-    keys: Any = _mixed(np.arange(1, choices + 1, dtype=np.uint64)).astype(np.uint32).view(np.int32)
-    return torch.from_numpy(keys)
-
-
-def _mixed(state: Any) -> Any:
-    """Splitmix64's finaliser."""
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return state ^ (state >> np.uint64(31))

@@ -7,103 +7,114 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from kermit.canvas_batch import CanvasBatch
-from kermit.decoding.settings import DecodingSettings
-from kermit.slots import InsertionModel
+from kermit.canvas.arrays import Array, Booleans, Integers
+from kermit.decoding.growing import OPEN, ROW, SEGMENT, SPAN, TOKEN, Growing
+from kermit.decoding.settings import Constraints
+from kermit.engines.engine import ModelInfo
 
 _PLENTY = 2**31
 
 
 @dataclass
 class Room:
-    """What is left of every limit.
+    """What is left of every limit; None where there is no such limit.
 
     Args:
         text: (batch,) tokens that may still be inserted into the text.
         segment: (batch, 2) tokens that the model still has positions for.
-        blank: (batch, blanks) tokens that may still be inserted into the blank.
-        need: (batch, blanks) tokens that must still be inserted into the blank.
+        blank: (spans,) tokens that may still be inserted into the blank.
+        need: (spans,) tokens that must still be inserted into the blank.
+        owed: (batch,) tokens that the blanks of a text must still get together.
         used: (batch,) tokens inserted so far.
     """
 
-    text: Tensor
-    segment: Tensor
-    blank: Tensor
-    need: Tensor
-    used: Tensor
+    text: Integers
+    segment: Integers | None
+    blank: Integers | None
+    need: Integers | None
+    owed: Integers
+    used: Integers
 
     @classmethod
-    def of(
-        cls, model: InsertionModel, settings: DecodingSettings, batch: CanvasBatch, limits: list[int], blanks: Tensor
-    ) -> Room:
-        """The rooms at the start.
+    def of(cls, info: ModelInfo, constraints: Constraints, growing: Growing, limits: list[int]) -> Room:
+        """Return the rooms at the start.
 
         Args:
-            model: what scores the slots.
-            settings: how to decode.
-            batch: the canvases.
+            info: the model's lengths.
+            constraints: the blanks' limits.
+            growing: the canvases.
             limits: the most tokens to insert into each text.
-            blanks: (batch,) how many blanks each text has; they are numbered from 1.
         """
-        rows, device = len(batch), batch.device
-        number = torch.arange(int(blanks.max()) + 1, device=device)
-        text = torch.tensor([min(limit, _PLENTY) for limit in limits], device=device)
-        if model.max_length is not None:
-            text = torch.minimum(text, model.max_length - batch.valid.sum(1))
-        segment = torch.full((rows, 2), _PLENTY, device=device)
-        if model.max_segment_length is not None:
-            content = batch.valid & (batch.token_ids != model.specials.sep_id)
-            content = content & (batch.token_ids != model.specials.cls_id)
-            used = torch.stack([(content & (batch.segment_ids == s)).sum(1) for s in (0, 1)], 1)
-            segment = model.max_segment_length - used
-        constraints = settings.constraints
-        most = constraints.max_tokens_per_blank
-        blank = torch.full((rows, len(number)), _PLENTY if most is None else min(most, _PLENTY), device=device)
-        exists = (number > 0) & (number <= blanks[:, None])
-        need = torch.where(exists, min(constraints.min_tokens_per_blank or 0, _PLENTY), 0)
-        return cls(text, segment, blank, need, torch.zeros_like(text))
+        planes, batch = growing.planes, len(growing)
+        text = np.array([min(limit, _PLENTY) for limit in limits], dtype=np.int64)
+        if info.max_length is not None:
+            text = np.minimum(text, info.max_length - growing.lengths)
+        segment = None
+        if info.max_segment_length is not None:
+            framing = (planes[TOKEN] == info.specials.cls_id) | (planes[TOKEN] == info.specials.sep_id)
+            group = (2 * planes[ROW] + planes[SEGMENT])[~framing]
+            segment = info.max_segment_length - np.bincount(group, minlength=2 * batch).reshape(batch, 2)
+        most, least = constraints.max_tokens_per_blank, constraints.min_tokens_per_blank or 0
+        spans = len(growing.spans.rows)
+        blank = None if most is None else np.full(spans, min(most, _PLENTY))
+        need, owed = None, np.zeros(batch, dtype=np.int64)
+        if least:
+            need = np.zeros(spans, dtype=np.int64)
+            need[planes[SPAN]] = min(least, _PLENTY) * planes[OPEN]
+            owed = np.bincount(planes[ROW], min(least, _PLENTY) * planes[OPEN], batch).astype(np.int64)
+        return cls(text, segment, blank, need, owed, np.zeros(batch, dtype=np.int64))
 
-    def select(self, rows: Tensor) -> Room:
-        """The rooms of some of the texts."""
-        return Room(self.text[rows], self.segment[rows], self.blank[rows], self.need[rows], self.used[rows])
+    def select(self, rows: Integers) -> None:
+        """Keep the rooms of some of the texts."""
+        self.text, self.owed, self.used = self.text[rows], self.owed[rows], self.used[rows]
+        self.segment = None if self.segment is None else self.segment[rows]
 
-    def needs(self, rows: Tensor, blanks: Tensor) -> Tensor:
+    def needs(self, spans: Integers) -> Booleans:
         """(slots,) whether the slot's blank must still get a token."""
-        return self.need[rows, blanks] > 0
+        return np.zeros(len(spans), dtype=bool) if self.need is None else self.need[spans] > 0
 
-    def left(self, rows: Tensor, segments: Tensor, blanks: Tensor) -> Tensor:
+    def left(self, rows: Integers, segments: Integers, spans: Integers) -> Booleans:
         """(slots,) whether one token more fits into the slot."""
-        return (self.text[rows] > 0) & (self.segment[rows, segments] > 0) & (self.blank[rows, blanks] > 0)
+        fits = self.text[rows] > 0
+        if self.segment is not None:
+            fits &= self.segment[rows, segments] > 0
+        if self.blank is not None:
+            fits &= self.blank[spans] > 0
+        return fits
 
-    def reserved(self, rows: Tensor, blanks: Tensor) -> Tensor:
+    def reserved(self, rows: Integers, spans: Integers) -> Integers:
         """(slots,) how many tokens other blanks of the slot's text must still get."""
-        need = self.need.clamp(min=0)
-        return need.sum(1)[rows] - need[rows, blanks]
+        if self.need is None:
+            return np.zeros(len(rows), dtype=np.int64)
+        return self.owed[rows] - np.maximum(self.need[spans], 0)
 
-    def admit(self, wanting: Tensor, score: Tensor, rows: Tensor, segments: Tensor, blanks: Tensor) -> Tensor:
-        """Which of the wanting slots get their token, the best scores first; (slots,) bool."""
-        for room, group in (
-            (self.blank.flatten(), rows * self.blank.shape[1] + blanks),
-            (self.segment.flatten(), rows * 2 + segments),
-            (self.text, rows),
-        ):
-            wanting = keep_best(wanting, score, group, room)
-        return wanting
+    def admit(self, wanting: Booleans, score: Array, rows: Integers, segments: Integers, spans: Integers) -> Booleans:
+        """Return which of the wanting slots get their token, the best scores first; (slots,) bool."""
+        if self.blank is not None:
+            wanting = keep_best(wanting, score, spans, self.blank)
+        if self.segment is not None:
+            wanting = keep_best(wanting, score, 2 * rows + segments, self.segment.ravel())
+        return keep_best(wanting, score, rows, self.text)
 
-    def spend(self, rows: Tensor, segments: Tensor, blanks: Tensor) -> None:
+    def spend(self, rows: Integers, segments: Integers, spans: Integers) -> None:
         """Take the room of one token each at these slots."""
-        one = torch.ones_like(rows)
-        self.text.index_add_(0, rows, -one)
-        self.used.index_add_(0, rows, one)
-        self.segment.index_put_((rows, segments), -one, accumulate=True)
-        self.blank.index_put_((rows, blanks), -one, accumulate=True)
-        self.need.index_put_((rows, blanks), -one, accumulate=True)
+        count = np.bincount(rows, minlength=len(self.text))
+        self.text = self.text - count
+        self.used = self.used + count
+        if self.segment is not None:
+            self.segment = self.segment - np.bincount(2 * rows + segments, minlength=self.segment.size).reshape(-1, 2)
+        if self.blank is not None:
+            self.blank = self.blank - np.bincount(spans, minlength=len(self.blank))
+        if self.need is not None:
+            filled, first, taken = np.unique(spans, return_index=True, return_counts=True)
+            paid = np.minimum(np.maximum(self.need[filled], 0), taken)
+            self.owed = self.owed - np.bincount(rows[first], paid, len(self.owed)).astype(np.int64)
+            self.need[filled] -= taken
 
 
-def keep_best(wanting: Tensor, score: Tensor, group: Tensor, room: Tensor) -> Tensor:
+def keep_best(wanting: Booleans, score: Array, group: Integers, room: Integers) -> Booleans:
     """Keep as many wanting items of each group as it has room for, the best scores first.
 
     Args:
@@ -115,28 +126,25 @@ def keep_best(wanting: Tensor, score: Tensor, group: Tensor, room: Tensor) -> Te
     Returns:
         (items,) bool.
     """
-    if not bool((torch.zeros_like(room).index_add_(0, group, wanting.to(room.dtype)) > room).any()):
+    if (np.bincount(group[wanting], minlength=len(room)) <= room).all():
         return wanting
-    order = score.masked_fill(~wanting, -torch.inf).argsort(descending=True, stable=True)
-    order = order[group[order].argsort(stable=True)]
+    order = np.lexsort((-np.where(wanting, score, -np.inf), group))  # by group, the best first
     grouped = group[order]
-    first = torch.searchsorted(grouped, torch.arange(len(room), device=group.device))
-    rank = torch.arange(len(order), device=group.device) - first[grouped]
-    kept = torch.empty_like(wanting)
+    rank = np.arange(len(order)) - np.searchsorted(grouped, grouped)
+    kept = np.empty_like(wanting)
     kept[order] = rank < room[grouped]
     return wanting & kept
 
 
-def best_of_group(score: Tensor, group: Tensor, groups: int) -> Tensor:
+def best_of_group(score: Array, group: Integers, groups: int) -> Booleans:
     """Mark the item with the best score in each group, the first where several are equal; -inf is never the best.
 
     Args:
         score: (items,).
         group: (items,) the group of each.
-        groups: how many groups there are.
+        groups: number of groups.
 
     Returns:
         (items,) bool.
     """
-    room = torch.ones(groups, dtype=torch.long, device=group.device)
-    return keep_best(score > -torch.inf, score, group, room)
+    return keep_best(score > -np.inf, score, group, np.ones(groups, dtype=np.int64))

@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from kermit.canvas import Canvas, Segment
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import Canvas, CanvasBatch, Segment
+from kermit.canvas.arrays import Array
+from kermit.decoding.asking import ask_canvases
+from kermit.decoding.choosing import log_locations
+from kermit.decoding.likelihood import left_to_right_log_probs
+from kermit.decoding.rounds import Decoded
 from kermit.decoding.settings import Finish, Ranking
+from kermit.engines.engine import Engine
 from kermit.errors import DecodingError
-from kermit.slots import InsertionModel, LeftToRightModel
-from kermit.texts import Texts, canvases_of
-
-if TYPE_CHECKING:
-    from kermit.decoding.rounds import Decoded
+from kermit.objectives.texts import Texts, canvases_of
 
 _APART = 2  # how far tokens stand apart that are missing at once
 
@@ -40,7 +39,7 @@ def check_given(start: Canvas) -> None:
 
 
 def ranks(
-    model: InsertionModel,
+    engine: Engine,
     candidates: Sequence[Decoded],
     ranking: Ranking,
     batch_size: int = 64,
@@ -49,7 +48,7 @@ def ranks(
     """What candidates are compared by: whether a candidate is finished, and then a mean log-probability of a token.
 
     Args:
-        model: what scores the slots.
+        engine: the network.
         candidates: what was decoded.
         ranking: which log-probability.
         batch_size: how many go through the model together.
@@ -57,21 +56,21 @@ def ranks(
     """
     match ranking:
         case Ranking.LIKELIHOOD:
-            means = [likelihood_a_token(candidate) for candidate in candidates]
+            means = [likelihood_per_token(candidate) for candidate in candidates]
         case Ranking.AGAIN:
-            means = again(model, candidates, batch_size)
+            means = again(engine, candidates, batch_size)
         case Ranking.BOTH_WAYS:
-            back = asked_again(model, candidates, inserted=False, batch_size=batch_size)
-            means = [sum(parts) for parts in zip(again(model, candidates, batch_size), back, strict=True)]
+            back = asked_again(engine, candidates, inserted=False, batch_size=batch_size)
+            means = [sum(parts) for parts in zip(again(engine, candidates, batch_size), back, strict=True)]
         case Ranking.LEFT_TO_RIGHT:
-            means = from_left_to_right(cast("LeftToRightModel", model), candidates, batch_size)
+            means = from_left_to_right(engine, candidates, batch_size)
     return [
         (candidate.finish is Finish.FINISHED, mean + length_reward * math.log(max(1, candidate.tokens)))
         for candidate, mean in zip(candidates, means, strict=True)
     ]
 
 
-def likelihood_a_token(decoded: Decoded) -> float:
+def likelihood_per_token(decoded: Decoded) -> float:
     """The mean log-probability of what was decided, as it was.
 
     A mean, for a sum would favour the shortest; that nothing more belongs there counts as one more token.
@@ -79,32 +78,31 @@ def likelihood_a_token(decoded: Decoded) -> float:
     return decoded.log_prob / (decoded.tokens + 1)
 
 
-def again(model: InsertionModel, texts: Sequence[Decoded], batch_size: int = 64) -> list[float]:
+def again(engine: Engine, texts: Sequence[Decoded], batch_size: int = 64) -> list[float]:
     """The mean log-probability of an inserted token, plus that of nothing being missing from an open slot.
 
     Where nothing was inserted, the second alone; -inf where nothing is there at all, which is no text.
     """
-    tokens = asked_again(model, texts, batch_size=batch_size)
-    ends = nothing_missing(model, texts, batch_size)
+    tokens = asked_again(engine, texts, batch_size=batch_size)
+    ends = nothing_missing(engine, texts, batch_size)
     return [
         (0.0 if math.isinf(token) and _holds_something(text) else token) + end
         for text, token, end in zip(texts, tokens, ends, strict=True)
     ]
 
 
-@torch.inference_mode()
-def from_left_to_right(model: LeftToRightModel, texts: Sequence[Decoded], batch_size: int = 64) -> list[float]:
+def from_left_to_right(engine: Engine, texts: Sequence[Decoded], batch_size: int = 64) -> list[float]:
     """The mean log-probability of the inserted tokens and of the end of each span, from left to right.
 
     Args:
-        model: a model that was trained in that order.
+        engine: a network that was trained in that order.
         texts: what was decoded.
         batch_size: how many go through the model together.
     """
 
-    def means(part: Sequence[Decoded]) -> Tensor:
-        complete = _complete(model, part, inserted=True)
-        return model.left_to_right_log_probs(complete) / (complete.lengths + 1)
+    def means(part: Sequence[Decoded]) -> Array:
+        complete = _complete(part, inserted=True)
+        return left_to_right_log_probs(engine, complete) / (complete.lengths + 1)
 
     return _by_length(texts, means, batch_size)
 
@@ -117,12 +115,11 @@ def _holds_something(text: Decoded) -> bool:
     )
 
 
-@torch.inference_mode()
-def nothing_missing(model: InsertionModel, texts: Sequence[Decoded], batch_size: int = 64) -> list[float]:
+def nothing_missing(engine: Engine, texts: Sequence[Decoded], batch_size: int = 64) -> list[float]:
     """The mean log-probability of end-of-slot over the open slots of what was decoded, or that of stopping.
 
     Args:
-        model: what scores the slots.
+        engine: the network.
         texts: what was decoded.
         batch_size: how many go through the model together.
 
@@ -130,29 +127,28 @@ def nothing_missing(model: InsertionModel, texts: Sequence[Decoded], batch_size:
         One a text; 0 for one without open slots.
     """
 
-    def means(part: Sequence[Decoded]) -> Tensor:
+    def means(part: Sequence[Decoded]) -> Array:
         flags = [text.inserted for text in part]
-        canvases = CanvasBatch.from_canvases([text.canvas for text in part], model.device, inserted=flags)
-        scores = model.score_slots(canvases)
-        if scores.stop is not None:
-            stopping = scores.log_location()[1]
+        canvases = CanvasBatch.from_canvases([text.canvas for text in part], inserted=flags)
+        found = ask_canvases(engine, canvases)
+        answer = found.answer
+        if answer.stop is not None:
+            _, stopping = log_locations(found.rows, answer.location, answer.stop, len(part))
             assert stopping is not None
-            return torch.where(canvases.open_slots.any(1), stopping, 0)
-        end = scores.content[:, model.specials.end_of_slot_id] - scores.content.logsumexp(1)
-        sums = end.new_zeros(len(part)).index_add(0, scores.rows, end)
-        return sums / canvases.open_slots.sum(1).clamp(min=1)
+            return np.where(canvases.open_slots.any(1), stopping, 0)
+        sums = np.bincount(found.rows, answer.end, len(part))
+        return np.asarray(sums / np.maximum(canvases.open_slots.sum(1), 1))
 
     return _by_length(texts, means, batch_size)
 
 
-@torch.inference_mode()
 def asked_again(
-    model: InsertionModel, texts: Sequence[Decoded], *, inserted: bool = True, batch_size: int = 64
+    engine: Engine, texts: Sequence[Decoded], *, inserted: bool = True, batch_size: int = 64
 ) -> list[float]:
     """The mean log-probability of the inserted tokens, or of the given side's, each with its neighbours there.
 
     Args:
-        model: what scores the slots.
+        engine: the network.
         texts: what was decoded.
         inserted: whether the inserted tokens are asked for, or those of the side that was given whole.
         batch_size: how many go through the model together.
@@ -161,15 +157,15 @@ def asked_again(
         One a text; -inf for one without such tokens.
     """
 
-    def means(part: Sequence[Decoded]) -> Tensor:
-        complete = _complete(model, part, inserted)
-        sums = sum(_log_prob_of_part(model, complete, number) for number in range(_APART))
-        return torch.where(complete.lengths > 0, sums / complete.lengths, -math.inf)
+    def means(part: Sequence[Decoded]) -> Array:
+        complete = _complete(part, inserted)
+        sums = sum(_log_prob_of_part(engine, complete, number) for number in range(_APART))
+        return np.where(complete.lengths > 0, sums / np.maximum(complete.lengths, 1), -math.inf)
 
     return _by_length(texts, means, batch_size)
 
 
-def _by_length(texts: Sequence[Decoded], means: Callable[[Sequence[Decoded]], Tensor], batch_size: int) -> list[float]:
+def _by_length(texts: Sequence[Decoded], means: Callable[[Sequence[Decoded]], Array], batch_size: int) -> list[float]:
     """A number a text, worked out for texts of about the same length together."""
     found: dict[int, float] = {}
     by_length = sorted(range(len(texts)), key=lambda number: len(texts[number].canvas))
@@ -179,35 +175,35 @@ def _by_length(texts: Sequence[Decoded], means: Callable[[Sequence[Decoded]], Te
     return [found[number] for number in range(len(texts))]
 
 
-def _complete(model: InsertionModel, texts: Sequence[Decoded], inserted: bool) -> Texts:
+def _complete(texts: Sequence[Decoded], inserted: bool) -> Texts:
     """Complete texts, of which the inserted tokens, or those of sides that were given whole, are to be generated."""
     flags = [text.inserted for text in texts]
-    batch = CanvasBatch.from_canvases([text.canvas for text in texts], model.device, inserted=flags)
-    generated = torch.zeros_like(batch.valid)
-    open_segments = torch.zeros(len(batch), len(Segment), dtype=torch.bool, device=model.device)
+    batch = CanvasBatch.from_canvases([text.canvas for text in texts], inserted=flags)
+    generated = np.zeros_like(batch.valid)
+    open_segments = np.zeros((len(batch), len(Segment)), dtype=bool)
     for row, text in enumerate(texts):
         for segment, new in enumerate(text.inserted):
             slots = text.canvas.slots(Segment(segment))
             whole = text.canvas.open_slots.isdisjoint(slots)
-            of_this = torch.tensor(new, dtype=torch.bool) if inserted else torch.full((len(new),), whole)
-            generated[row, slots[:-1]] = of_this.to(model.device)
+            generated[row, slots[:-1]] = new if inserted else whole
             open_segments[row, segment] = whole != inserted
     return Texts(batch, batch.valid, generated, open_segments, batch.marked if inserted else None)
 
 
-def _log_prob_of_part(model: InsertionModel, texts: Texts, part: int) -> Tensor:
+def _log_prob_of_part(engine: Engine, texts: Texts, part: int) -> Array:
     """(batch,) the sum over the generated tokens of one part, with those missing at once."""
     missing = texts.generated & (texts.generated.cumsum(1) % _APART == part)
-    rows, tokens = missing.nonzero(as_tuple=True)
+    rows, tokens = missing.nonzero()
     if not len(rows):
-        return torch.zeros(len(missing), device=missing.device)
+        return np.zeros(len(missing))
     canvases, slot = canvases_of(texts, texts.present & ~missing)
-    asked = torch.zeros_like(canvases.open_slots).index_put(
-        (rows, slot[rows, tokens]), torch.ones_like(rows, dtype=torch.bool)
-    )
-    scores = model.score_slots(canvases, asked=asked)
-    numbers = torch.arange(len(scores.rows), device=missing.device)
-    number = torch.zeros_like(canvases.token_ids).index_put((scores.rows, scores.slots), numbers)
-    content = scores.content[number[rows, slot[rows, tokens]]]
-    each = content.gather(1, texts.batch.token_ids[rows, tokens][:, None])[:, 0] - content.logsumexp(1)
-    return each.new_zeros(len(texts.batch)).index_add(0, rows, each)
+    slots = slot[rows, tokens]
+    asked = np.zeros_like(canvases.open_slots)
+    asked[rows, slots] = True
+    found = ask_canvases(engine, canvases, asked=asked, full=True)
+    number = np.zeros(asked.shape, dtype=np.int64)
+    number[found.rows, found.slots] = np.arange(len(found.rows))
+    content = found.answer.content
+    assert content is not None
+    each = content[number[rows, slots], texts.batch.token_ids[rows, tokens]]
+    return np.bincount(rows, each, len(missing))

@@ -6,86 +6,77 @@ that is as long as allowed already, and of several insertions that together make
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from kermit.canvas_batch import NOTHING, CanvasBatch
-from kermit.slots import SlotScores
-
-
-def allowed_runs(batch: CanvasBatch, most: int) -> Tensor:
-    """How long a run may be: as long as the longest that the canvas holds already, but at least `most`; (batch,)."""
-    ending, _ = _runs(batch)
-    return ending.masked_fill(~_content(batch), 0).amax(1).clamp(min=most)
+from kermit.canvas.arrays import Booleans, Integers
+from kermit.decoding.growing import ROW, TOKEN, Growing
 
 
-def bar_repeats(content: Tensor, scores: SlotScores, batch: CanvasBatch, allowed: Tensor) -> None:
-    """Bar, in place, the tokens beside a slot whose run is as long as it may be.
-
-    Args:
-        content: (slots, vocab) log-probabilities of the token to insert.
-        scores: what the model says of the slots.
-        batch: the canvases.
-        allowed: (batch,).
-    """
-    rows, right = scores.rows, scores.slots
-    left = right - 1
-    ending, beginning = _runs(batch)
-    tokens = batch.token_ids
-    same = tokens[rows, left] == tokens[rows, right]
-    before, after = ending[rows, left], beginning[rows, right]
-    for token, length in (
-        (tokens[rows, left], before + after * same),
-        (tokens[rows, right], after + before * same),
-    ):
-        full = (length >= allowed[rows]).nonzero().flatten()
-        content[full, token[full]] = -torch.inf
+def allowed_runs(text: Growing, most: int) -> Integers:
+    """Return how long a run may be: as the longest that the canvas holds already, but at least `most`; (batch,)."""
+    tokens, specials = text.planes[TOKEN], text.specials
+    content = (tokens != specials.cls_id) & (tokens != specials.sep_id)
+    allowed = np.full(len(text), most)
+    np.maximum.at(allowed, text.planes[ROW], _runs(text)[0] * content)
+    return allowed
 
 
-def withdraw_repeats(tokens: Tensor, scores: SlotScores, batch: CanvasBatch, allowed: Tensor) -> tuple[Tensor, Tensor]:
-    """Withdraw the insertions that together make a run longer than it may be, the rightmost first.
+def full_runs(text: Growing, slots: Integers, allowed: Integers) -> tuple[Booleans, Booleans] | None:
+    """Return whether the runs left and right of slots are as long as they may be, or None where none is.
 
     Args:
-        tokens: (slots,) the token to insert, or `NOTHING`.
-        scores: what the model says of the slots.
-        batch: the canvases.
+        text: the canvases.
+        slots: (slots,) items.
         allowed: (batch,).
 
     Returns:
-        The tokens that are left, (slots,), and the texts that had some withdrawn, (batch,) bool.
+        (slots,) bool each: whether the token on the left, and that on the right, may not be inserted.
     """
-    grid = torch.full_like(batch.token_ids, NOTHING)
-    grid[scores.rows, scores.slots] = tokens
-    after, (old,) = batch.insert(grid, [(batch.valid, False)])
-    new = after.valid & ~old
-    _, beginning = _runs(after)
-    ending, _ = _runs(after)
-    excess = (ending + beginning - 1) - allowed[:, None]
-    # new tokens of a run from its right end on
-    starts = after.valid & (beginning == 1)  # the last of each run
-    from_right = new.flip(1).cumsum(1).flip(1)
-    behind = torch.nn.functional.pad(from_right[:, 1:], (0, 1))
-    at_end = behind.where(starts, -1).flip(1).cummax(1).values.flip(1)
-    gone = new & (excess > 0) & (from_right - at_end <= excess)
-    withdrawn = gone[new]  # row by row, as the slots are
-    taken = (tokens != NOTHING).nonzero().flatten()
-    left = tokens.index_fill(0, taken[withdrawn], NOTHING)
-    return left, gone.any(1)
+    if not _has_runs(text, allowed):
+        return None
+    tokens, most = text.planes[TOKEN], allowed[text.planes[ROW, slots]]
+    ending, beginning = _runs(text)
+    before, after = ending[slots - 1], beginning[slots]
+    same = tokens[slots - 1] == tokens[slots]
+    left, right = before + after * same >= most, after + before * same >= most
+    return (left, right) if left.any() or right.any() else None
 
 
-def _content(batch: CanvasBatch) -> Tensor:
-    specials = batch.specials
-    return batch.valid & (batch.token_ids != specials.cls_id) & (batch.token_ids != specials.sep_id)
+def too_many(text: Growing, allowed: Integers, came: Integers) -> Booleans | None:
+    """Return which of the tokens that just came make a run longer than it may be, the rightmost first; None if none do.
+
+    Args:
+        text: the canvases after the insertions.
+        allowed: (batch,).
+        came: (insertions,) the items that were inserted in this round.
+    """
+    if not _has_runs(text, allowed):
+        return None
+    ending, beginning = _runs(text)
+    excess = ending + beginning - 1 - allowed[text.planes[ROW]]
+    if not (excess[came] > 0).any():
+        return None
+    new = np.zeros(text.planes.shape[1], dtype=np.int64)
+    new[came] = 1
+    from_right = new[::-1].cumsum()[::-1]  # new tokens from an item on
+    last = np.arange(len(new)) + beginning - 1  # the last item of its run
+    behind = from_right[last] - new[last]
+    gone: Booleans = ((excess > 0) & (from_right - behind <= excess))[came]
+    return gone
 
 
-def _runs(batch: CanvasBatch) -> tuple[Tensor, Tensor]:
-    """For each token, how many of its run end at it and how many begin at it; both (batch, length)."""
-    tokens = batch.token_ids
-    index = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
-    changes = torch.ones_like(batch.valid)
-    changes[:, 1:] = tokens[:, 1:] != tokens[:, :-1]
-    first = index.where(changes, 0).cummax(1).values
-    last_of_run = torch.ones_like(changes)
-    last_of_run[:, :-1] = changes[:, 1:]
-    last = index.where(last_of_run, tokens.shape[1]).flip(1).cummin(1).values.flip(1)
-    return index - first + 1, last - index + 1
+def _has_runs(text: Growing, allowed: Integers) -> bool:
+    tokens = text.planes[TOKEN]
+    return bool((tokens[1:] == tokens[:-1]).any()) or bool((allowed < 2).any())
+
+
+def _runs(text: Growing) -> tuple[Integers, Integers]:
+    """(items,) for each token, how many of its run end at it and how many begin at it."""
+    tokens = text.planes[TOKEN]
+    index = np.arange(len(tokens))
+    changes = np.ones(len(tokens), dtype=bool)
+    changes[1:] = tokens[1:] != tokens[:-1]  # a row ends with [SEP], and the next begins with [CLS]
+    starts = np.flatnonzero(changes)
+    lengths = np.diff(starts, append=len(tokens))
+    ending = index - np.repeat(starts, lengths) + 1
+    return ending, np.repeat(lengths, lengths) - ending + 1

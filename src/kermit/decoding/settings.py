@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from numbers import Integral
 
-from torch import Tensor
-
+from kermit.canvas.arrays import Booleans
 from kermit.errors import DecodingError, member_of
 
 DRAWING_TEMPERATURE = 0.7
@@ -75,7 +74,7 @@ class Sampling:
 
     Args:
         temperature: below 1 sharpens, above 1 flattens.
-        top_k: draw from the k best alone.
+        top_k: draw from the k best only, end-of-slot among them.
         top_p: draw from the fewest best that together reach this probability.
     """
 
@@ -109,7 +108,7 @@ class Constraints:
     never: frozenset[int] = field(default_factory=frozenset)
     min_tokens_per_blank: int | None = None
     max_tokens_per_blank: int | None = None
-    continues_word: Tensor | None = None
+    continues_word: Booleans | None = None
 
     def __post_init__(self) -> None:
         for token_id in self.never:

@@ -31,7 +31,7 @@ class TracedInsertion:
         return {"slot": self.slot, "token_id": self.token_id, **named, "log_prob": round(self.log_prob, 4)}
 
 
-Rounds = tuple[tuple[TracedInsertion, ...], ...]
+TracedRounds = tuple[tuple[TracedInsertion, ...], ...]
 """The insertions of each round, left to right."""
 
 
@@ -63,7 +63,7 @@ class Trace:
     """
 
     start: Canvas
-    rounds: Rounds
+    rounds: TracedRounds
 
     def canvases(self) -> list[Canvas]:
         """The canvas before the first round and after each."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kermit.canvas import Factorization
+from kermit.data.batching import WHOLE, RankShare
 from kermit.errors import RecipeError
 from kermit.validated import FamilySettings, Settings
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+    from kermit.canvas.arrays import Array
     from kermit.data.encoding import Row
-    from kermit.facades import ChosenDecoding, Facade
+    from kermit.facades import Facade
     from kermit.families.recovery import HeldOutBatch, Recovered
     from kermit.training.recipe import Recipe
 
@@ -24,13 +27,15 @@ ITEMS = "items"
 
 
 class Collator(Protocol):
-    """Rows to tensors. All randomness comes from the generator; the first dimension of every tensor is the rows.
+    """Rows to arrays. All randomness comes from the generator, and does not depend on the share.
 
     The batch holds what the model's loss needs, and under `ITEMS` what each row counts for in the mean.
     """
 
-    def __call__(self, rows: Sequence[Row], generator: torch.Generator) -> dict[str, torch.Tensor]:
-        """Make the batch."""
+    def __call__(
+        self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
+    ) -> dict[str, Array]:
+        """Make the batch, and return one process's share of it."""
         ...
 
 
@@ -79,20 +84,12 @@ class TranslationFamily(Family, Protocol):
         """Return a model on strings."""
         ...
 
-    def decoding(self, config: Any, choices: Mapping[str, Any]) -> ChosenDecoding:
-        """Check decoding choices by name, and complete them by the defaults of a model's config.
-
-        Raises:
-            DecodingError: unknown name, or an invalid value.
-        """
-        ...
-
 
 class PretrainingFamily(Family, Protocol):
     """A family whose models can be asked for held-out tokens."""
 
     def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
-        """Return what the model, in evaluation mode, makes of a batch that is on its device."""
+        """Return what the model, in evaluation mode, makes of a batch."""
         ...
 
 

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import SpecialTokens
+from kermit.canvas.arrays import Array
+from kermit.data.batching import WHOLE, RankShare
 from kermit.errors import RecipeError
 from kermit.families.base import ITEMS, Collator, asks_next_sentence
 from kermit.families.language_model import best_tokens, build_language_model, run, token_loss
@@ -36,10 +39,13 @@ class CausalCollator:
 
     specials: SpecialTokens
 
-    def __call__(self, rows: Sequence[Row], generator: torch.Generator) -> dict[str, Tensor]:
-        """Make the batch."""
+    def __call__(
+        self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
+    ) -> dict[str, Array]:
+        """Make the batch, and return the share of one process."""
         batch = complete_texts(self.specials, rows).batch
-        return {"token_ids": batch.token_ids, "valid": batch.valid, ITEMS: batch.valid.sum(1).float() - 1}
+        items = batch.valid.sum(1).astype(np.float32) - 1
+        return share.of({"token_ids": batch.token_ids, "valid": batch.valid, ITEMS: items})
 
 
 class CausalLMFamily:
@@ -81,9 +87,13 @@ class CausalLMFamily:
     def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
         """Predict each dropped token from everything before it."""
         batch, dropped = held_out.texts.batch, held_out.dropped
-        vectors = _vectors(model, batch.token_ids, batch.valid)
-        correct = torch.zeros_like(dropped)
-        correct[dropped] = best_tokens(model, vectors[:, :-1][dropped[:, 1:]]) == batch.token_ids[dropped]
+        token_ids, valid, asked = (
+            torch.as_tensor(plane, device=model.device) for plane in (batch.token_ids, batch.valid, dropped)
+        )
+        vectors = _vectors(model, token_ids, valid)
+        correct = np.zeros_like(dropped)
+        best = best_tokens(model, vectors[:, :-1][asked[:, 1:]])
+        correct[dropped] = best.cpu().numpy() == batch.token_ids[dropped]
         return Recovered(correct)
 
 

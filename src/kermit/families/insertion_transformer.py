@@ -16,14 +16,13 @@ from transformers import AutoConfig, AutoModel, BertConfig, BertModel, PreTraine
 from transformers.configuration_utils import SubConfigSpec
 from transformers.modeling_outputs import BaseModelOutput
 
-from kermit.canvas import Factorization, Segment
+from kermit.canvas import Factorization, Segment, Termination
 from kermit.families.base import check_one_direction
 from kermit.families.kermit import KermitFamily
 from kermit.families.objective_settings import ObjectiveSettings
 from kermit.families.trunks import EncoderDecoderSettings, made
 from kermit.loading import load_whole
 from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel, special_token_settings
-from kermit.slots import Termination
 from kermit.validated import FamilySettings
 
 if TYPE_CHECKING:

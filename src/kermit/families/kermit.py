@@ -1,7 +1,8 @@
 """KERMIT as a family of models: built and trained by recipes, used through `Kermit`, evaluated by pretraining.
 
-The collator draws what is generated from each text of a batch, and which tokens are kept; both are rows, so that
-processes can share a batch. Canvases and targets follow without further randomness.
+The collator draws what is generated from each text of a batch and which tokens are kept, takes its process's share of
+the texts, and builds what the model's forward takes. Nothing is random after the drawing, so the texts of a step are
+the same on any number of processes.
 """
 
 from __future__ import annotations
@@ -11,21 +12,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import numpy as np
 import torch
 from pydantic import NonNegativeInt, model_validator
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.canvas import Factorization, SpecialTokens
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import CanvasBatch, Factorization, SpecialTokens, Termination
+from kermit.canvas.arrays import Array
+from kermit.data.batching import WHOLE, RankShare
+from kermit.data.joint_tokenizer import blank_id
 from kermit.decoding import Strategy
+from kermit.decoding.asking import ask_canvases, states_of
 from kermit.decoding.choices import DecodingChoices
+from kermit.engines.engine import LEFT_TO_RIGHT, Engine
+from kermit.engines.torch_engine import TorchEngine
 from kermit.errors import RecipeError
 from kermit.families.base import ITEMS, Collator, asks_next_sentence, refuse_orders
 from kermit.families.objective_settings import ObjectiveName, ObjectiveSettings
 from kermit.families.recovery import HeldOutBatch, Recovered, labels_of
 from kermit.families.trunks import TrunkSettings, made, new_trunk_config
-from kermit.generations import GenerationObjective
 from kermit.loading import load_whole
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings, specials_of
 from kermit.modeling.next_sentence import (
@@ -34,12 +40,12 @@ from kermit.modeling.next_sentence import (
     next_sentence_logits,
     next_sentence_loss,
 )
-from kermit.modeling.taps import inner_model, output_of
+from kermit.modeling.taps import inner_model
 from kermit.modeling.trunk import refuse_unfit_at_work
-from kermit.objective import Objective, SlotObjective
+from kermit.objectives.generations import GenerationObjective
+from kermit.objectives.objective import Objective
+from kermit.objectives.texts import Texts, canvases_of
 from kermit.pipeline import Kermit
-from kermit.slots import LEFT_TO_RIGHT, Termination
-from kermit.texts import Texts, canvases_of
 from kermit.validated import FamilySettings, Settings
 
 if TYPE_CHECKING:
@@ -48,8 +54,6 @@ if TYPE_CHECKING:
     from kermit.training.settings import SourceSettings
 
 _Choice = TypeVar("_Choice")
-
-_WAYS = tuple(Factorization)
 
 
 class KermitSettings(TrunkSettings):
@@ -71,7 +75,7 @@ class KermitSettings(TrunkSettings):
 
 @dataclass(frozen=True)
 class InsertionCollator:
-    """Rows to complete texts with their factorizations and kept sets.
+    """Rows to training canvases, for models without cached context.
 
     Args:
         specials: the ids that frame a canvas.
@@ -87,32 +91,32 @@ class InsertionCollator:
     lone_texts: bool = False
     next_sentence: bool = False
 
-    def __call__(self, rows: Sequence[Row], generator: torch.Generator) -> dict[str, Tensor]:
-        """Draw a batch."""
-        noise = torch.rand(len(rows), generator=generator).tolist()
+    def __call__(
+        self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
+    ) -> dict[str, Array]:
+        """Draw a batch, and return the share of one process."""
+        noise = generator.random(len(rows)).tolist()
         ways = [_pick(self.mixes[row["source"]], value) for row, value in zip(rows, noise, strict=True)]
-        segments = [(row["x"],) if self.lone_texts and not row["y"] else (row["x"], row["y"]) for row in rows]
-        batch = CanvasBatch.from_segments(self.specials, segments)
-        tensors = {
-            "token_ids": batch.token_ids,
-            "segment_ids": batch.segment_ids,
-            "valid": batch.valid,
-            "kept": self.objective.sample_kept(Texts.of(batch, ways), generator),
-            "ways": torch.tensor([_WAYS.index(way) for way in ways]),
-            ITEMS: torch.ones(len(rows)),
-        }
-        return tensors | {"follows": labels_of(rows)} if self.next_sentence else tensors
+        texts = Texts.of(_complete(self.specials, rows, self.lone_texts), ways)
+        kept = self.objective.sample_kept(texts, generator)
+        left_out = generator.random(kept.shape)
+        mine = share.rows(len(rows))
+        canvases = self.objective.build(texts.select(mine), kept[mine], left_out[mine])
+        arrays = canvases.model_inputs() | {ITEMS: np.ones(len(mine), dtype=np.float32)}
+        return arrays | {"follows": labels_of(rows)[mine]} if self.next_sentence else arrays
 
 
 @dataclass(frozen=True)
 class GenerationCollator:
-    """Rows to complete texts with their factorizations, orders and rounds, for models with cached context.
+    """Rows to all rounds of a generation per text, for models with cached context.
 
     Args:
         specials: the ids that frame a canvas.
         objective: what draws the given part and the rounds.
         mixes: for each data source, what is generated from its texts, with weights.
         orders: for each data source, in which orders, with weights.
+        blank_id: the token that marks a blank.
+        blank_width: number of positions that a blank has room for.
         lone_texts: whether a row without y is a text of one segment, and not a pair whose other half is absent.
         next_sentence: whether rows say if y continues x.
     """
@@ -121,31 +125,33 @@ class GenerationCollator:
     objective: GenerationObjective
     mixes: Sequence[Mapping[Factorization, float]]
     orders: Sequence[Mapping[str, float]]
+    blank_id: int
+    blank_width: int
     lone_texts: bool = False
     next_sentence: bool = False
 
-    def __call__(self, rows: Sequence[Row], generator: torch.Generator) -> dict[str, Tensor]:
-        """Draw a batch."""
-        noise = torch.rand(len(rows), 2, generator=generator).tolist()
+    def __call__(
+        self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
+    ) -> dict[str, Array]:
+        """Draw a batch, and return the share of one process."""
+        noise = generator.random((len(rows), 2)).tolist()
         ways = [_pick(self.mixes[row["source"]], value) for row, (value, _) in zip(rows, noise, strict=True)]
         orders = [_pick(self.orders[row["source"]], value) for row, (_, value) in zip(rows, noise, strict=True)]
-        left_to_right = torch.tensor([order == LEFT_TO_RIGHT for order in orders])
-        segments = [(row["x"],) if self.lone_texts and not row["y"] else (row["x"], row["y"]) for row in rows]
-        batch = CanvasBatch.from_segments(self.specials, segments)
-        texts, rounds = self.objective.draw(Texts.of(batch, ways), left_to_right, generator)
-        tensors = {
-            "token_ids": batch.token_ids,
-            "segment_ids": batch.segment_ids,
-            "valid": batch.valid,
-            "ways": torch.tensor([_WAYS.index(way) for way in ways]),
-            "generated": texts.generated,
-            "rounds": rounds,
-            "left_to_right": left_to_right,
-            ITEMS: texts.lengths + 1.0,
-        }
-        if texts.marked is not None and texts.unmarked is not None:
-            tensors |= {"marked": texts.marked, "unmarked": texts.unmarked}
-        return tensors | {"follows": labels_of(rows)} if self.next_sentence else tensors
+        left_to_right = np.array([order == LEFT_TO_RIGHT for order in orders])
+        texts = Texts.of(_complete(self.specials, rows, self.lone_texts), ways)
+        texts, rounds = self.objective.draw(texts, left_to_right, generator)
+        mine = share.rows(len(rows))
+        texts = texts.select(mine)
+        targets = self.objective.build(
+            texts, rounds[mine], left_to_right[mine], blank_id=self.blank_id, blank_width=self.blank_width
+        )
+        arrays = targets.model_inputs() | {ITEMS: (texts.lengths + 1).astype(np.float32)}
+        return arrays | {"follows": labels_of(rows)[mine]} if self.next_sentence else arrays
+
+
+def _complete(specials: SpecialTokens, rows: Sequence[Row], lone_texts: bool) -> CanvasBatch:
+    segments = [(row["x"],) if lone_texts and not row["y"] else (row["x"], row["y"]) for row in rows]
+    return CanvasBatch.from_segments(specials, segments)
 
 
 def _pick(mix: Mapping[_Choice, float], noise: float) -> _Choice:
@@ -213,12 +219,14 @@ class KermitFamily:
         """Draws factorizations and kept sets."""
         specials = specials_of(tokenizer)
         termination = getattr(recipe.model, "termination", Termination.SLOT)
-        if getattr(recipe.model, "cached_context", False):
+        if isinstance(recipe.model, KermitSettings) and recipe.model.cached_context:
             return GenerationCollator(
                 specials,
                 _objective(recipe).generation,
                 mixes_of(recipe),
                 orders_of(recipe),
+                blank_id=blank_id(tokenizer),
+                blank_width=recipe.model.blank_width,
                 lone_texts=recipe.task == "pretraining",
                 next_sentence=asks_next_sentence(recipe),
             )
@@ -232,61 +240,49 @@ class KermitFamily:
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:
         """The objective, summed over texts."""
-        inner = inner_model(model)
-        ways = [_WAYS[number] for number in batch["ways"].tolist()]
-        canvases = CanvasBatch(
-            batch["token_ids"],
-            batch["segment_ids"],
-            batch["valid"],
-            torch.zeros_like(batch["valid"]),
-            inner.specials,
-        )
-        texts = Texts.of(canvases, ways)
-        if inner.config.cached_context:
-            texts = replace(
-                texts, generated=batch["generated"], marked=batch.get("marked"), unmarked=batch.get("unmarked")
-            )
-            targets = _objective(recipe).generation.build(texts, batch["rounds"], batch["left_to_right"], inner.lay_out)
-            inputs = targets.model_inputs()
-        else:
-            objective = _objective(recipe).build(inner.termination)
-            if isinstance(objective, SlotObjective) and not model.training:
-                objective = objective.of_every_slot()
-            inputs = objective.build(texts, batch["kept"]).model_inputs()
-        with output_of(inner.base_model) as hidden:
-            loss: Tensor = model(**inputs, num_items_in_batch=1).loss
-        if (follows := batch.get("follows")) is not None:
-            loss = loss + next_sentence_loss(inner, hidden.value, follows, torch.ones_like(loss).expand(len(follows)))
+        follows = batch.pop("follows", None)
+        output = model(**batch, num_items_in_batch=1)
+        loss: Tensor = output.loss
+        if follows is not None:
+            each = torch.ones_like(loss).expand(len(follows))
+            loss = loss + next_sentence_loss(inner_model(model), output.last_hidden_state, follows, each)
         return loss
 
     def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
         """Predict every slot of the canvases without the dropped tokens."""
-        texts, dropped = held_out.texts, held_out.dropped
-        if model.config.cached_context:
-            texts = replace(texts, generated=dropped)  # all else is given
-        canvases, slot = canvases_of(texts, texts.present & ~dropped)
-        with output_of(model.base_model) as hidden:
-            scores = model.score_slots(canvases)
-        best, second = scores.content.topk(2).indices.unbind(1)
-        said_end = best == model.specials.end_of_slot_id
-        plane = torch.zeros_like(canvases.token_ids)
-        token = plane.index_put((scores.rows, scores.slots), torch.where(said_end, second, best))
-        found = dropped & (token.gather(1, slot) == texts.batch.token_ids)
-        correct = dropped & (plane.scatter_add(1, slot, found.long()).gather(1, slot) > 0)
-        missing = plane.scatter_add(1, slot, dropped.long())[scores.rows, scores.slots]
-        ends = model.termination is Termination.SLOT
-        follows = None
-        if getattr(model.config, "next_sentence", False):
-            follows = next_sentence_logits(model, hidden.value).argmax(1) == 1
-        return Recovered(correct, said_end if ends else None, missing == 0 if ends else None, follows)
+        engine = TorchEngine(model)
+        canvases, found = recovered_by(engine, held_out)
+        if not getattr(model.config, "next_sentence", False):
+            return found
+        states = torch.as_tensor(states_of(engine, canvases), device=model.device).to(model.dtype)
+        return replace(found, follows=(next_sentence_logits(model, states).argmax(1) == 1).cpu().numpy())
 
     def facade(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Kermit:
         """Return the facade of an insertion model."""
         return Kermit(model, tokenizer)
 
-    def decoding(self, config: Any, choices: Mapping[str, Any]) -> DecodingChoices:
-        """Check decoding choices."""
-        return DecodingChoices.of(choices).for_translating(getattr(config, "termination_penalty", None))
+
+def recovered_by(engine: Engine, held_out: HeldOutBatch) -> tuple[CanvasBatch, Recovered]:
+    """Return the canvases without the dropped tokens, and what an engine makes of their slots."""
+    texts, dropped = held_out.texts, held_out.dropped
+    if engine.info.cached_context:
+        texts = replace(texts, generated=dropped)  # all else is given
+    canvases, slot = canvases_of(texts, texts.present & ~dropped)
+    found = ask_canvases(engine, canvases)
+    best = np.zeros(canvases.token_ids.shape, dtype=np.int64)
+    best[found.rows, found.slots] = found.answer.tokens[:, 0]
+    rows, tokens = dropped.nonzero()
+    slots = slot[rows, tokens]
+    right = best[rows, slots] == texts.batch.token_ids[rows, tokens]
+    any_right, missing = np.zeros(best.shape, dtype=bool), np.zeros(best.shape, dtype=bool)
+    any_right[rows[right], slots[right]] = True
+    missing[rows, slots] = True
+    correct = np.zeros_like(dropped)
+    correct[rows, tokens] = any_right[rows, slots]
+    if engine.info.termination is not Termination.SLOT:
+        return canvases, Recovered(correct)
+    said_end = np.asarray(found.answer.end > found.answer.log_probs[:, 0])
+    return canvases, Recovered(correct, said_end, ~missing[found.rows, found.slots])
 
 
 def mixes_of(recipe: Recipe) -> list[Mapping[Factorization, float]]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.data.tokenizer import end_of_slot_id
+from kermit.data.joint_tokenizer import end_of_slot_id
 from kermit.families.trunks import TrunkSettings, made, new_trunk_config
 from kermit.modeling.slot_loss import slot_loss
 from kermit.modeling.taps import inner_model, output_of, withheld_from

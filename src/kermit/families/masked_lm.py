@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import SpecialTokens
-from kermit.dropping import sample_dropped
+from kermit.canvas.arrays import Array, Booleans, Integers
+from kermit.data.batching import WHOLE, RankShare
 from kermit.errors import RecipeError
 from kermit.families.base import ITEMS, Collator, asks_next_sentence
 from kermit.families.language_model import (
@@ -38,6 +40,7 @@ from kermit.modeling.next_sentence import (
     next_sentence_loss,
 )
 from kermit.modeling.taps import inner_model
+from kermit.objectives.dropping import sample_dropped
 from kermit.validated import FamilySettings, Fraction, Settings
 
 if TYPE_CHECKING:
@@ -76,38 +79,40 @@ class MaskingCollator:
 
     specials: SpecialTokens
     mask_id: int
-    ordinary: Tensor
+    ordinary: Integers
     objective: MaskedLMObjective
     next_sentence: bool = False
 
-    def __call__(self, rows: Sequence[Row], generator: torch.Generator) -> dict[str, Tensor]:
-        """Draw a batch."""
+    def __call__(
+        self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
+    ) -> dict[str, Array]:
+        """Draw a batch, and return the share of one process."""
         texts = complete_texts(self.specials, rows)
         token_ids, content = texts.batch.token_ids, texts.generated
         asked = self._asked(content, generator)
-        fate = torch.rand(content.shape, generator=generator)
-        chosen = torch.randint(len(self.ordinary), content.shape, generator=generator)
+        fate = generator.random(content.shape)
+        chosen = generator.integers(len(self.ordinary), size=content.shape)
         shares = self.objective
         hidden = asked & (fate < shares.mask_share)
         changed = asked & ~hidden & (fate < shares.mask_share + shares.random_share)
-        input_ids = torch.where(changed, self.ordinary[chosen], token_ids).masked_fill(hidden, self.mask_id)
-        tensors = {
+        input_ids = np.where(hidden, self.mask_id, np.where(changed, self.ordinary[chosen], token_ids))
+        arrays: dict[str, Array] = {
             "input_ids": input_ids,
             "segment_ids": texts.batch.segment_ids,
             "valid": texts.batch.valid,
-            "labels": token_ids.masked_fill(~asked, _NO_LABEL),
-            ITEMS: asked.sum(1).float(),
+            "labels": np.where(asked, token_ids, _NO_LABEL),
+            ITEMS: asked.sum(1).astype(np.float32),
         }
-        return tensors | {"follows": labels_of(rows)} if self.next_sentence else tensors
+        return share.of(arrays | {"follows": labels_of(rows)} if self.next_sentence else arrays)
 
-    def _asked(self, content: Tensor, generator: torch.Generator) -> Tensor:
+    def _asked(self, content: Booleans, generator: np.random.Generator) -> Booleans:
         """Draw the tokens to predict: as KERMIT drops them, but at least one per text, as in BERT."""
         shape = (content.shape[0], content.shape[1])
         span_length = self.objective.span_length
         asked = content & sample_dropped(shape, self.objective.drop_probability, generator, span_length=span_length)
-        one = torch.rand(shape, generator=generator).masked_fill(~content, -1).argmax(1, keepdim=True)
-        some = torch.zeros_like(asked).scatter_(1, one, True) & content
-        return torch.where(asked.any(1, keepdim=True), asked, some)
+        one = np.where(content, generator.random(shape), -1).argmax(1)
+        some = content & (np.arange(shape[1]) == one[:, None])
+        return np.where(asked.any(1, keepdims=True), asked, some)
 
 
 class MaskedLMFamily:
@@ -144,9 +149,7 @@ class MaskedLMFamily:
         specials = specials_of(tokenizer)
         ordinary = [index for index in range(len(tokenizer)) if index not in specials.ids]
         next_sentence = asks_next_sentence(recipe)
-        return MaskingCollator(
-            specials, tokenizer.mask_token_id, torch.tensor(ordinary), recipe.objective, next_sentence
-        )
+        return MaskingCollator(specials, tokenizer.mask_token_id, np.array(ordinary), recipe.objective, next_sentence)
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:
         """The cross-entropy summed over the tokens asked for; with the next-sentence task, a text counts as many."""
@@ -161,13 +164,15 @@ class MaskedLMFamily:
     def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
         """Mask all dropped tokens and predict them."""
         batch, dropped = held_out.texts.batch, held_out.dropped
-        hidden = batch.token_ids.masked_fill(dropped, model.config.mask_token_id)
-        states = _states(model, hidden, batch.valid, batch.segment_ids)
-        correct = torch.zeros_like(dropped)
-        correct[dropped] = best_tokens(model, states.vectors[dropped]) == batch.token_ids[dropped]
+        hidden = np.where(dropped, model.config.mask_token_id, batch.token_ids)
+        planes = (torch.as_tensor(plane, device=model.device) for plane in (hidden, batch.valid, batch.segment_ids))
+        states = _states(model, *planes)
+        asked = torch.as_tensor(dropped, device=model.device)
+        correct = np.zeros_like(dropped)
+        correct[dropped] = best_tokens(model, states.vectors[asked]).cpu().numpy() == batch.token_ids[dropped]
         follows = None
         if getattr(model.config, "next_sentence", False):
-            follows = next_sentence_logits(model, states.hidden).argmax(1) == 1
+            follows = (next_sentence_logits(model, states.hidden).argmax(1) == 1).cpu().numpy()
         return Recovered(correct, follows=follows)
 
 

@@ -1,6 +1,6 @@
 """The objectives of insertion models by name, and the recipe's section `objective`.
 
-To add an objective of your own, write a class (`kermit.objective.Objective`), call `register_objective` in its module,
+To add an objective of your own, write a class (`kermit.objectives.Objective`), call `register_objective` in its module,
 and name the module in the recipe's `imports`.
 """
 
@@ -13,13 +13,13 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, field_validator, model_validator
 
+from kermit.canvas import Termination
 from kermit.errors import nearest
-from kermit.generations import GenerationObjective
-from kermit.objective import KeptSampling, Objective, SlotShare
-from kermit.orders import OrderPrior
-from kermit.priors import PriorName, make_prior, prior_names
+from kermit.objectives.generations import GenerationObjective
+from kermit.objectives.objective import KeptSampling, Objective, SlotShare
+from kermit.objectives.orders import OrderPrior
+from kermit.objectives.priors import PriorName, make_prior, prior_names
 from kermit.registry import Registry
-from kermit.slots import Termination
 from kermit.validated import Fraction, NotNegative, Settings, Share
 
 
@@ -34,8 +34,8 @@ class ObjectiveName(StrEnum):
 _OBJECTIVES: Registry[Callable[..., Objective]] = Registry(
     "objective",
     {
-        ObjectiveName.SLOT.value: "kermit.objective:SlotObjective",
-        ObjectiveName.LOWER_BOUND.value: "kermit.objective:LowerBoundObjective",
+        ObjectiveName.SLOT.value: "kermit.objectives.objective:SlotObjective",
+        ObjectiveName.LOWER_BOUND.value: "kermit.objectives.objective:LowerBoundObjective",
     },
 )
 
@@ -71,7 +71,7 @@ _OF_GENERATIONS = ("infilling", "unmarked", "staggered")
 
 
 class ObjectiveSettings(Settings):
-    """The loss: see `kermit.objective` and `kermit.orders`; `kept` is one way of keeping tokens, or a mix.
+    """The loss: see `kermit.objectives`; `kept` is one way of keeping tokens, or a mix.
 
     `settings` and `prior_settings` are for objectives and priors of your own.
     """
@@ -126,6 +126,11 @@ class ObjectiveSettings(Settings):
                 return self.changed(*_OF_GENERATIONS)
             case _:
                 return []
+
+    def for_validation(self) -> ObjectiveSettings:
+        """Return the objective with no empty slot left out by chance."""
+        whole = dict(self) | {"empty_slot_rate": 1.0}
+        return type(self).model_construct(self.model_fields_set, **whole)
 
     def order_prior(self) -> OrderPrior:
         """Return the prior, made once."""

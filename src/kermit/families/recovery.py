@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from kermit.canvas import Factorization, SpecialTokens
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import CanvasBatch, Factorization, SpecialTokens
+from kermit.canvas.arrays import Booleans, Integers
 from kermit.modeling.next_sentence import NOT_ASKED
-from kermit.texts import Texts
+from kermit.objectives.texts import Texts
 
 if TYPE_CHECKING:
     from kermit.data.encoding import Row
@@ -29,13 +28,13 @@ class HeldOutBatch:
     """
 
     texts: Texts
-    dropped: Tensor
-    follows: Tensor
+    dropped: Booleans
+    follows: Integers
 
     @property
-    def single(self) -> Tensor:
+    def single(self) -> Booleans:
         """(batch, tokens) bool: the dropped tokens between two that are not."""
-        beside = torch.nn.functional.pad(self.dropped, (1, 1))
+        beside = np.pad(self.dropped, ((0, 0), (1, 1)))
         return self.dropped & ~beside[:, :-2] & ~beside[:, 2:]
 
 
@@ -50,19 +49,19 @@ class Recovered:
         follows: (batch,) bool, whether y is predicted to continue x; None for models without that head.
     """
 
-    correct: Tensor
-    said_end: Tensor | None = None
-    empty: Tensor | None = None
-    follows: Tensor | None = None
+    correct: Booleans
+    said_end: Booleans | None = None
+    empty: Booleans | None = None
+    follows: Booleans | None = None
 
 
-def complete_texts(specials: SpecialTokens, rows: Sequence[Row], device: torch.device | str = "cpu") -> Texts:
+def complete_texts(specials: SpecialTokens, rows: Sequence[Row]) -> Texts:
     """Return packed rows as complete texts whose content is all generated; a row without y has one segment."""
     segments = [(row["x"], row["y"]) if row["y"] else (row["x"],) for row in rows]
-    batch = CanvasBatch.from_segments(specials, segments).to(device)
+    batch = CanvasBatch.from_segments(specials, segments)
     return Texts.of(batch, [Factorization.JOINT] * len(rows))
 
 
-def labels_of(rows: Sequence[Row]) -> Tensor:
+def labels_of(rows: Sequence[Row]) -> Integers:
     """(rows,) whether y continues x: 1, 0, or `NOT_ASKED`."""
-    return torch.tensor([int(row["follows"]) if "follows" in row else NOT_ASKED for row in rows])
+    return np.array([int(row["follows"]) if "follows" in row else NOT_ASKED for row in rows])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from pydantic import PositiveFloat, PositiveInt, ValidationError, field_validator
 from torch.nn import functional
@@ -19,8 +20,8 @@ from transformers import MarianConfig, MarianMTModel, PreTrainedModel, PreTraine
 from transformers.activations import ACT2FN
 
 from kermit.canvas import Factorization, Segment
-from kermit.data.batching import padded
-from kermit.data.tokenizer import decode_ids, encode_texts
+from kermit.canvas.arrays import Array
+from kermit.data.batching import WHOLE, RankShare, padded
 from kermit.decoding import Finish, Trace
 from kermit.errors import DataError, DecodingError, ModelError, RecipeError, nearest
 from kermit.families.base import ITEMS, Collator, check_one_direction
@@ -28,6 +29,7 @@ from kermit.families.trunks import EncoderDecoderSettings, made
 from kermit.loading import load_whole
 from kermit.modeling.slot_loss import slot_loss
 from kermit.results import Generation
+from kermit.text.tokenizer import decode_ids, encode_texts
 from kermit.validated import FamilySettings, Settings, Share
 
 if TYPE_CHECKING:
@@ -123,18 +125,21 @@ class TransformerCollator:
     end_id: int
     pad_id: int
 
-    def __call__(self, rows: Sequence[Row], generator: torch.Generator) -> dict[str, torch.Tensor]:
-        """Make the batch; nothing here is random."""
+    def __call__(
+        self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
+    ) -> dict[str, Array]:
+        """Make the batch, and return the share of one process; nothing here is random."""
         sources = [row["x"] if self.forward else row["y"] for row in rows]
         targets = [row["y"] if self.forward else row["x"] for row in rows]
         input_ids = padded([[*source, self.end_id] for source in sources], self.pad_id)
-        return {
+        arrays: dict[str, Array] = {
             "input_ids": input_ids,
-            "attention_mask": (input_ids != self.pad_id).long(),
+            "attention_mask": (input_ids != self.pad_id).astype(np.int64),
             "decoder_input_ids": padded([[self.start_id, *target] for target in targets], self.pad_id),
             "labels": padded([[*target, self.end_id] for target in targets], _IGNORED),
-            ITEMS: torch.tensor([len(target) + 1.0 for target in targets]),
+            ITEMS: np.array([len(target) + 1 for target in targets], dtype=np.float32),
         }
+        return share.of(arrays)
 
 
 class TransformerFacade:
@@ -144,6 +149,18 @@ class TransformerFacade:
         self.model, self.tokenizer = model, tokenizer
         names = getattr(model.config, "languages", None) or {"x": "x", "y": "y"}
         self.languages: tuple[str, str] = (names["x"], names["y"])
+        self.factorizations: frozenset[str] = frozenset(getattr(model.config, "factorizations", None) or ())
+        self.model_type: str = model.config.model_type
+        self.precision: str = str(model.dtype).removeprefix("torch.")
+        self.folder: Path | None = Path(model.name_or_path) if model.name_or_path else None
+
+    def decoding(self, choices: Mapping[str, Any]) -> BeamSearch:
+        """Check decoding choices by name.
+
+        Raises:
+            DecodingError: unknown name, or an invalid value.
+        """
+        return BeamSearch.of(choices)
 
     def segment(self, name: str) -> Segment:
         """Return the side of a language; ``x`` and ``y`` always work."""
@@ -156,9 +173,9 @@ class TransformerFacade:
     def check_trained(self, target: Segment) -> None:
         """Raise if the model was not trained to generate this side."""
         way = Factorization.Y_GIVEN_X if target is Segment.Y else Factorization.X_GIVEN_Y
-        trained = getattr(self.model.config, "factorizations", None)
-        if trained and way.value not in trained:
-            raise ModelError(f"the model was not trained for {way.value}, only for {', '.join(trained)}")
+        if self.factorizations and way.value not in self.factorizations:
+            trained = ", ".join(sorted(self.factorizations))
+            raise ModelError(f"the model was not trained for {way.value}, only for {trained}")
 
     def readable(self, trace: Trace | None) -> None:
         """Return nothing: there are no rounds to show."""
@@ -291,10 +308,6 @@ class TransformerFamily:
         """Return a Transformer on strings."""
         return TransformerFacade(model, tokenizer)
 
-    def decoding(self, config: Any, choices: Mapping[str, Any]) -> BeamSearch:
-        """Check decoding choices."""
-        return BeamSearch.of(choices)
-
 
 TRANSFORMER = TransformerFamily()
 
@@ -327,7 +340,7 @@ def _beam_search(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, sources: list[list[int]], decoding: BeamSearch
 ) -> list[_Hypothesis]:
     start, end, pad = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
-    input_ids = padded([[*source, end] for source in sources], pad).to(model.device)
+    input_ids = torch.as_tensor(padded([[*source, end] for source in sources], pad), device=model.device)
     attention_mask = (input_ids != pad).long()
     limit = min(decoding.max_tokens, model.config.max_position_embeddings - 2)
     sequences = model.generate(
@@ -340,8 +353,9 @@ def _beam_search(
         suppress_tokens=[index for index in tokenizer.all_special_ids if index != end],
     )
     outputs = [_until(row, end, limit) for row in sequences[:, 1:].tolist()]
-    labels = padded([[*ids, end] if finished else ids for ids, finished in outputs], _IGNORED).to(model.device)
-    decoder_input_ids = padded([[start, *ids][: labels.size(1)] for ids, _ in outputs], pad).to(model.device)
+    ended = padded([[*ids, end] if finished else ids for ids, finished in outputs], _IGNORED)
+    begun = padded([[start, *ids][: ended.shape[1]] for ids, _ in outputs], pad)
+    labels, decoder_input_ids = (torch.as_tensor(plane, device=model.device) for plane in (ended, begun))
     logits = model(
         input_ids=input_ids, attention_mask=attention_mask, decoder_input_ids=decoder_input_ids, use_cache=False
     ).logits

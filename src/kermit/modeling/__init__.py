@@ -7,6 +7,7 @@ from kermit.modeling.config import KermitConfig
 from kermit.modeling.encoder import Encoder, EncoderConfig
 from kermit.modeling.insertion import InsertionOutput, KermitForInsertion, special_token_settings, specials_of
 from kermit.modeling.last_token import LastTokenConfig, LastTokenForSequenceClassification
+from kermit.modeling.tensors import RowTensors, as_tensors
 from kermit.modeling.trunk import KermitModel
 
 AutoConfig.register("kermit_encoder", EncoderConfig)
@@ -27,6 +28,8 @@ __all__ = [
     "KermitModel",
     "LastTokenConfig",
     "LastTokenForSequenceClassification",
+    "RowTensors",
+    "as_tensors",
     "special_token_settings",
     "specials_of",
 ]

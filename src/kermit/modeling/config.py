@@ -7,8 +7,8 @@ from typing import Any
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
 
-from kermit.canvas import SpecialTokens
-from kermit.slots import LEFT_TO_RIGHT, Termination
+from kermit.canvas import SpecialTokens, Termination
+from kermit.engines.engine import LEFT_TO_RIGHT
 
 
 class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
@@ -19,7 +19,7 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
         slot_vector: what a slot is read from: ``right``, the token on its right (the paper), or ``both`` neighbours
             (the Insertion Transformer).
         cached_context: whether given tokens attend to given tokens only, so that they are read once per generation
-            (`kermit.context`); false is the paper's model, in which every token attends to every token.
+            (`kermit.canvas.context`); false is the paper's model, in which every token attends to every token.
         blank_token_id: the token that marks a blank inside given text; only with cached_context.
         blank_width: how many positions each blank has room for; only with cached_context.
         copy_width: how wide are the vectors by which a slot finds tokens of its canvas to say again; 0 where every

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from kermit.slots import places_in_rows
+from kermit.modeling.ragged import places_in_rows
 
 NEVER = -1e4
 """The score of what is not copied: finite, so that gradients of a canvas without anything to copy are."""

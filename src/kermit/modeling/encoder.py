@@ -19,7 +19,7 @@ from torch.nn import functional
 from transformers import PreTrainedConfig, PreTrainedModel, initialization
 from transformers.modeling_outputs import ModelOutput
 
-Cache = tuple[tuple[Tensor, Tensor], ...]
+LayerCache = tuple[tuple[Tensor, Tensor], ...]
 """Keys and values of every layer, each (batch, heads, length, width of a head)."""
 
 
@@ -72,7 +72,7 @@ class EncoderOutput(ModelOutput):  # type: ignore[misc]
     """
 
     last_hidden_state: Tensor | None = None
-    cache: Cache | None = None
+    cache: LayerCache | None = None
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
         inputs_embeds: Tensor | None = None,
         *,
         valid: Tensor | None = None,
-        past: Cache | None = None,
+        past: LayerCache | None = None,
         use_cache: bool = False,
         **kwargs: Any,
     ) -> EncoderOutput:

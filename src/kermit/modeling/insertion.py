@@ -17,22 +17,15 @@ from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import ModelOutput
 
-from kermit.canvas import SpecialTokens
-from kermit.canvas_batch import CanvasBatch
-from kermit.context import ContextRows, Generations, RowLayout, generations_of, lay_out
-from kermit.data.tokenizer import blank_id, end_of_slot_id
+from kermit.canvas import SpecialTokens, Termination
+from kermit.data.joint_tokenizer import blank_id, end_of_slot_id
 from kermit.errors import ModelError
-from kermit.generations import GenerationObjective
 from kermit.modeling.config import KermitConfig
 from kermit.modeling.copying import Copying, add_copies, copy_masses
+from kermit.modeling.ragged import logsumexp_by_row
 from kermit.modeling.slot_loss import slot_loss
+from kermit.modeling.tensors import RowTensors
 from kermit.modeling.trunk import KermitModel, KermitPreTrainedModel, refuse_unfit, refuse_unfit_at_work
-from kermit.orders import LeftToRightPrior
-from kermit.slots import SlotScores, Termination, row_logsumexp
-from kermit.texts import Texts
-
-_SLOTS_AT_ONCE = 512
-"""Whose logits over the vocabulary are held together where each is looked at once."""
 
 
 @dataclass
@@ -43,11 +36,13 @@ class InsertionOutput(ModelOutput):  # type: ignore[misc]
         loss: what is minimised, the sum of the two below.
         content_loss: that of the tokens.
         location_loss: that of the locations and of stopping.
+        last_hidden_state: (batch, length, hidden), of the trunk.
     """
 
     loss: Tensor | None = None
     content_loss: Tensor | None = None
     location_loss: Tensor | None = None
+    last_hidden_state: Tensor | None = None
 
 
 class SlotHead(nn.Module):
@@ -93,10 +88,7 @@ class KermitForInsertion(KermitPreTrainedModel):
             raise ModelError("the model was saved as a classifier without an insertion head; it cannot generate")
         self.kermit = self.make_trunk(config)
         self.head = SlotHead(config, self.kermit.get_input_embeddings().embedding_dim)
-        # read once: a config's attributes are slow to read, and decoding asks for these every round
-        self.specials: SpecialTokens = config.specials
-        self.termination = Termination(config.termination)
-        self.orders = None if config.orders is None else frozenset(config.orders)
+        self.specials: SpecialTokens = config.specials  # read once: a config's attributes are slow to read
         self._never = sorted(self.specials.ids - ({self.specials.end_of_slot_id} if self.head.stop is None else set()))
         self.post_init()
 
@@ -143,17 +135,6 @@ class KermitForInsertion(KermitPreTrainedModel):
         return model
 
     @property
-    def max_length(self) -> int | None:
-        """The most tokens of a whole canvas, where positions continue from X to Y."""
-        return self.kermit.max_positions if self.config.positions == "continue" else None
-
-    @property
-    def max_segment_length(self) -> int | None:
-        """The most content tokens of a segment, where positions restart: [CLS] or the place before, and [SEP] count."""
-        limit = self.kermit.max_positions
-        return None if limit is None or self.config.positions == "continue" else limit - 2
-
-    @property
     def content_bias(self) -> Tensor:
         """(vocab,), -inf at what may never be inserted: all special tokens, and end-of-slot where the text stops."""
         never = torch.tensor(self._never, device=self.head.bias.device)
@@ -176,19 +157,18 @@ class KermitForInsertion(KermitPreTrainedModel):
         location_weights: Tensor,
         stop_weights: Tensor,
         positions: Tensor | None = None,
-        blocks: Tensor | None = None,
-        times: Tensor | None = None,
-        left_to_right: Tensor | None = None,
+        orders: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> InsertionOutput:
-        """The loss of training canvases, as `TrainingCanvases.model_inputs` gives them.
+        """The loss of training canvases, as the `model_inputs` of an objective's targets describe them.
 
-        To score the slots of canvases use `score_slots`; for hidden states, ``model.kermit``.
+        To ask about the slots of canvases, use `kermit.engines.torch_engine.TorchEngine`; for hidden states,
+        ``model.kermit``.
 
         Args:
             input_ids: (batch, length).
-            attention_mask: (batch, length).
+            attention_mask: (batch, length), or with cached context (batch, length, length), what each token sees.
             segment_ids: (batch, length).
             left: (slots,) the left neighbours of all open slots, as row * length + place.
             right: (slots,) their right neighbours.
@@ -201,9 +181,7 @@ class KermitForInsertion(KermitPreTrainedModel):
             location_weights: (slots,); of no slots where locations are not learned.
             stop_weights: (canvases,).
             positions: (batch, length), with cached context.
-            blocks: (batch, length), with cached context.
-            times: (batch, length), with cached context.
-            left_to_right: (batch,), with cached context.
+            orders: (batch, length), with cached context.
             num_items_in_batch: how many texts the loss is averaged over; the batch's own number by default, the
                 number over all processes and accumulation steps when the trainer says so.
             kwargs: passed on to the trunk.
@@ -212,11 +190,10 @@ class KermitForInsertion(KermitPreTrainedModel):
             hidden = self.kermit(input_ids, attention_mask, segment_ids, **kwargs).last_hidden_state
         else:
             assert segment_ids is not None
-            assert blocks is not None
-            assert times is not None
-            assert left_to_right is not None
-            rows = ContextRows(input_ids, segment_ids, positions, blocks, times, left_to_right)
-            hidden = self.kermit.read(rows, **kwargs)
+            assert orders is not None
+            assert attention_mask is not None
+            rows = RowTensors(input_ids, segment_ids, positions, orders, attention_mask)
+            hidden = self.kermit.read(rows, **kwargs).last_hidden_state
         texts = len(input_ids) if num_items_in_batch is None else num_items_in_batch
         learns_location = len(location_weights) > 0
         chosen = slice(None) if learns_location or len(asked) == len(left) else asked
@@ -242,7 +219,7 @@ class KermitForInsertion(KermitPreTrainedModel):
             smoothing=self.config.label_smoothing if self.training else 0.0,
         )
         content_loss, location_loss = content_loss / texts, location_loss / texts
-        return InsertionOutput(content_loss + location_loss, content_loss.detach(), location_loss.detach())
+        return InsertionOutput(content_loss + location_loss, content_loss.detach(), location_loss.detach(), hidden)
 
     def _location_loss(
         self,
@@ -256,7 +233,7 @@ class KermitForInsertion(KermitPreTrainedModel):
     ) -> Tensor:
         """The loss of the locations and of stopping; the arguments are those of `forward`, of all open slots."""
         location = self.head.location(vectors).squeeze(1).float()
-        normaliser = row_logsumexp(location, canvases, len(stop_weights))
+        normaliser = logsumexp_by_row(location, canvases, len(stop_weights))
         stop_loss: Tensor
         if self.head.stop is not None:
             stop = self.head.stop(hidden[:, 0]).squeeze(1).float()
@@ -275,7 +252,7 @@ class KermitForInsertion(KermitPreTrainedModel):
     def _end_loss(self, content: Tensor, log_location: Tensor, rows: Tensor, stop_weights: Tensor) -> Tensor:
         """Slot termination's stopping: -log of the sum over slots of p(l) p(end-of-slot given l), weighted by row."""
         log_end = content.log_softmax(1)[:, self.specials.end_of_slot_id]
-        log_stop = row_logsumexp(log_location + log_end, rows, len(stop_weights))
+        log_stop = logsumexp_by_row(log_location + log_end, rows, len(stop_weights))
         return -(stop_weights * torch.where(stop_weights > 0, log_stop, 0)).sum()
 
     def _content(self, hidden: Tensor, token_ids: Tensor, slots: Tensor, vectors: Tensor) -> Tensor:
@@ -292,59 +269,25 @@ class KermitForInsertion(KermitPreTrainedModel):
         scores = self.head.copying(hidden, slots, ~torch.isin(token_ids, never))
         return scores, token_ids[slots // token_ids.shape[1]]
 
-    def score_slots(
-        self, canvases: CanvasBatch, *, asked: Tensor | None = None, left_to_right: bool = False
-    ) -> SlotScores:
-        """Score open slots of a batch of canvases.
+    def slot_logits(
+        self, hidden: Tensor, token_ids: Tensor, left: Tensor, right: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Logits of slots, in float32.
 
         Args:
-            canvases: the canvases; with cached context, with what is given of them.
-            asked: (batch, length) bool, which of the open slots to score; all by default.
-            left_to_right: whether the spans are filled in order, each from left to right.
+            hidden: (batch, length, hidden).
+            token_ids: (batch, length), what may be copied.
+            left: (slots,) the left neighbours, as row * length + place.
+            right: (slots,) the right neighbours.
+
+        Returns:
+            (slots, vocab) of the token to insert, (slots,) of the location, and (batch,) of stopping, or None with
+            termination per slot.
         """
-        wanted = canvases.open_slots if asked is None else canvases.open_slots & asked
-        if not self.config.cached_context:
-            valid = None if bool(canvases.valid.all()) else canvases.valid
-            token_ids = canvases.token_ids
-            hidden = self.kermit(token_ids, valid, canvases.segment_ids).last_hidden_state
-            rows, slots = wanted.nonzero(as_tuple=True)
-            right = rows * token_ids.shape[1] + slots
-            left = right - 1
-        else:
-            layout = self.lay_out(generations_of(canvases, left_to_right=left_to_right))
-            token_ids, hidden = layout.rows.token_ids, self.kermit.read(layout.rows)
-            chosen = wanted[layout.slots.rows, layout.slots.numbers]
-            rows, slots = layout.slots.rows[chosen], layout.slots.numbers[chosen]
-            left, right = layout.slots.left[chosen], layout.slots.right[chosen]
         vectors = self.head.vectors(hidden, left, right)
         content = self._content(hidden, token_ids, right, vectors)
-        stop = self.head.stop(hidden[:, 0]).squeeze(1).float() if self.head.stop is not None else None
-        return SlotScores(rows, slots, content, self.head.location(vectors).squeeze(1).float(), stop)
-
-    def left_to_right_log_probs(self, texts: Texts) -> Tensor:
-        """The exact log-probability of what is generated of complete texts, from left to right; (batch,) in nats.
-
-        Args:
-            texts: complete texts, with what is given of them and where blanks are.
-        """
-        order = torch.ones(len(texts.batch), dtype=torch.bool, device=texts.present.device)
-        targets = GenerationObjective(LeftToRightPrior(), location_weight=0).build(
-            texts, torch.zeros_like(texts.batch.token_ids), order, self.lay_out
-        )
-        slots = targets.layout.slots
-        hidden = self.kermit.read(targets.layout.rows)
-        sums = hidden.new_zeros(len(order), dtype=torch.float32)
-        for some in torch.split(torch.arange(len(slots.rows), device=order.device), _SLOTS_AT_ONCE):
-            vectors = self.head.vectors(hidden, slots.left[some], slots.right[some])
-            content = self._content(hidden, targets.layout.rows.token_ids, slots.right[some], vectors)
-            each = content.gather(1, targets.target_tokens[some, None])[:, 0] - content.logsumexp(1)
-            sums.index_add_(0, slots.rows[some], each)
-        return sums
-
-    def lay_out(self, texts: Generations) -> RowLayout:
-        """Lay out generations as rows of this model's cached context."""
-        assert self.config.blank_token_id is not None
-        return lay_out(texts, self.config.blank_token_id, self.config.blank_width)
+        stop = None if self.head.stop is None else self.head.stop(hidden[:, 0]).squeeze(1).float()
+        return content, self.head.location(vectors).squeeze(1).float(), stop
 
 
 def specials_of(tokenizer: PreTrainedTokenizerFast) -> SpecialTokens:

@@ -5,10 +5,10 @@ those; for the others a segment embedding is added to the word embeddings. Trunk
 padding index (RoBERTa, MPNet) get the offset they expect. Trunks that know the distance of two tokens alone (DeBERTa)
 take no notice of positions: for them Y goes on where X ends. A trunk with a causal mask is refused.
 
-With cached context a trunk reads rows (`kermit.context`): it must keep to a mask of what each token sees, and know
-tokens by the positions it is given, fractions included. A learned table of positions is interpolated, and layers with a
-sliding window see the part of the mask that is near in the text. Whether a trunk does all that is tried out; those that
-count places in the row instead (MPNet, DeBERTa) are refused.
+With cached context a trunk reads rows (`kermit.canvas.context`): it must keep to a mask of what each token sees, and
+know tokens by the positions it is given, fractions included. A learned table of positions is interpolated, and layers
+with a sliding window see the part of the mask that is near in the text. Whether a trunk does all that is tried out;
+those that count places in the row instead (MPNet, DeBERTa) are refused.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel, initialization
 from transformers.modeling_outputs import BaseModelOutput
 
-from kermit.context import GIVEN, ContextRows
+from kermit.canvas.context import ContextRows
 from kermit.errors import ModelError, in_a_line
 from kermit.modeling.config import KermitConfig
 from kermit.modeling.copying import Copying
-from kermit.modeling.encoder import Encoder
+from kermit.modeling.encoder import Encoder, EncoderOutput, LayerCache
+from kermit.modeling.tensors import RowTensors
 
 
 class KermitPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
@@ -141,11 +143,20 @@ class KermitModel(KermitPreTrainedModel):
         seen = None if attention_mask is None else mask.long()
         return self.encoder(**inputs, attention_mask=seen, position_ids=positions, **kwargs)
 
-    def read(self, rows: ContextRows, **kwargs: Any) -> Tensor:
-        """Hidden states of rows of cached context; (batch, length, hidden).
+    @property
+    def caches(self) -> bool:
+        """Whether the trunk can keep what it reads of given text."""
+        return isinstance(self.encoder, Encoder)
+
+    def read(
+        self, rows: RowTensors, *, past: LayerCache | None = None, use_cache: bool = False, **kwargs: Any
+    ) -> EncoderOutput:
+        """Hidden states of rows of cached context.
 
         Args:
             rows: the rows.
+            past: the cache of the tokens read before; only of a trunk that caches.
+            use_cache: whether to return a cache, that of `past` included.
             kwargs: passed on to the trunk.
 
         Raises:
@@ -153,8 +164,8 @@ class KermitModel(KermitPreTrainedModel):
         """
         assert self.order_embeddings is not None
         embedded = self.get_input_embeddings()(rows.token_ids)
-        order = self.order_embeddings(rows.left_to_right.long())[:, None]
-        embedded = embedded + torch.where((rows.blocks > GIVEN)[..., None], order, 0)
+        in_block = (rows.orders > 0)[..., None]
+        embedded = embedded + torch.where(in_block, self.order_embeddings((rows.orders - 1).clamp(min=0)), 0)
         positions, table = rows.positions, position_table(self.encoder)
         inputs: dict[str, Any] = {}
         if self.segment_embeddings is None:
@@ -164,17 +175,17 @@ class KermitModel(KermitPreTrainedModel):
         if table is not None:
             positions, between = self._between_rows_of(table, positions)
             embedded = embedded + between
-        mask = rows.mask()
-        if isinstance(self.encoder, Encoder):
-            inputs |= {"attention_mask": mask, "valid": rows.valid}
+        mask, valid = rows.mask[:, None], rows.token_ids != self.config.pad_token_id
+        if self.caches:
+            inputs |= {"attention_mask": mask, "valid": valid, "past": past, "use_cache": use_cache}
         else:
             inputs["attention_mask"] = _added(mask, embedded)
         trunk, windows = self.config.trunk_config, "sliding_attention"
         if windows in (getattr(trunk, "layer_types", None) or ()):  # transformers drops the window with a mask of ours
-            near = _added(_near(rows, mask, trunk.sliding_window), embedded)
+            near = _added(_near(rows, valid, trunk.sliding_window), embedded)
             inputs["attention_mask"] = {"full_attention": inputs["attention_mask"], windows: near}
-        hidden: Tensor = self.encoder(inputs_embeds=embedded, position_ids=positions, **inputs, **kwargs)[0]
-        return hidden
+        found = self.encoder(inputs_embeds=embedded, position_ids=positions, **inputs, **kwargs)
+        return found if self.caches else EncoderOutput(found[0])
 
     def _between_rows_of(self, table: nn.Embedding, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Whole positions for a table, and what to add to the embedding of its tokens for the fractions."""
@@ -196,17 +207,17 @@ def _added(mask: Tensor, embedded: Tensor) -> Tensor:
     return embedded.new_zeros(mask.shape).masked_fill(~mask, torch.finfo(embedded.dtype).min)
 
 
-def _near(rows: ContextRows, mask: Tensor, window: int) -> Tensor:
+def _near(rows: RowTensors, valid: Tensor, window: int) -> Tensor:
     """What each token sees at most that many places away in the text, Y after X; (batch, 1, length, length) bool.
 
     With nothing given, places are those of the canvas, as without cached context; otherwise Y follows the given part of
     X.
     """
-    given = rows.blocks == GIVEN
+    given = (rows.orders == 0) & valid
     of_x = (rows.segment_ids == 0) & (given | ~given.any(1, keepdim=True))
-    end_of_x = torch.where(mask & of_x[:, None, None], rows.positions[:, None, None], 0).amax(3)[:, 0]
+    end_of_x = torch.where(rows.mask & of_x[:, None], rows.positions[:, None], 0).amax(2)
     places = rows.positions + rows.segment_ids * end_of_x
-    return mask & ((places[:, :, None] - places[:, None]).abs() <= window)[:, None]
+    return (rows.mask & ((places[:, :, None] - places[:, None]).abs() <= window))[:, None]
 
 
 def refuse_unfit(encoder: PreTrainedModel) -> None:
@@ -264,6 +275,12 @@ def _states(model: KermitModel, canvas: Tensor) -> Tensor:
     return hidden
 
 
+def _read(model: KermitModel, rows: RowTensors) -> Tensor:
+    hidden = model.read(rows).last_hidden_state
+    assert hidden is not None
+    return hidden
+
+
 def _halves(canvas: Tensor) -> Tensor:
     return (torch.arange(canvas.shape[1], device=canvas.device) >= canvas.shape[1] // 2).long()[None]
 
@@ -297,22 +314,22 @@ def _faults(model: KermitModel) -> dict[str, bool]:
     """
     cls, sep, end = model.config.cls_token_id, model.config.sep_token_id, model.config.end_of_slot_token_id
     given, one, other = slice(0, 3), slice(3, 6), slice(6, 9)
-    rows = ContextRows(
-        torch.tensor([[cls, sep, cls, sep, cls, cls, sep, cls, cls]] * 2),
-        torch.tensor([[0, 0, 0, 1, 1, 1, 1, 1, 1]] * 2),
-        torch.tensor([[0, 1, 2, 1, 2, 3, 1, 2, 3]] * 2).float(),
-        torch.tensor([[0, 0, 0, 1, 1, 1, 2, 2, 2]] * 2),
-        torch.tensor([[0] * 9, [0, 0, 0, 0, 1, 2, 0, 1, 2]]),
-        torch.tensor([False, True]),
+    two_canvases = ContextRows(
+        np.array([[cls, sep, cls, sep, cls, cls, sep, cls, cls]] * 2),
+        np.array([[0, 0, 0, 1, 1, 1, 1, 1, 1]] * 2),
+        np.array([[0, 1, 2, 1, 2, 3, 1, 2, 3]] * 2, dtype=np.float32),
+        np.array([[0, 0, 0, 1, 1, 1, 2, 2, 2]] * 2),
+        np.array([[0] * 9, [0, 0, 0, 0, 1, 2, 0, 1, 2]]),
+        np.array([False, True]),
     )
-    rows = ContextRows(**{name: value.to(model.device) for name, value in vars(rows).items()})
-    states = model.read(rows)
+    rows = RowTensors.of(two_canvases, model.device)
+    states = _read(model, rows)
 
     def changes(name: str, place: int, value: float) -> Tensor:
         """(2, 9), how much the states change with one entry of the rows."""
         changed = getattr(rows, name).clone()
         changed[:, place] = value
-        return (model.read(replace(rows, **{name: changed})) - states).abs().amax(2)
+        return (_read(model, replace(rows, **{name: changed})) - states).abs().amax(2)
 
     by_given, by_last = changes("token_ids", 1, end), changes("token_ids", 5, end)
     by_whole, by_fraction = changes("positions", 4, 1.0), changes("positions", 4, 2.5)
@@ -322,7 +339,8 @@ def _faults(model: KermitModel) -> dict[str, bool]:
     canvas[:, ::3] = sep
     whole, segments = torch.ones_like(canvas), _halves(canvas)
     positions = model.position_ids(segments, whole.bool()) - model.position_offset
-    alone = ContextRows(canvas, segments, positions.float(), whole, 0 * whole, whole[:, 0] == 0)
+    sees_all = whole.bool()[:, None].expand(-1, canvas.shape[1], -1)
+    alone = RowTensors(canvas, segments, positions.float(), whole, sees_all)
 
     def differs(difference: Tensor) -> bool:
         return not bool((difference <= little).all())  # nor is NaN the same as anything
@@ -338,7 +356,7 @@ def _faults(model: KermitModel) -> dict[str, bool]:
         "it takes no notice of the positions it is given": not bool(by_whole[:, 4].all()),
         "it knows whole positions only, and no fractions": not bool(by_fraction[:, 4].all()),
         "it reads a canvas with nothing given differently than without it": differs(
-            (model.read(alone) - _states(model, canvas)).abs()
+            (_read(model, alone) - _states(model, canvas)).abs()
         ),
     }
 

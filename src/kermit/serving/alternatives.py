@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-import torch
+import numpy as np
 
-from kermit.canvas import Canvas
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import Canvas, CanvasBatch
 from kermit.decoding import DecodingSettings, Strategy, Trace, check_lengths, strategies_of
-from kermit.decoding.rounds import check_strategy
+from kermit.decoding.asking import ask_canvases
+from kermit.decoding.decoder import check_strategy
 from kermit.errors import DecodingError
 from kermit.pipeline import Kermit
 from kermit.serving.answers import Alternative, Alternatives
@@ -41,9 +41,9 @@ def alternatives(kermit: Kermit, request: Request) -> Alternatives:
     canvas = trace.canvases()[-1]
     if request.slot not in canvas.open_slots:
         raise DecodingError(f"slot {request.slot} is not open; the open slots are {sorted(canvas.open_slots)}")
-    check_lengths(kermit.model, [canvas])
-    strategy = request.strategy or strategies_of(kermit.model)[0]
-    check_strategy(kermit.model, DecodingSettings(strategy=strategy))
+    check_lengths(kermit.info, [canvas])
+    strategy = request.strategy or strategies_of(kermit.info)[0]
+    check_strategy(kermit.info, DecodingSettings(strategy=strategy))
     return _best(kermit, trace, canvas, request, left_to_right=strategy is Strategy.LEFT_TO_RIGHT)
 
 
@@ -62,7 +62,7 @@ def check_ids(kermit: Kermit, token_ids: Sequence[int]) -> None:
     Raises:
         DecodingError: it does not.
     """
-    size = kermit.model.config.vocab_size
+    size = kermit.info.vocab_size
     if unknown := [token_id for token_id in token_ids if token_id >= size]:
         raise DecodingError(f"token {unknown[0]} is unknown; the vocabulary ends at {size - 1}")
 
@@ -76,23 +76,18 @@ def _best(
         [token.round > 0 for token in tokens if token.segment == segment and token.token_id not in frame]
         for segment in range(len(canvas.segments))
     ]
-    batch = CanvasBatch.from_canvases([canvas], kermit.model.device, inserted=[inserted])
-    asked = torch.zeros_like(batch.open_slots)
+    batch = CanvasBatch.from_canvases([canvas], inserted=[inserted])
+    asked = np.zeros_like(batch.open_slots)
     asked[0, request.slot] = True
-    end = kermit.specials.end_of_slot_id
-    with torch.inference_mode():
-        scores = kermit.model.score_slots(batch, asked=asked, left_to_right=left_to_right)
-        log_probs = scores.content[0].log_softmax(0)
-        end_log_prob = float(log_probs[end])
-        log_probs[end] = -torch.inf
-        best = log_probs.topk(min(request.count, len(log_probs)))
+    top = min(request.count, kermit.info.vocab_size - 1)
+    answer = ask_canvases(kermit.engine, batch, asked=asked, left_to_right=left_to_right, top=top).answer
     readable = kermit.readable(trace)
     assert readable is not None
     return Alternatives(
         results=[
             Alternative(token_id=token_id, text=readable.text(token_id), log_prob=round(log_prob, 4))
-            for token_id, log_prob in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-            if log_prob > -torch.inf
+            for token_id, log_prob in zip(answer.tokens[0].tolist(), answer.log_probs[0].tolist(), strict=True)
+            if log_prob > -np.inf
         ],
-        end_log_prob=round(max(end_log_prob, -1e6), 4),
+        end_log_prob=round(max(float(answer.end[0]), -1e6), 4),
     )

@@ -103,7 +103,7 @@ class Alternatives(Schema):
     end_log_prob: float = Field(description="Of end-of-slot: nothing more belongs there.")
 
 
-Answer = GeneratedTexts | TextScores | Vectors | Alternatives
+Reply = GeneratedTexts | TextScores | Vectors | Alternatives
 
 
 class StartEvent(CanvasRecord):
@@ -133,7 +133,7 @@ class ModelCard(Schema):
     strategies: list[Strategy] = Field(description="What it can decode with, the default first.")
     orders: list[str] | None = Field(description="The insertion orders it was trained with; null if unknown.")
     cached_context: bool = Field(description="Whether it reads what is given once per text.")
-    parameters: int
+    parameters: int | None
     vocabulary: int
     candidates: int = Field(description="The most candidates per text.")
     max_tokens: int

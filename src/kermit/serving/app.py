@@ -23,11 +23,11 @@ from kermit.pipeline import Kermit
 from kermit.serving import libretranslate
 from kermit.serving.answers import (
     Alternatives,
-    Answer,
     GeneratedTexts,
     Health,
     Models,
     Problem,
+    Reply,
     RoundEvent,
     StartEvent,
     TextScores,
@@ -195,7 +195,7 @@ def _measuring_routes(service: Service) -> APIRouter:
     """Routes that generate nothing; they need the token, if one is set."""
     router = APIRouter(dependencies=[Depends(_guard(service.settings.token))])
 
-    async def answer(asked: Request, http: HttpRequest) -> Answer:
+    async def answer(asked: Request, http: HttpRequest) -> Reply:
         return await service.answer(asked, lambda: hung_up(http))
 
     @router.post("/v1/alternatives", response_model=Alternatives, responses=_PROBLEMS, tags=["model"])

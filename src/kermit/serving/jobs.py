@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from kermit.serving.answers import Answer, RoundEvent, StartEvent
+from kermit.serving.answers import Reply, RoundEvent, StartEvent
 from kermit.serving.refusals import QueueFullError, StoppingError
 from kermit.serving.schemas import Request
 
@@ -29,7 +29,7 @@ class Job:
     request: Request
     deadline: float
     tell: Tell | None = None
-    answer: Future[Answer] = field(default_factory=Future)
+    answer: Future[Reply] = field(default_factory=Future)
     arrived: float = field(default_factory=time.monotonic)
     abandoned: bool = False
     likeness: Hashable = field(init=False)

@@ -12,10 +12,10 @@ from typing import Annotated, ClassVar
 from pydantic import Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from kermit.blanks import BlankedText
 from kermit.canvas import Factorization
-from kermit.decoding import DRAWING_TEMPERATURE, Ranking, Rounds, Strategy, TracedInsertion
-from kermit.priors import PriorName
+from kermit.canvas.blanks import BlankedText
+from kermit.decoding import DRAWING_TEMPERATURE, Ranking, Strategy, TracedInsertion, TracedRounds
+from kermit.objectives.priors import PriorName
 from kermit.results import Pooling, ScoreMethod
 from kermit.serving.answers import Schema
 
@@ -102,7 +102,7 @@ class Decided(Schema):
 DecidedRounds = Annotated[list[Annotated[list[Decided], Field(max_length=1000)]], Field(max_length=1000)]
 
 
-def rounds_of(decided: DecidedRounds) -> Rounds:
+def rounds_of(decided: DecidedRounds) -> TracedRounds:
     """Return decided rounds as the decoder takes them."""
     return tuple(
         tuple(TracedInsertion(one.slot, one.token_id, one.log_prob) for one in insertions) for insertions in decided

@@ -8,16 +8,16 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 
 from kermit.pipeline import Kermit
-from kermit.serving.answers import Answer, RoundEvent, StartEvent
-from kermit.serving.engine import Engine
+from kermit.serving.answers import Reply, RoundEvent, StartEvent
 from kermit.serving.jobs import Job, JobQueue
 from kermit.serving.metrics import Metrics
 from kermit.serving.refusals import CallerGoneError, DeadlineError
 from kermit.serving.schemas import Request
+from kermit.serving.served_model import ServedModel
 from kermit.serving.settings import ServiceSettings
 from kermit.serving.worker import Worker
 
-Event = StartEvent | RoundEvent | Answer
+Event = StartEvent | RoundEvent | Reply
 Disconnected = Callable[[], Awaitable[object]]
 """Returns when the caller has gone."""
 
@@ -32,7 +32,7 @@ class Service:
 
     def __init__(self, kermit: Kermit, settings: ServiceSettings | None = None) -> None:
         self.settings = settings or ServiceSettings()
-        self.engine = Engine(kermit, self.settings)
+        self.engine = ServedModel(kermit, self.settings)
         self.queue = JobQueue(self.settings.queue)
         self.metrics = Metrics(lambda: self.queue.depth)
         self.worker = Worker(self.engine, self.queue, self.metrics)
@@ -67,7 +67,7 @@ class Service:
         self.queue.wake()
         self.worker.join()
 
-    async def answer(self, request: Request, disconnected: Disconnected) -> Answer:
+    async def answer(self, request: Request, disconnected: Disconnected) -> Reply:
         """The answer to a request.
 
         Raises:

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Sequence
 
 from kermit.errors import KermitError
-from kermit.serving.answers import Answer, GeneratedTexts
-from kermit.serving.engine import Engine
+from kermit.serving.answers import GeneratedTexts, Reply
 from kermit.serving.jobs import Job, JobQueue
 from kermit.serving.metrics import Metrics
 from kermit.serving.refusals import DeadlineError, InternalError
+from kermit.serving.served_model import ServedModel
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class Worker(threading.Thread):
         metrics: where batches and rounds are counted.
     """
 
-    def __init__(self, engine: Engine, queue: JobQueue, metrics: Metrics) -> None:
+    def __init__(self, engine: ServedModel, queue: JobQueue, metrics: Metrics) -> None:
         super().__init__(name="kermit-worker", daemon=True)
         self.engine, self.queue, self.metrics = engine, queue, metrics
         self.computing = 0
@@ -71,7 +71,7 @@ class Worker(threading.Thread):
                 if not job.answer.done():
                     self._compute([job])
 
-    def _deliver(self, job: Job, answer: Answer) -> None:
+    def _deliver(self, job: Job, answer: Reply) -> None:
         if not job.wanted:  # some of it may have been abandoned
             job.answer.set_exception(DeadlineError(self.engine.settings.deadline))
             return

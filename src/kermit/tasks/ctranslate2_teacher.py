@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from kermit.canvas import Segment
-from kermit.data.tokenizer import decode_ids
 from kermit.decoding import Finish
 from kermit.errors import ModelError, in_a_line
 from kermit.facades import Facade
 from kermit.families.transformer import BeamSearch, TransformerFacade, encode_within
 from kermit.results import Generation
+from kermit.text.tokenizer import decode_ids
 
 INSTALL = "pip install 'kermit-insertion[distill]'"
 
@@ -47,7 +47,7 @@ class CTranslate2Teacher(TransformerFacade):
         if not isinstance(facade, TransformerFacade):
             raise ModelError(
                 "the backend ctranslate2 runs only the family transformer, and the teacher's model_type is"
-                f" {facade.model.config.model_type}; use the backend transformers"
+                f" {facade.model_type}; use the backend transformers"
             )
         try:
             import ctranslate2

@@ -174,7 +174,7 @@ def _engine(facade: Facade) -> dict[str, str]:
     if isinstance(facade, CTranslate2Teacher):
         found = (facade.backend, facade.version, facade.precision)
     else:
-        found = ("transformers", version("transformers"), str(facade.model.dtype).removeprefix("torch."))
+        found = ("transformers", version("transformers"), facade.precision)
     return dict(zip(("backend", "backend_version", "precision"), found, strict=True))
 
 

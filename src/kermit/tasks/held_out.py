@@ -20,13 +20,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from kermit.canvas import SpecialTokens
-from kermit.dropping import sample_dropped
+from kermit.canvas.arrays import Booleans
 from kermit.families.recovery import HeldOutBatch, complete_texts, labels_of
 from kermit.modeling.next_sentence import NOT_ASKED
+from kermit.objectives.dropping import sample_dropped
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -39,18 +40,16 @@ DROP_PROBABILITY = 0.15
 _ROWS = 8  # at a time: the logits of all their slots are held
 
 
-def held_out_batches(
-    specials: SpecialTokens, rows: Sequence[Row], device: torch.device | str
-) -> Iterator[HeldOutBatch]:
+def held_out_batches(specials: SpecialTokens, rows: Sequence[Row]) -> Iterator[HeldOutBatch]:
     """Yield rows in batches of similar length, with what is dropped from them."""
-    generator = torch.Generator().manual_seed(HELD_OUT_SEED)
+    generator = np.random.default_rng(HELD_OUT_SEED)
     ordered = sorted(rows, key=lambda row: len(row["x"]) + len(row["y"]))
     for start in range(0, len(ordered), _ROWS):
         block = ordered[start : start + _ROWS]
-        texts = complete_texts(specials, block, device)
+        texts = complete_texts(specials, block)
         shape = (len(block), texts.present.shape[1])
-        dropped = sample_dropped(shape, DROP_PROBABILITY, generator).to(device) & texts.generated
-        yield HeldOutBatch(texts, dropped, labels_of(block).to(device))
+        dropped = sample_dropped(shape, DROP_PROBABILITY, generator) & texts.generated
+        yield HeldOutBatch(texts, dropped, labels_of(block))
 
 
 @torch.inference_mode()
@@ -60,12 +59,12 @@ def judge(
     """Return the metrics of a model on held-out rows; those that its family does not have are absent."""
     tallies: dict[str, list[int]] = {}
 
-    def count(name: str, right: Tensor, among: Tensor) -> None:
+    def count(name: str, right: Booleans, among: Booleans) -> None:
         tally = tallies.setdefault(name, [0, 0])
         tally[0] += int((right & among).sum())
         tally[1] += int(among.sum())
 
-    for batch in held_out_batches(specials, rows, model.device):
+    for batch in held_out_batches(specials, rows):
         found = family.recover(model, batch)
         count("accuracy", found.correct, batch.dropped)
         count("accuracy_single", found.correct, batch.single)

@@ -17,10 +17,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from kermit.canvas import Factorization
 from kermit.data.articles import ArticleSource, articles_checksum, read_paragraphs
 from kermit.data.batching import SPECIALS_PER_ROW
+from kermit.data.joint_tokenizer import end_of_slot_id
 from kermit.data.packing import PackedText
 from kermit.data.plain import Report, file_checksum
 from kermit.data.sentences import encode_articles
-from kermit.data.tokenizer import end_of_slot_id
 from kermit.errors import RecipeError
 from kermit.families.base import PretrainingFamily
 from kermit.loading import position_limit

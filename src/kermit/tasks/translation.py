@@ -53,7 +53,7 @@ def directions_of(factorizations: Collection[Factorization], languages: tuple[st
 
 def trained_directions(facade: Facade) -> list[Direction]:
     """List the directions that a model was trained for; both if that is unknown."""
-    trained = getattr(facade.model.config, "factorizations", None) or [Factorization.JOINT.value]
+    trained = facade.factorizations or {Factorization.JOINT.value}
     return directions_of([Factorization(name) for name in trained], facade.languages)
 
 

@@ -20,10 +20,10 @@ def note_of(facade: Facade, decoding: ChosenDecoding, split: str, pairs: Sequenc
     """Return the signature of what decided a score beside sacrebleu: model, decoding, precision, split and its text."""
     text = "\n".join(f"{pair.x}\t{pair.y}" for pair in pairs)
     parts = {
-        "family": family_of_model_type(facade.model.config.model_type).name,
-        "model": model_checksum(Path(facade.model.name_or_path)),
+        "family": family_of_model_type(facade.model_type).name,
+        "model": "unsaved" if facade.folder is None else model_checksum(facade.folder),
         "decoding": listed(decoding.record()),
-        "precision": str(facade.model.dtype).removeprefix("torch."),
+        "precision": facade.precision,
         "split": split,
         "data": hashlib.sha256(text.encode()).hexdigest()[:12],
     }

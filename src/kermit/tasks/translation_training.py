@@ -19,10 +19,10 @@ from kermit.canvas import Factorization
 from kermit.data.encoding import EncodedText, encode_sources
 from kermit.data.parallel import Pair, TextSource, read_pairs, source_checksum
 from kermit.data.plain import Report, file_checksum
-from kermit.data.tokenizer import encode_texts
 from kermit.errors import RecipeError
 from kermit.families.base import TranslationFamily
 from kermit.tasks.translation import Direction, directions_of, evaluate_translation
+from kermit.text.tokenizer import encode_texts
 from kermit.training.settings import EvaluationSettings, SourceSettings, TextSettings
 from kermit.training.tasks import BestMetric, Evaluator
 from kermit.validated import FactorizationMix, Settings

@@ -1,1 +1,1 @@
-"""Text before tokens: its sentences and its language."""
+"""Text: its sentences and language, tokens of texts, and spelling what was inserted. No model, no transformers."""

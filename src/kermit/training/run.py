@@ -23,8 +23,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.data.batching import SPECIALS_PER_ROW, Text
 from kermit.data.cache import cache_folder, made_once
+from kermit.data.joint_tokenizer import fingerprint, load_tokenizer, train_tokenizer
 from kermit.data.plain import Fault, OnBad, Report, file_checksum, read_lines
-from kermit.data.tokenizer import fingerprint, load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
 from kermit.loading import BUNDLED, find_model
 from kermit.modeling.next_sentence import PARTS

@@ -31,12 +31,13 @@ from kermit.data.batching import (
     SPECIALS_PER_ROW,
     Batch,
     BatchStream,
+    RankShare,
     Text,
     TextPlanner,
     batch_generator,
-    share_of_rank,
 )
 from kermit.families.base import ITEMS, Collator, Family
+from kermit.modeling.tensors import as_tensors
 from kermit.provenance import written_whole
 from kermit.training.averaging import MovingAverage, mean_with_checkpoints
 from kermit.training.callbacks import Bar, Log, Progress, Signals
@@ -68,8 +69,8 @@ class CollatedBatches(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
 
     def __getitem__(self, batch: Batch) -> dict[str, torch.Tensor]:
         rows = self.text.epoch(batch.epoch).fetch(batch.rows)
-        tensors = self.collator(rows, batch_generator(self.seed, batch))
-        return share_of_rank(tensors, self.rank, self.processes)
+        share = RankShare(self.rank, self.processes)
+        return as_tensors(self.collator(rows, batch_generator(self.seed, batch), share))
 
 
 def _only(items: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
@@ -249,7 +250,8 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         rows = validation.epoch(0)
         total, items = torch.zeros(()), torch.zeros(())
         for batch in TextPlanner(validation, (1.0,), tokens, _VALIDATION_SEED).epoch(0):
-            tensors = self.validation_collator(rows.fetch(batch.rows), batch_generator(_VALIDATION_SEED, batch))
+            arrays = self.validation_collator(rows.fetch(batch.rows), batch_generator(_VALIDATION_SEED, batch))
+            tensors = as_tensors(arrays)
             items += tensors.pop(ITEMS).sum()
             inputs = self._prepare_inputs(tensors)
             with self.accelerator.autocast():
@@ -325,7 +327,8 @@ def on_validation_text(recipe: Recipe) -> Recipe:
     if recipe.data.validation is None:
         return recipe
     data = recipe.data.model_copy(update={"train": (recipe.data.validation,)})
-    return recipe.model_copy(update={"data": data})
+    objective = recipe.objective.for_validation()
+    return recipe.model_copy(update={"data": data, "objective": objective})
 
 
 def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:

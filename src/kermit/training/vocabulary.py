@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.data.tokenizer import encode_texts
 from kermit.errors import RecipeError
+from kermit.text.tokenizer import encode_texts
 
 
 def carry_over(old: PreTrainedModel, new: PreTrainedModel, pieces: list[list[int]]) -> None:

@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.decoding import Sampling
-from kermit.decoding.choosing import draw, uniform
+from kermit.decoding.drawing import draw, uniform
 from kermit.errors import DecodingError, ModelError
 from kermit.loading import position_limit
 from kermit.tasks.cloze.instances import ClozeInstance
@@ -126,7 +127,7 @@ class CausalLMSystem:
         self.limit = position_limit(model)
         vocabulary = model.get_input_embeddings().num_embeddings
         self.never = never_generated(tokenizer, vocabulary).to(model.device)
-        self.continues = continuing_tokens(tokenizer, vocabulary).to(model.device)
+        self.continues = torch.as_tensor(continuing_tokens(tokenizer, vocabulary), device=model.device)
         self.opening = _opening(tokenizer)
         self._check_causal()
         self.reader = Reader(model)
@@ -199,13 +200,14 @@ class CausalLMSystem:
         """
         step = drawn.tokens.shape[1]
         owners = drawn.owner.tolist()
-        seeds = torch.tensor([instance_seed(self.seed, layouts[owner].id) for owner in owners])
+        seeds = np.array([instance_seed(self.seed, layouts[owner].id) for owner in owners])
         barred = self.never
         if step == 0:
             apart = torch.tensor([not layouts[owner].joined for owner in owners], device=drawn.owner.device)
             barred = barred | (apart[:, None] & self.continues)
-        noise = uniform(seeds, step, drawn.number.cpu())
-        token = draw(drawn.logits.masked_fill(barred, -torch.inf), self.sampling, noise)
+        noise = uniform(seeds, step, drawn.number.cpu().numpy())
+        scores = drawn.logits.masked_fill(barred, -torch.inf).float().cpu().numpy()
+        token = torch.as_tensor(draw(scores, self.sampling, noise), device=drawn.logits.device)
         logits, memory = drawn.memory.grow(self.reader, token)
         return replace(
             drawn,

@@ -14,8 +14,8 @@ from statistics import fmean
 from typing import Any
 
 from kermit import __version__
+from kermit.data.joint_tokenizer import fingerprint
 from kermit.data.plain import file_checksum
-from kermit.data.tokenizer import fingerprint
 from kermit.provenance import listed, signature
 from kermit.tasks.cloze.instances import ClozeInstance, ClozeSet
 from kermit.tasks.cloze.predictions import Prediction, PredictionLog

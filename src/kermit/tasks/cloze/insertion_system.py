@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerFast
 
 from kermit.canvas import Canvas, Segment
 from kermit.decoding import MAX_TOKENS, Constraints, Decoded, DecodingSettings, decode
+from kermit.engines.torch_engine import TorchEngine
 from kermit.modeling import KermitForInsertion
 from kermit.tasks.cloze.instances import ClozeInstance
 from kermit.tasks.cloze.layout import ClozeLayout, lay_out_cloze
@@ -54,10 +55,10 @@ class InsertionSystem:
         oracle_length: bool = False,
         seed: int = 0,
     ) -> None:
-        self.model: KermitForInsertion = model.eval()
+        self.model, self.engine = model, TorchEngine(model)
         self.tokenizer, self.oracle_length, self.seed = tokenizer, oracle_length, seed
         self.encoder = text_encoder(tokenizer)
-        continues = continuing_tokens(tokenizer, model.config.vocab_size)
+        continues = continuing_tokens(tokenizer, self.engine.info.vocab_size)
         unknown = {token_id for token_id in [tokenizer.unk_token_id] if token_id is not None}
         constraints: Constraints = replace(
             decoding.constraints, continues_word=continues, never=decoding.constraints.never | unknown
@@ -89,7 +90,7 @@ class InsertionSystem:
         def fits(layout: ClozeLayout) -> bool:
             room = max(self.decoding.max_tokens or MAX_TOKENS, layout.gap_length if self.oracle_length else 0)
             longest = max(len(layout.first), len(layout.before) + room + len(layout.after))
-            whole, segment = self.model.max_length, self.model.max_segment_length
+            whole, segment = self.engine.info.max_length, self.engine.info.max_segment_length
             return (whole is None or len(layout) + room + FRAME <= whole) and (segment is None or longest <= segment)
 
         return lay_out_cloze(instance, self.encoder, fits, split=True)
@@ -97,7 +98,9 @@ class InsertionSystem:
     def canvas(self, layout: ClozeLayout) -> Canvas:
         """The canvas at the start."""
         joined = [(Segment.Y, 0)] if layout.joined else []
-        return Canvas.from_fragments(self.model.specials, [layout.first], [layout.before, layout.after], joined=joined)
+        return Canvas.from_fragments(
+            self.engine.info.specials, [layout.first], [layout.before, layout.after], joined=joined
+        )
 
     def answer(self, layouts: Sequence[ClozeLayout]) -> list[ClozeAnswer]:
         """Decode the gaps; with the oracle length, those of one length together."""
@@ -113,7 +116,7 @@ class InsertionSystem:
 
     def _decode(self, layouts: Mapping[int, ClozeLayout], settings: DecodingSettings) -> dict[int, ClozeAnswer]:
         found = decode(
-            self.model,
+            self.engine,
             [self.canvas(layout) for layout in layouts.values()],
             settings,
             seeds=[instance_seed(self.seed, layout.id) for layout in layouts.values()],
@@ -134,5 +137,6 @@ class InsertionSystem:
         text = spelled(self.tokenizer, tokens, layout.passage)
         ranking = self.decoding.ranked_by
         passes = result.rounds + (0 if ranking is None else ranking.passes)
-        sequences = passes * self.decoding.candidates  # at most: some candidates end earlier
+        candidates = self.decoding.candidates
+        sequences = passes * candidates - (candidates - 1)  # at most: they share the first pass, and some end earlier
         return ClozeAnswer(text, len(tokens), passes, sequences, result.log_prob)

@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from kermit.blanks import BlankedText
+from kermit.canvas.blanks import BlankedText
 from kermit.data.plain import BROKEN_GZIP, open_bytes, read_lines
 from kermit.errors import DataError, Place
 from kermit.tasks.cloze.spacing import (

@@ -105,7 +105,7 @@ class MaskedLMSystem:
         self.limit = position_limit(model)
         vocabulary = model.get_input_embeddings().num_embeddings
         self.never = never_generated(tokenizer, vocabulary).to(model.device)
-        self.continues = continuing_tokens(tokenizer, vocabulary).to(model.device)
+        self.continues = torch.as_tensor(continuing_tokens(tokenizer, vocabulary), device=model.device)
         accepted = inspect.signature(model.forward).parameters
         self.has_segments = "token_type_ids" in accepted and getattr(model.config, "type_vocab_size", 0) > 1
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerFast as Tokenizer
 
-from kermit.data.tokenizer import load_tokenizer
+from kermit.data.joint_tokenizer import load_tokenizer
 from kermit.errors import ModelError
 from kermit.families import family_of_model_type
 from kermit.loading import find_model, load_whole, on_device, read_config, reading

@@ -10,13 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.data.tokenizer import decode_ids, encode_texts, word_continuations
+from kermit.canvas.arrays import Booleans
 from kermit.tasks.cloze.instances import ClozeInstance
 from kermit.tasks.cloze.layout import ClozeLayout, TextEncoder
+from kermit.text.tokenizer import decode_ids, encode_texts, word_continuations
 
 CALL_TOKENS = 2**14
 CPU_CALL_TOKENS = 2**11
@@ -109,13 +111,13 @@ def spelled(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[int], passage: 
     return decode_ids(tokenizer, wanted).strip()
 
 
-def continuing_tokens(tokenizer: PreTrainedTokenizerFast, vocabulary: int) -> Tensor:
+def continuing_tokens(tokenizer: PreTrainedTokenizerFast, vocabulary: int) -> Booleans:
     """Return (vocabulary,) bool, the tokens that continue the word on their left.
 
     The gap is bounded by white space, so no answer may begin with one, unless the gap is joined.
     """
     known = word_continuations(tokenizer)[:vocabulary]
-    return torch.nn.functional.pad(known, (0, vocabulary - len(known)))
+    return np.pad(known, (0, vocabulary - len(known)))
 
 
 def never_generated(tokenizer: PreTrainedTokenizerFast, vocabulary: int) -> Tensor:

@@ -25,15 +25,15 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from kermit.data.tokenizer import load_tokenizer
+from kermit.data.joint_tokenizer import load_tokenizer
 from kermit.errors import ModelError
 from kermit.loading import lacking_in_trunk, on_device, quietly, reading
 from kermit.modeling import KermitConfig, LastTokenForSequenceClassification
 from kermit.tasks.glue.data import Example, Part
 from kermit.tasks.glue.framing import ExampleEncoder, give_padding
-from kermit.tasks.glue.reading import is_causal, lacks_classifier, pooler_mapping
 from kermit.tasks.glue.scoring import answers_of
 from kermit.tasks.glue.table import GlueTask
+from kermit.tasks.glue.trunk_kinds import is_causal, lacks_classifier, pooler_mapping
 
 _NUMBER = "number"  # the only label of a regression task
 _HEADS = ("pre_classifier", "classifier", "score")  # names of the layers for labels in transformers

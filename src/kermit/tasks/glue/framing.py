@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.data.tokenizer import encode_texts
 from kermit.errors import ModelError
 from kermit.loading import position_limit
 from kermit.modeling import KermitConfig, KermitForSequenceClassification
 from kermit.tasks.glue.data import Example
-from kermit.tasks.glue.reading import is_causal
+from kermit.tasks.glue.trunk_kinds import is_causal
+from kermit.text.tokenizer import encode_texts
 
 logger = logging.getLogger(__name__)
 

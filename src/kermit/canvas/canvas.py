@@ -3,16 +3,17 @@
 A canvas is one or two segments of content tokens laid out as ``[CLS] x [SEP]`` or ``[CLS] x [SEP] y [SEP]``. Slot k is
 the place directly left of canvas token k, so the slots of X are those left of each of its tokens and left of its
 ``[SEP]``. Slot 0, left of ``[CLS]``, does not exist. `Canvas` is one canvas, in plain Python, checked;
-`kermit.canvas_batch.CanvasBatch` is many, as tensors. This module knows no model, no tokenizer and no tensor.
+`kermit.canvas.batch.CanvasBatch` is many, as arrays. This module knows no model, no tokenizer and no array.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, IntEnum
+from enum import Enum, IntEnum, StrEnum
+from functools import cached_property
 
-from kermit.blanks import BlankedText
+from kermit.canvas.blanks import BlankedText
 from kermit.errors import CanvasError, member_of
 
 
@@ -55,6 +56,13 @@ class Factorization(Enum):
                 return frozenset()
 
 
+class Termination(StrEnum):
+    """How a text is known to be finished: every slot says so, or one stop action beside the locations."""
+
+    SLOT = "slot"
+    SEQUENCE = "sequence"
+
+
 @dataclass(frozen=True, slots=True)
 class Insertion:
     """Put one token into one slot: the paper's (c, l)."""
@@ -81,7 +89,7 @@ class SpecialTokens:
                 f"{self.end_of_slot_id} must be four different token ids; give each a token of its own"
             )
 
-    @property
+    @cached_property
     def ids(self) -> frozenset[int]:
         """All ids that may not occur as content."""
         return self.others | {self.cls_id, self.sep_id, self.pad_id, self.end_of_slot_id}
@@ -108,9 +116,10 @@ class Canvas:
         if len(self.segments) not in (1, 2):
             raise CanvasError(f"a canvas has one or two segments, not {len(self.segments)}")
         for segment, tokens in enumerate(self.segments):
-            for position, token_id in enumerate(tokens):
-                self._check_content(token_id, f"segment {Segment(segment).name}, position {position}")
-        for slot in self.open_slots:
+            if not self.specials.ids.isdisjoint(tokens) or min(tokens, default=0) < 0:
+                for position, token_id in enumerate(tokens):
+                    self._check_content(token_id, f"segment {Segment(segment).name}, position {position}")
+        for slot in (min(self.open_slots, default=1), max(self.open_slots, default=1)):
             self._check_slot(slot)
         for slot in self.joined_slots - self.open_slots:
             raise CanvasError(f"slot {slot} is joined but not open; the open slots are {sorted(self.open_slots)}")

@@ -5,17 +5,9 @@ from hypothesis import given, settings, strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from kermit.data.tokenizer import (
-    END_OF_SLOT,
-    decode_ids,
-    encode_texts,
-    end_of_slot_id,
-    fingerprint,
-    load_tokenizer,
-    train_tokenizer,
-    word_continuations,
-)
+from kermit.data.joint_tokenizer import END_OF_SLOT, end_of_slot_id, fingerprint, load_tokenizer, train_tokenizer
 from kermit.errors import DataError, ModelError
+from kermit.text.tokenizer import decode_ids, encode_texts, word_continuations
 
 TEXTS = ["Ein Mädchen läuft über die Straße.", "A girl runs over the street.", "die Straßen, die Straße"] * 5
 

@@ -26,14 +26,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from kermit.canvas import SpecialTokens
+from kermit.canvas.arrays import Array, Booleans, Floats, Integers
+from kermit.canvas.canvas import SpecialTokens
 from kermit.errors import CanvasError
 
 if TYPE_CHECKING:
-    from kermit.canvas_batch import CanvasBatch
+    from kermit.canvas.batch import CanvasBatch
 
 PADDING, GIVEN = -1, 0
 """Numbers of blocks: what is padded, and the given part; the blocks of canvases count from 1."""
@@ -43,8 +43,8 @@ _FAR = 2**20
 
 
 def given_part(
-    token_ids: Tensor, segment_ids: Tensor, given: Tensor, open_slots: Tensor, specials: SpecialTokens
-) -> Tensor:
+    token_ids: Integers, segment_ids: Integers, given: Booleans, open_slots: Booleans, specials: SpecialTokens
+) -> Booleans:
     """Add to given content the frame that belongs to it.
 
     With nothing given, nothing of the frame is. Otherwise all of it is but for the ``[SEP]`` of an open segment without
@@ -60,10 +60,11 @@ def given_part(
     Returns:
         (batch, tokens) bool.
     """
-    by_segment = torch.stack([(given & (segment_ids == segment)).any(1) for segment in (0, 1)], 1)
+    second = segment_ids == 1
+    of_x, of_y = (given & ~second).any(1, keepdims=True), (given & second).any(1, keepdims=True)
     frame = (token_ids == specials.cls_id) | (token_ids == specials.sep_id)
-    ends_open = open_slots & ~by_segment.gather(1, segment_ids)
-    return given | (frame & given.any(1, keepdim=True) & ~ends_open)
+    ends_open = open_slots & ~np.where(second, of_y, of_x)
+    return np.asarray(given | (frame & (of_x | of_y) & ~ends_open))
 
 
 @dataclass(frozen=True)
@@ -82,14 +83,14 @@ class Generations:
         specials: the ids that frame a canvas.
     """
 
-    token_ids: Tensor
-    segment_ids: Tensor
-    present: Tensor
-    given: Tensor
-    marked: Tensor
-    open_slots: Tensor
-    rounds: Tensor
-    left_to_right: Tensor
+    token_ids: Integers
+    segment_ids: Integers
+    present: Booleans
+    given: Booleans
+    marked: Booleans
+    open_slots: Booleans
+    rounds: Integers
+    left_to_right: Booleans
     specials: SpecialTokens
 
 
@@ -109,8 +110,8 @@ def generations_of(canvases: CanvasBatch, *, left_to_right: bool = False) -> Gen
         canvases.given,
         canvases.marked,
         canvases.open_slots,
-        torch.zeros_like(canvases.token_ids),
-        torch.full((len(canvases),), left_to_right, device=canvases.device),
+        np.zeros_like(canvases.token_ids),
+        np.full(len(canvases), left_to_right),
         canvases.specials,
     )
 
@@ -122,30 +123,42 @@ class ContextRows:
     Args:
         token_ids: (batch, length).
         segment_ids: (batch, length).
-        positions: (batch, length) float.
+        positions: (batch, length) float32.
         blocks: (batch, length) `PADDING`, `GIVEN`, or the number of the block.
         times: (batch, length) a token sees those of its block that are no later.
         left_to_right: (batch,) bool, the order of the row's blocks.
     """
 
-    token_ids: Tensor
-    segment_ids: Tensor
-    positions: Tensor
-    blocks: Tensor
-    times: Tensor
-    left_to_right: Tensor
+    token_ids: Integers
+    segment_ids: Integers
+    positions: Floats
+    blocks: Integers
+    times: Integers
+    left_to_right: Booleans
 
     @property
-    def valid(self) -> Tensor:
+    def valid(self) -> Booleans:
         """(batch, length) bool, False at padding."""
-        return self.blocks != PADDING
+        return np.asarray(self.blocks != PADDING)
 
-    def mask(self) -> Tensor:
-        """(batch, 1, length, length) bool, what each token sees; padding sees itself, so that no row is empty."""
-        own, other = self.blocks[:, :, None], self.blocks[:, None, :]
-        seen = (other == GIVEN) | ((own == other) & (self.times[:, None, :] <= self.times[:, :, None]))
-        seen = seen & (own != PADDING) | torch.eye(own.shape[1], dtype=torch.bool, device=own.device)
-        return seen[:, None]
+    @property
+    def orders(self) -> Integers:
+        """(batch, length), 0 for given tokens and padding, 1 for the tokens of a block, 2 from left to right."""
+        return (self.blocks > GIVEN) * (1 + self.left_to_right.astype(np.int64))[:, None]
+
+    @property
+    def mask(self) -> Booleans:
+        """(batch, length, length) bool, what each token sees; padding sees itself, so that no row is empty."""
+        blocks, times = self.blocks.astype(np.int16), self.times.astype(np.int16)
+        seen = blocks[:, :, None] == blocks[:, None, :]
+        if self.left_to_right.any():
+            ordered = np.flatnonzero(self.left_to_right)
+            seen[ordered] &= times[ordered, None, :] <= times[ordered, :, None]
+        seen |= (blocks == GIVEN)[:, None, :]
+        seen &= (blocks != PADDING)[:, :, None]
+        diagonal = np.arange(seen.shape[1])
+        seen[:, diagonal, diagonal] = True
+        return np.asarray(seen)
 
 
 @dataclass(frozen=True)
@@ -161,12 +174,12 @@ class Slots:
         fresh: (slots,) bool, False where both neighbours are given and the slot was asked in an earlier round already.
     """
 
-    rows: Tensor
-    rounds: Tensor
-    numbers: Tensor
-    left: Tensor
-    right: Tensor
-    fresh: Tensor
+    rows: Integers
+    rounds: Integers
+    numbers: Integers
+    left: Integers
+    right: Integers
+    fresh: Booleans
 
 
 @dataclass(frozen=True)
@@ -182,7 +195,7 @@ class RowLayout:
 
     rows: ContextRows
     slots: Slots
-    lookup: Tensor
+    lookup: Integers
 
 
 def lay_out(texts: Generations, blank_id: int, blank_width: int) -> RowLayout:
@@ -194,27 +207,33 @@ def lay_out(texts: Generations, blank_id: int, blank_width: int) -> RowLayout:
         blank_width: how many positions a blank has room for.
     """
     items = _Items.of(texts, blank_id)
-    last = torch.where(texts.left_to_right, 0, texts.rounds.amax(1))
-    number = torch.arange(int(last.max()) + 1, device=last.device)[:, None]
+    last = np.where(texts.left_to_right, 0, texts.rounds.max(1))
+    number = np.arange(int(last.max()) + 1)[:, None]
     # (batch, rounds, items): what each canvas holds beside the given part
     come = (items.rounds[:, None] <= number) | texts.left_to_right[:, None, None]
     in_block = (items.exists & ~items.given)[:, None] & come & (number <= last[:, None, None])
     positions, times = _positions_and_times(items, in_block, texts.left_to_right, blank_width)
-    held = torch.cat([items.given[:, None], in_block], 1)
-    flat = held.flatten(1)
-    place = (flat.cumsum(1) - 1).view(held.shape)  # of each held item in its row
-    length = int(flat.sum(1).max())
-    source = place.new_zeros(len(flat), length + 1)
-    numbers = torch.arange(flat.shape[1], device=flat.device).expand_as(flat)
-    source = source.scatter_(1, torch.where(flat, place.flatten(1), length), numbers)[:, :length]
-    item, block = source % held.shape[2], source // held.shape[2]
-    blocks = torch.where(torch.arange(length, device=flat.device) < flat.sum(1, keepdim=True), block, PADDING)
+    held = np.concatenate([items.given[:, None], in_block], 1)
+    batch, _, width = held.shape
+    flat = held.reshape(batch, -1)
+    place = (flat.cumsum(1) - 1).reshape(held.shape)  # of each held item in its row
+    counts = flat.sum(1)
+    length = int(counts.max())
+    row, source = flat.nonzero()
+    target = row * length + place.reshape(batch, -1)[row, source]
+    item, block = source % width, source // width
+
+    def laid(values: Array, fill: int, dtype: type) -> Array:
+        out = np.full(batch * length, fill, dtype=dtype)
+        out[target] = values
+        return out.reshape(batch, length)
+
     rows = ContextRows(
-        items.token_ids.gather(1, item).where(blocks != PADDING, texts.specials.pad_id),
-        items.segment_ids.gather(1, item).where(blocks != PADDING, 0),
-        positions.flatten(1).gather(1, source).where(blocks != PADDING, 0),
-        blocks,
-        times.flatten(1).gather(1, source).where(blocks != PADDING, 0),
+        laid(items.token_ids[row, item], texts.specials.pad_id, np.int64),
+        laid(items.segment_ids[row, item], 0, np.int64),
+        laid(positions[row, block, item], 0, np.float32),
+        laid(block, PADDING, np.int64),
+        laid(times[row, block, item], 0, np.int64),
         texts.left_to_right,
     )
     slots, lookup = _slots(items, in_block, place, length, texts.left_to_right)
@@ -225,25 +244,25 @@ def lay_out(texts: Generations, blank_id: int, blank_width: int) -> RowLayout:
 class _Items:
     """The tokens of texts with a place for a marker left of each: (batch, 2 * tokens)."""
 
-    token_ids: Tensor
-    segment_ids: Tensor
-    exists: Tensor
-    given: Tensor
-    marker: Tensor
-    inserted: Tensor
-    cls: Tensor
-    open: Tensor
-    rounds: Tensor
+    token_ids: Integers
+    segment_ids: Integers
+    exists: Booleans
+    given: Booleans
+    marker: Booleans
+    inserted: Booleans
+    cls: Booleans
+    open: Booleans
+    rounds: Integers
 
     @classmethod
     def of(cls, texts: Generations, blank_id: int) -> _Items:
-        no = torch.zeros_like(texts.present)
+        no = np.zeros_like(texts.present)
         ids, specials = texts.token_ids, texts.specials
         given = texts.given & texts.present
         marked = texts.marked & given
         frame = (ids == specials.cls_id) | (ids == specials.sep_id)
         return cls(
-            token_ids=_alternate(torch.full_like(ids, blank_id), ids),
+            token_ids=_alternate(np.full_like(ids, blank_id), ids),
             segment_ids=_alternate(texts.segment_ids, texts.segment_ids),
             exists=_alternate(marked, texts.present),
             given=_alternate(no, given),
@@ -251,79 +270,99 @@ class _Items:
             inserted=_alternate(no, texts.present & ~given & ~frame),
             cls=_alternate(no, ids == specials.cls_id),
             open=_alternate(texts.open_slots & marked, texts.open_slots & texts.present & ~marked),
-            rounds=_alternate(torch.zeros_like(ids), texts.rounds),
+            rounds=_alternate(np.zeros_like(ids), texts.rounds),
         )
 
     @property
-    def boundary(self) -> Tensor:
-        """What parts the spans: all that is not inserted."""
+    def boundary(self) -> Booleans:
+        """What separates the spans: all that is not inserted."""
         return self.exists & ~self.inserted
 
     @property
-    def span_end(self) -> Tensor:
+    def span_end(self) -> Booleans:
         """The items of blocks that close a span: markers, and each ``[SEP]`` that is read with what comes before it."""
         return self.boundary & ~self.given & self.open
 
 
-def _alternate(markers: Tensor, tokens: Tensor) -> Tensor:
-    return torch.stack([markers, tokens], 2).flatten(1)
+def _alternate(markers: Array, tokens: Array) -> Array:
+    return np.stack([markers, tokens], 2).reshape(len(tokens), -1)
 
 
 def _positions_and_times(
-    items: _Items, in_block: Tensor, left_to_right: Tensor, blank_width: int
-) -> tuple[Tensor, Tensor]:
+    items: _Items, in_block: Booleans, left_to_right: Booleans, blank_width: int
+) -> tuple[Floats, Integers]:
     """Positions and times of the given items and of every block's; both (batch, 1 + rounds, items)."""
     second = items.segment_ids == 1
     offset = second * _FAR  # keeps the segments apart in running maxima and minima
-    before = items.given.cumsum(1) - 1 - second * ((items.given & ~second).sum(1, keepdim=True) - 1)
-    markers = items.marker.cumsum(1) - second * (items.marker & ~second).sum(1, keepdim=True)
+    before = items.given.cumsum(1) - 1 - second * ((items.given & ~second).sum(1, keepdims=True) - 1)
+    markers = items.marker.cumsum(1) - second * (items.marker & ~second).sum(1, keepdims=True)
     fixed = before + (blank_width + 1) * markers  # right for given items and for markers
-    low = torch.where(items.given, fixed + offset, offset).cummax(1).values - offset
+    low = np.maximum.accumulate(np.where(items.given, fixed + offset, offset), 1) - offset
     is_fixed = items.given | items.marker
-    ends = torch.where(is_fixed, fixed + offset, torch.where(items.boundary, offset + _FAR // 2, 3 * _FAR))
+    boundary = items.boundary
+    ends = np.where(is_fixed, fixed + offset, np.where(boundary, offset + _FAR // 2, 3 * _FAR))
     room = _running_minimum_from_right(ends) - offset - low  # up to the next fixed position on the right
     inserted = in_block & items.inserted[:, None]
-    count = inserted.cumsum(2)
-    boundary = items.boundary[:, None]
-    at_start = torch.nn.functional.pad(count.where(boundary, 0).cummax(2).values[:, :, :-1], (1, 0))
+    count = inserted.cumsum(2, dtype=np.int32)
+    boundary = boundary[:, None]
+    at_start = _shifted(np.maximum.accumulate(count * boundary, 2), 0)
     rank = count - at_start  # of an inserted item in its span, from 1; at the span's end, how many it holds
-    total = _running_minimum_from_right(count.where(boundary, _FAR)) - at_start
+    total = _running_minimum_from_right(np.where(boundary, count, np.int32(_FAR))) - at_start
     ordered = left_to_right[:, None, None]
-    step = torch.where(ordered, 1.0, (room[:, None] / (total + 1)).clamp(max=1.0))
-    free = torch.where(inserted, low[:, None] + rank * step, torch.where(ordered, 0.0, rank + 1.0))
-    positions = torch.where(items.marker[:, None], fixed[:, None].float(), free.masked_fill(items.cls[:, None], 0.0))
-    begun = items.span_end.cumsum(1)[:, None]
-    times = torch.where(inserted, 1 + begun + count, torch.where(items.span_end[:, None], begun + at_start, 0))
-    positions = torch.cat([fixed[:, None].float(), positions], 1)
-    times = torch.cat([torch.zeros_like(fixed)[:, None], times.where(ordered, 0)], 1)
+    step = np.minimum(room[:, None].astype(np.float32) / (total + 1).astype(np.float32), np.float32(1))
+    step = np.where(ordered, np.float32(1), step)
+    free = np.where(inserted, low[:, None] + rank * step, np.where(ordered, 0, rank + 1))
+    free[np.broadcast_to(items.cls[:, None], free.shape)] = 0
+    positions = np.where(items.marker[:, None], fixed[:, None], free).astype(np.float32)
+    positions = np.concatenate([fixed[:, None].astype(np.float32), positions], 1)
+    times = np.zeros(positions.shape, dtype=np.int64)
+    if left_to_right.any():
+        begun = items.span_end.cumsum(1)[:, None]
+        ending = np.where(items.span_end[:, None], begun + at_start, 0)
+        times[:, 1:] = np.where(inserted, 1 + begun + count, ending) * ordered
     return positions, times
 
 
-def _slots(items: _Items, in_block: Tensor, place: Tensor, length: int, left_to_right: Tensor) -> tuple[Slots, Tensor]:
+def _slots(
+    items: _Items, in_block: Booleans, place: Integers, length: int, left_to_right: Booleans
+) -> tuple[Slots, Integers]:
     """The open slots, and the slot that an item missing from each canvas belongs in, by its token."""
     there = items.given[:, None] | in_block
-    index = torch.arange(there.shape[2], device=there.device).expand(there.shape)
-    previous = torch.nn.functional.pad(index.where(there, -1).cummax(2).values[:, :, :-1], (1, 0), value=-1)
+    width = there.shape[2]
+    index = np.arange(width, dtype=np.int32)
+    previous = _shifted(np.maximum.accumulate(np.where(there, index, np.int32(-1)), 2), -1)
     ordered = left_to_right[:, None, None]
-    real = in_block.any(2, keepdim=True)  # a canvas of that round exists
+    real = np.asarray(in_block.any(2, keepdims=True))  # a canvas of that round exists
     real[:, 0] = True
     is_open = there & items.open[:, None] & real & ~(ordered & items.given[:, None])
-    rows, rounds, item = is_open.nonzero(as_tuple=True)
-    ends = _running_minimum_from_right(index.where(items.boundary[:, None], there.shape[2]))
-    left_item, right_item = previous[is_open], torch.where(ordered, ends, index)[is_open]
+    rows, rounds, item = is_open.nonzero()
+    left_item, right_item = previous[rows, rounds, item], item
+    if left_to_right.any():
+        ends = _running_minimum_from_right(np.where(items.boundary, index, width))
+        right_item = np.where(left_to_right[rows], ends[rows, item], item)
+    left_given, right_given = items.given[rows, left_item], items.given[rows, right_item]
+    slots = Slots(
+        rows,
+        rounds,
+        item // 2,
+        rows * length + place[rows, np.where(left_given, 0, rounds + 1), left_item],
+        rows * length + place[rows, np.where(right_given, 0, rounds + 1), right_item],
+        (rounds == 0) | ~(left_given & right_given),
+    )
+    number = np.full((*there.shape[:2], width + 1), -1)
+    number[rows, rounds, item] = np.arange(len(rows))
+    following = _running_minimum_from_right(np.where(there, index, np.int32(width)))
+    lookup = np.take_along_axis(number, following[:, :, 1::2].astype(np.int64), 2)
+    return slots, lookup
 
-    def located(item: Tensor) -> Tensor:
-        block = torch.where(items.given[rows, item], 0, rounds + 1)
-        return rows * length + place[rows, block, item]
 
-    fresh = (rounds == 0) | ~(items.given[rows, left_item] & items.given[rows, right_item])
-    slots = Slots(rows, rounds, item // 2, located(left_item), located(right_item), fresh)
-    number = torch.full(there.shape, -1, device=there.device)
-    number[is_open] = torch.arange(len(rows), device=there.device)
-    following = _running_minimum_from_right(index.where(there, there.shape[2]))
-    lookup = torch.nn.functional.pad(number, (0, 1), value=-1).gather(2, following)
-    return slots, lookup[:, :, 1::2]
+def _shifted(values: Array, first: int) -> Array:
+    """Move values one place to the right along the last axis."""
+    out = np.empty_like(values)
+    out[..., 0] = first
+    out[..., 1:] = values[..., :-1]
+    return out
 
 
-def _running_minimum_from_right(values: Tensor) -> Tensor:
-    return values.flip(-1).cummin(-1).values.flip(-1)
+def _running_minimum_from_right(values: Array) -> Array:
+    return np.minimum.accumulate(values[..., ::-1], -1)[..., ::-1]

@@ -1,7 +1,7 @@
 """Order priors by name, as recipes, the command line and requests give them.
 
-To add a prior of your own, write a class (`kermit.orders.OrderPrior`), call `register_prior` in its module, and name
-the module in the recipe's `imports`.
+To add a prior of your own, write a class (`kermit.objectives.OrderPrior`), call `register_prior` in its module, and
+name the module in the recipe's `imports`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kermit.registry import Registry
 
 if TYPE_CHECKING:
-    from kermit.orders import OrderPrior
+    from kermit.objectives.orders import OrderPrior
 
 
 class PriorName(StrEnum):
@@ -27,9 +27,9 @@ class PriorName(StrEnum):
 _PRIORS: Registry[Callable[..., OrderPrior]] = Registry(
     "prior",
     {
-        PriorName.UNIFORM.value: "kermit.orders:UniformPrior",
-        PriorName.BALANCED_TREE.value: "kermit.orders:BalancedTreePrior",
-        PriorName.LEFT_TO_RIGHT.value: "kermit.orders:LeftToRightPrior",
+        PriorName.UNIFORM.value: "kermit.objectives.orders:UniformPrior",
+        PriorName.BALANCED_TREE.value: "kermit.objectives.orders:BalancedTreePrior",
+        PriorName.LEFT_TO_RIGHT.value: "kermit.objectives.orders:LeftToRightPrior",
     },
 )
 

@@ -1,4 +1,4 @@
-"""The third objective: all rounds of one generation, from one row (`kermit.context`).
+"""The third objective: all rounds of one generation, from one row (`kermit.canvas.context`).
 
 A text is generated once: what is given of it is decided, and the order prior says in which round every other token is
 inserted. The row then asks every open slot of every round's canvas, from the first to the complete one, so that one
@@ -8,16 +8,15 @@ that comes before it, which is the exact likelihood of that order. This module k
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from kermit.context import Generations, RowLayout
-from kermit.dropping import sample_dropped
-from kermit.orders import OrderPrior, checked_weights
-from kermit.texts import Texts
+from kermit.canvas.arrays import Array, Booleans, Floats, Integers
+from kermit.canvas.context import Generations, RowLayout, lay_out
+from kermit.objectives.dropping import sample_dropped
+from kermit.objectives.orders import OrderPrior, checked_weights
+from kermit.objectives.texts import Texts
 
 _ONE_BY_ONE, _SPANS = 0.35, 0.35
 """Of infilling: the shares of texts that miss single tokens, and spans; the others miss one span of any length."""
@@ -49,25 +48,24 @@ class GenerationTargets:
     """
 
     layout: RowLayout
-    canvases: Tensor
-    asked: Tensor
-    slot_weights: Tensor
-    target_slots: Tensor
-    target_tokens: Tensor
-    target_weights: Tensor
-    location_weights: Tensor
-    stop_weights: Tensor
+    canvases: Integers
+    asked: Integers
+    slot_weights: Floats
+    target_slots: Integers
+    target_tokens: Integers
+    target_weights: Floats
+    location_weights: Floats
+    stop_weights: Floats
 
-    def model_inputs(self) -> dict[str, Tensor]:
-        """The keyword arguments of `KermitForInsertion.forward`."""
+    def model_inputs(self) -> dict[str, Array]:
+        """Return the keyword arguments of `KermitForInsertion.forward`, as arrays."""
         rows, slots = self.layout.rows, self.layout.slots
         return {
             "input_ids": rows.token_ids,
             "segment_ids": rows.segment_ids,
             "positions": rows.positions,
-            "blocks": rows.blocks,
-            "times": rows.times,
-            "left_to_right": rows.left_to_right,
+            "orders": rows.orders,
+            "attention_mask": rows.mask,
             "left": slots.left,
             "right": slots.right,
             "canvases": self.canvases,
@@ -103,13 +101,13 @@ class GenerationObjective:
     unmarked: float = 0.0
     staggered: float = 0.0
 
-    def draw(self, texts: Texts, left_to_right: Tensor, generator: torch.Generator) -> tuple[Texts, Tensor]:
+    def draw(self, texts: Texts, left_to_right: Booleans, generator: np.random.Generator) -> tuple[Texts, Integers]:
         """Decide what is given, where blanks are marked, and in which round every other token is inserted.
 
         Args:
             texts: complete texts with their factorizations.
             left_to_right: (batch,) bool, the texts of the left-to-right order.
-            generator: the source of randomness, on the CPU.
+            generator: the source of randomness.
 
         Returns:
             The texts with less to be generated and with marks, and the rounds, (batch, tokens).
@@ -119,27 +117,24 @@ class GenerationObjective:
         prior = self.prior.for_texts(texts.batch.token_ids)
         waiting = None
         if self.staggered:
-            chosen = torch.rand(len(texts.batch), generator=generator) < self.staggered
-            waiting = (_WAITING * chosen).to(texts.present.device)
+            waiting = _WAITING * (generator.random(len(texts.batch)) < self.staggered)
         rounds = prior.sample_rounds(texts.present & ~texts.generated, texts.present, generator, waiting=waiting)
-        return texts, rounds.masked_fill(left_to_right[:, None], 0)
+        return texts, np.where(left_to_right[:, None], 0, rounds)
 
-    def _partly_given(self, texts: Texts, left_to_right: Tensor, generator: torch.Generator) -> Texts:
+    def _partly_given(self, texts: Texts, left_to_right: Booleans, generator: np.random.Generator) -> Texts:
         count = len(texts.batch)
-        chosen, unmarked = torch.rand(2, count, generator=generator) < torch.tensor([[self.infilling], [self.unmarked]])
-        dropped = _sample_missing(texts.generated.cpu(), generator)
-        everywhere = torch.rand(count, 1, generator=generator) < _ALL_MARKED
-        spare = torch.rand(texts.generated.shape, generator=generator) < torch.where(everywhere, 1.0, _MARKED_RATE)
-        chosen, unmarked, dropped, spare = (
-            part.to(texts.generated.device) for part in (chosen, unmarked, dropped, spare)
-        )
+        chosen, unmarked = generator.random((2, count)) < np.array([[self.infilling], [self.unmarked]])
+        dropped = _sample_missing(texts.generated, generator)
+        everywhere = generator.random((count, 1)) < _ALL_MARKED
+        spare = generator.random(texts.generated.shape) < np.where(everywhere, 1.0, _MARKED_RATE)
         found = replace(texts, generated=texts.generated & (dropped | ~chosen[:, None]))
-        missing_before = torch.nn.functional.pad(found.generated[:, :-1], (1, 0))
+        missing_before = np.zeros_like(found.generated)
+        missing_before[:, 1:] = found.generated[:, :-1]
         marked = found.open_slots & found.given & (missing_before | spare)
         return replace(found, marked=marked, unmarked=unmarked & chosen & ~left_to_right)
 
     def build(
-        self, texts: Texts, rounds: Tensor, left_to_right: Tensor, lay_out: Callable[[Generations], RowLayout]
+        self, texts: Texts, rounds: Integers, left_to_right: Booleans, *, blank_id: int, blank_width: int
     ) -> GenerationTargets:
         """Ask every open slot of every canvas.
 
@@ -147,76 +142,79 @@ class GenerationObjective:
             texts: what `draw` returned.
             rounds: what it returned too.
             left_to_right: (batch,) bool.
-            lay_out: makes rows of generations, as the model reads them.
+            blank_id: the token that marks a blank.
+            blank_width: number of positions that a blank has room for.
         """
         batch = texts.batch
-        given, marked = texts.given, texts.marks
-        layout = lay_out(
-            Generations(
-                batch.token_ids,
-                batch.segment_ids,
-                texts.present,
-                given,
-                marked,
-                texts.open_slots,
-                rounds,
-                left_to_right,
-                batch.specials,
-            )
+        generations = Generations(
+            batch.token_ids,
+            batch.segment_ids,
+            texts.present,
+            texts.given,
+            texts.marks,
+            texts.open_slots,
+            rounds,
+            left_to_right,
+            batch.specials,
         )
+        layout = lay_out(generations, blank_id, blank_width)
         slots = layout.slots
-        number = torch.arange(layout.lookup.shape[1], device=rounds.device)[:, None]
+        count = layout.lookup.shape[1]
+        number = np.arange(count)[:, None]
         missing = texts.generated[:, None] & (rounds[:, None] > number)  # (batch, rounds, tokens)
-        kept = (texts.present[:, None] & ~missing).flatten(0, 1)
-        present = texts.present[:, None].expand_as(missing).flatten(0, 1)
-        prior = self.prior.for_texts(batch.token_ids.repeat_interleave(len(number), 0))
-        weights = prior.slot_weights(kept, present).view(missing.shape)
-        # left to right, a slot asks for the token that it stands before
-        ordered = torch.zeros_like(missing)
-        ordered[:, 0] = texts.generated & left_to_right[:, None]
-        weights = torch.where(ordered, 1.0, weights)
-        found = missing | ordered
-        place = layout.lookup[found]
-        asked = slots.fresh.nonzero().flatten()
-        rank = slots.fresh.cumsum(0) - 1
+        present = np.broadcast_to(texts.present[:, None], missing.shape).reshape(-1, missing.shape[2])
+        kept = present & ~missing.reshape(present.shape)
+        prior = self.prior.for_texts(np.repeat(batch.token_ids, count, 0))
+        weights = prior.slot_weights(kept, present).reshape(missing.shape)
+        found = missing
+        if left_to_right.any():  # a slot asks for the token that it stands before
+            ordered = np.zeros_like(missing)
+            ordered[:, 0] = texts.generated & left_to_right[:, None]
+            weights = np.where(ordered, 1, weights)
+            found = missing | ordered
+        text, turn, token = found.nonzero()
+        place = layout.lookup[text, turn, token]
+        asked = np.flatnonzero(slots.fresh)
+        rank = slots.fresh.cumsum() - 1
         wanted = slots.fresh[place]
-        unfinished = torch.zeros_like(slots.fresh).index_fill(0, place, True)
+        unfinished = np.zeros(len(slots.fresh), dtype=bool)
+        unfinished[place] = True
         empty = asked[~unfinished[asked]]
-        tokens = batch.token_ids[:, None].expand_as(missing)[found]
-        target_slots = torch.cat([rank[place[wanted]], rank[empty]])
-        ends = torch.full_like(empty, batch.specials.end_of_slot_id)
-        target_tokens = torch.cat([tokens[wanted], ends])
-        target_weights = torch.cat([weights[found][wanted], weights.new_ones(len(empty))])
-        order = target_slots.argsort(stable=True)
+        text, turn, token = text[wanted], turn[wanted], token[wanted]
+        target_slots = np.concatenate([rank[place[wanted]], rank[empty]])
+        ends = np.full(len(empty), batch.specials.end_of_slot_id)
+        target_tokens = np.concatenate([batch.token_ids[text, token], ends])
+        target_weights = np.concatenate([weights[text, turn, token], np.ones(len(empty))])
+        order = target_slots.argsort(kind="stable")
         weigh_less = ~unfinished & ~left_to_right[slots.rows]
-        slot_weights = torch.where(weigh_less, self.empty_slot_weight, 1.0)[asked]
-        canvases = slots.rows * len(number) + slots.rounds
-        location = weights.new_zeros(0)
+        slot_weights = np.where(weigh_less, self.empty_slot_weight, 1.0)[asked]
+        location: Array = np.zeros(0)
         if self.location_weight:
-            by_token = checked_weights(prior, kept, present).view(missing.shape)
-            by_token = by_token * (self.location_weight * ~left_to_right)[:, None, None]
-            location = weights.new_zeros(len(slots.rows)).index_add_(0, layout.lookup[missing], by_token[missing])
+            by_token = checked_weights(prior, kept, present).reshape(missing.shape)
+            text, turn, token = missing.nonzero()
+            share = by_token[text, turn, token] * (self.location_weight * ~left_to_right)[text]
+            location = np.bincount(layout.lookup[text, turn, token], weights=share, minlength=len(slots.rows))
         return GenerationTargets(
             layout,
-            canvases,
+            slots.rows * count + slots.rounds,
             asked,
-            slot_weights,
+            slot_weights.astype(np.float32),
             target_slots[order],
             target_tokens[order],
-            target_weights[order],
-            location,
-            weights.new_zeros(missing.shape[0] * missing.shape[1]),
+            target_weights[order].astype(np.float32),
+            location.astype(np.float32),
+            np.zeros(len(present), dtype=np.float32),
         )
 
 
-def _sample_missing(among: Tensor, generator: torch.Generator) -> Tensor:
+def _sample_missing(among: Booleans, generator: np.random.Generator) -> Booleans:
     """Draw what infilling asks for among tokens, (batch, tokens) bool: tokens one by one, in spans, or one span."""
-    kind, rate, span, first, last = torch.rand(5, len(among), 1, generator=generator)
+    kind, rate, span, first, last = generator.random((5, len(among), 1))
     rate = _LEAST_MISSING + (_MOST_MISSING - _LEAST_MISSING) * rate
-    span = torch.where(kind < _ONE_BY_ONE, 1.0, 1 + (_LONGEST_MEAN_SPAN - 1) * span)
+    span = np.where(kind < _ONE_BY_ONE, 1.0, 1 + (_LONGEST_MEAN_SPAN - 1) * span)
     dropped = sample_dropped((among.shape[0], among.shape[1]), rate, generator, span_length=span)
-    count = among.sum(1, keepdim=True)
-    ends = torch.cat([first, last], 1).sort(1).values * (count + 1)
+    count = among.sum(1, keepdims=True)
+    ends = np.sort(np.concatenate([first, last], 1), 1) * (count + 1)
     rank = among.cumsum(1)
-    one_span = (rank > ends[:, :1].floor()) & (rank <= ends[:, 1:].ceil())
-    return among & torch.where(kind < _ONE_BY_ONE + _SPANS, dropped, one_span)
+    one_span = (rank > np.floor(ends[:, :1])) & (rank <= np.ceil(ends[:, 1:]))
+    return among & np.where(kind < _ONE_BY_ONE + _SPANS, dropped, one_span)

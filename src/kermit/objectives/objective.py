@@ -1,26 +1,24 @@
 """What is learned from complete texts: the paper's section 3.1 and the Insertion Transformer's slot loss.
 
-Tokens are removed from a complete text and asked back (`kermit.texts`). Two objectives say how the tokens are removed
-and what each slot's loss weighs: `SlotObjective` and `LowerBoundObjective`. This module knows no model.
+Tokens are removed from a complete text and asked back (`kermit.objectives.texts`). Two objectives say how the tokens
+are removed and what each slot's loss weighs: `SlotObjective` and `LowerBoundObjective`. This module knows no model.
 """
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from kermit.canvas import Segment
-from kermit.dropping import sample_dropped, sample_repeated
+from kermit.canvas import Segment, Termination
+from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.errors import member_of
-from kermit.orders import OrderPrior, checked_weights, sample_uniform_kept
-from kermit.slots import Termination
-from kermit.texts import Layout, Texts, TrainingCanvases
+from kermit.objectives.dropping import sample_dropped, sample_repeated
+from kermit.objectives.orders import OrderPrior, checked_weights, sample_uniform_kept
+from kermit.objectives.texts import KeptLayout, Texts, TrainingCanvases
 
 
 class KeptSampling(StrEnum):
@@ -29,7 +27,7 @@ class KeptSampling(StrEnum):
     A uniform subset; what the order prior has inserted one by one, or in whole rounds, as parallel decoding meets it;
     the same of each side by itself, so that one may be complete before the other is begun; all but those dropped at
     random, on their own or in runs; or all but runs that were there before, and what rounds have inserted of these
-    (`kermit.dropping`).
+    (`kermit.objectives.dropping`).
     """
 
     UNIFORM = "uniform"
@@ -53,19 +51,29 @@ class SlotShare(StrEnum):
 
 
 class Objective(ABC):
-    """Draws training canvases from complete texts, in two steps: which tokens are kept, and what that asks for."""
+    """Draws training canvases from complete texts, in two steps: which tokens are kept, and what that asks for.
+
+    Everything random is drawn before `build`, so that the texts of a batch can be divided among processes in between.
+    """
 
     @abstractmethod
-    def sample_kept(self, texts: Texts, generator: torch.Generator) -> Tensor:
+    def sample_kept(self, texts: Texts, generator: np.random.Generator) -> Booleans:
         """Draw the kept set of each text; (batch, tokens) bool."""
 
     @abstractmethod
-    def build(self, texts: Texts, kept: Tensor, generator: torch.Generator | None = None) -> TrainingCanvases:
-        """The training canvases of kept sets, (batch, tokens) bool; a generator where some slots are left out."""
+    def build(self, texts: Texts, kept: Booleans, noise: Array | None = None) -> TrainingCanvases:
+        """Build the training canvases of kept sets.
 
-    def sample(self, texts: Texts, generator: torch.Generator) -> TrainingCanvases:
+        Args:
+            texts: the complete texts.
+            kept: (batch, tokens) bool.
+            noise: (batch, tokens) uniform in [0, 1), by which slots are left out; None leaves none out.
+        """
+
+    def sample(self, texts: Texts, generator: np.random.Generator) -> TrainingCanvases:
         """Remove tokens and say what is missing; the same canvases for the same generator state."""
-        return self.build(texts, self.sample_kept(texts, generator), generator)
+        kept = self.sample_kept(texts, generator)
+        return self.build(texts, kept, generator.random(kept.shape))
 
 
 @dataclass(frozen=True)
@@ -114,29 +122,26 @@ class SlotObjective(Objective):
         object.__setattr__(self, "termination", member_of(Termination, self.termination, "termination"))
         object.__setattr__(self, "share", member_of(SlotShare, self.share, "share"))
 
-    def build(self, texts: Texts, kept: Tensor, generator: torch.Generator | None = None) -> TrainingCanvases:
+    def build(self, texts: Texts, kept: Booleans, noise: Array | None = None) -> TrainingCanvases:
         """Weigh what is missing from the open slots."""
-        layout = Layout.of(texts, kept)
+        layout = KeptLayout.of(texts, kept)
         unfinished = layout.missing_from_slot > 0
         asked = layout.open if self.termination is Termination.SLOT else layout.open & unfinished
         shares = self.shares(texts, asked, layout.missing_from_slot)
-        if self.empty_slot_rate < 1:
-            drawn = torch.rand(asked.shape, generator=generator).to(asked.device) < self.empty_slot_rate
-            asked = asked & (unfinished | drawn)
-        shares = torch.where(unfinished, shares, shares * (self.empty_slot_weight / self.empty_slot_rate))
-        stop = (~unfinished.any(1)).float() if self.termination is Termination.SEQUENCE else layout.no_stop
+        empty = self.empty_slot_weight
+        if self.empty_slot_rate < 1 and noise is not None:
+            asked = asked & (unfinished | (noise[:, : asked.shape[1]] < self.empty_slot_rate))
+            empty /= self.empty_slot_rate
+        shares = np.where(unfinished, shares, shares * empty)
+        stop = layout.no_stop
+        if self.termination is Termination.SEQUENCE:
+            stop = np.asarray(~unfinished.any(1), dtype=np.float32)
         prior = self.prior.for_texts(texts.batch.token_ids)
         location = layout.by_slot(checked_weights(prior, kept, texts.present)) * self.location_weight
         weights = prior.slot_weights(kept, texts.present)
-        return layout.training_canvases(asked, shares, weights, location, stop * self.location_weight)
+        return layout.training_canvases(asked, shares, weights, location, np.asarray(stop * self.location_weight))
 
-    def of_every_slot(self) -> SlotObjective:
-        """The same objective with no empty slot left out by chance, for validation."""
-        whole = copy.copy(self)  # and not `replace`, which would forget what a child's own __init__ was given
-        object.__setattr__(whole, "empty_slot_rate", 1.0)
-        return whole
-
-    def shares(self, texts: Texts, asked: Tensor, missing: Tensor) -> Tensor:
+    def shares(self, texts: Texts, asked: Booleans, missing: Integers) -> Array:
         """What the loss of each slot weighs: as `share` says, or as an objective of your own does.
 
         Args:
@@ -149,53 +154,58 @@ class SlotObjective(Objective):
         """
         match self.share:
             case SlotShare.CANVAS:
-                return asked / asked.sum(1, keepdim=True).clamp(min=1)
+                return np.asarray(asked / np.maximum(asked.sum(1, keepdims=True), 1))
             case SlotShare.TEXT:
-                return asked * (2 / (texts.lengths + 2))[:, None]
+                return np.asarray(asked * (2 / (texts.lengths + 2))[:, None])
 
-    def sample_kept(self, texts: Texts, generator: torch.Generator) -> Tensor:
+    def sample_kept(self, texts: Texts, generator: np.random.Generator) -> Booleans:
         """Draw how many tokens to keep, and which; or drop each on its own."""
         if isinstance(self.kept, KeptSampling):
             return self._sample_kept(self.kept, texts, generator)
-        shares = torch.tensor(list(self.kept.values()), dtype=torch.float32)
-        drawn = torch.multinomial(shares, len(texts.batch), replacement=True, generator=generator)
-        kept = texts.present.clone()
+        shares = np.array(list(self.kept.values()), dtype=np.float64)
+        drawn = generator.choice(len(shares), size=len(texts.batch), p=shares / shares.sum())
+        kept = texts.present.copy()
         for number, sampling in enumerate(self.kept):
-            rows = (drawn == number).nonzero().flatten().to(kept.device)
+            rows = np.flatnonzero(drawn == number)
             if len(rows):
                 kept[rows] = self._sample_kept(sampling, texts.select(rows), generator)
         return kept
 
-    def _sample_kept(self, sampling: KeptSampling, texts: Texts, generator: torch.Generator) -> Tensor:
+    def _sample_kept(self, sampling: KeptSampling, texts: Texts, generator: np.random.Generator) -> Booleans:
         given = texts.present & ~texts.generated
         if sampling is KeptSampling.BERNOULLI:
             shape = (len(texts.batch), given.shape[1])
             dropped = sample_dropped(shape, self.drop_probability, generator, span_length=self.span_length)
-            return texts.present & ~(dropped.to(given.device) & texts.generated)
+            return texts.present & ~(dropped & texts.generated)
         if sampling is KeptSampling.REPEATED:
             ids, among = texts.batch.token_ids, texts.generated
             dropped = sample_repeated(ids, among, self.drop_probability, generator, common=self.common_ids)
-            given = texts.present & ~dropped.to(given.device)
+            given = texts.present & ~dropped
         prior = self.prior.for_texts(texts.batch.token_ids)
-        noise = torch.rand(len(texts.batch), generator=generator).to(given.device)
+        noise = generator.random(len(texts.batch))
         if sampling in (KeptSampling.ROUNDS, KeptSampling.SIDES, KeptSampling.REPEATED):
             rounds = prior.sample_rounds(given, texts.present, generator)
             if sampling is KeptSampling.SIDES:
                 second = texts.batch.segment_ids == Segment.Y
-                noise_y = torch.rand(len(texts.batch), generator=generator).to(given.device)
-                x = _rounds_reached(rounds.masked_fill(second, 0), noise, complete=True)
-                y = _rounds_reached(rounds.masked_fill(~second, 0), noise_y, complete=True)
-                reached = torch.where(second, y[:, None], x[:, None])
+                noise_y = generator.random(len(texts.batch))
+                x = _rounds_reached(np.where(second, 0, rounds), noise, complete=True)
+                y = _rounds_reached(np.where(second, rounds, 0), noise_y, complete=True)
+                reached = np.where(second, y[:, None], x[:, None])
             else:
                 reached = _rounds_reached(rounds, noise, complete=sampling is KeptSampling.ROUNDS)[:, None]
             return texts.present & (rounds <= reached)
-        count = (noise * (texts.lengths + 1)).long().clamp(max=texts.lengths)
+        count = _uniform_count(texts.lengths, noise)
         if sampling is KeptSampling.PRIOR:
             return prior.sample_kept(given, texts.present, count, generator)
         return sample_uniform_kept(given, texts.present, count, generator)
 
 
-def _rounds_reached(rounds: Tensor, noise: Tensor, *, complete: bool) -> Tensor:
+def _uniform_count(lengths: Integers, noise: Array) -> Integers:
+    """A number from 0 to each length, both included; (batch,)."""
+    return np.asarray(np.minimum((noise * (lengths + 1)).astype(np.int64), lengths))
+
+
+def _rounds_reached(rounds: Integers, noise: Array, *, complete: bool) -> Integers:
     """How many rounds are over: the complete text once in (rounds + 1) times, else those before a token's, drawn alike.
 
     Args:
@@ -206,12 +216,13 @@ def _rounds_reached(rounds: Tensor, noise: Tensor, *, complete: bool) -> Tensor:
     Returns:
         (batch,).
     """
-    last = rounds.amax(1)
+    last = rounds.max(1)
     rest = noise * (last + int(complete)) - int(complete)  # below 0: the complete text; else uniform over 0..last
     inserted = rounds > 0
-    number = (rest / last.clamp(min=1) * inserted.sum(1)).long()
-    drawn = (inserted & (inserted.cumsum(1) == number[:, None] + 1)).long().argmax(1, keepdim=True)
-    return torch.where(rest < 0, last, (rounds.gather(1, drawn)[:, 0] - 1).clamp(min=0))
+    number = (rest / np.maximum(last, 1) * inserted.sum(1)).astype(np.int64)
+    drawn = (inserted & (inserted.cumsum(1) == number[:, None] + 1)).argmax(1)
+    before = np.maximum(rounds[np.arange(len(rounds)), drawn] - 1, 0)
+    return np.asarray(np.where(rest < 0, last, before))
 
 
 @dataclass(frozen=True)
@@ -228,21 +239,20 @@ class LowerBoundObjective(Objective):
 
     prior: OrderPrior
 
-    def sample_kept(self, texts: Texts, generator: torch.Generator) -> Tensor:
+    def sample_kept(self, texts: Texts, generator: np.random.Generator) -> Booleans:
         """Draw a step and the kept set before it."""
-        noise = torch.rand(len(texts.batch), generator=generator).to(texts.present.device)
-        count = (noise * (texts.lengths + 1)).long().clamp(max=texts.lengths)
+        count = _uniform_count(texts.lengths, generator.random(len(texts.batch)))
         given = texts.present & ~texts.generated
         return self.prior.for_texts(texts.batch.token_ids).sample_kept(given, texts.present, count, generator)
 
-    def build(self, texts: Texts, kept: Tensor, generator: torch.Generator | None = None) -> TrainingCanvases:
+    def build(self, texts: Texts, kept: Booleans, noise: Array | None = None) -> TrainingCanvases:
         """Weigh what is missing, or stopping where nothing is."""
-        layout = Layout.of(texts, kept)
+        layout = KeptLayout.of(texts, kept)
         prior = self.prior.for_texts(texts.batch.token_ids)
-        steps = (texts.lengths + 1).float()
+        steps = texts.lengths + 1
         location = layout.by_slot(checked_weights(prior, kept, texts.present)) * steps[:, None]
         unfinished = layout.missing_from_slot > 0
-        stop = torch.where(unfinished.any(1), 0.0, steps)
+        stop = np.where(unfinished.any(1), 0, steps)
         return layout.training_canvases(
             layout.open & unfinished, location, prior.slot_weights(kept, texts.present), location, stop
         )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 
-import torch
-from torch import Tensor
-from transformers import PreTrainedTokenizerFast
+import numpy as np
 
-from kermit.blanks import BlankedText, opens
-from kermit.canvas import Canvas, SpecialTokens
-from kermit.data.tokenizer import decode_ids, encode_texts, token_ends, word_continuations
+from kermit.canvas import BlankedText, Canvas, SpecialTokens
+from kermit.canvas.arrays import Booleans
+from kermit.canvas.blanks import opens
+from kermit.text.tokenizer import AnyTokenizer, decode_ids, encode_texts, token_ends, word_continuations
 
 
 class Speller:
@@ -24,9 +24,16 @@ class Speller:
         vocab_size: how many tokens the model knows.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, specials: SpecialTokens, vocab_size: int) -> None:
-        self.tokenizer, self.specials = tokenizer, specials
-        self.continues: Tensor = _fit(word_continuations(tokenizer), vocab_size)
+    def __init__(self, tokenizer: AnyTokenizer, specials: SpecialTokens, vocab_size: int) -> None:
+        self.tokenizer, self.specials, self.vocab_size = tokenizer, specials, vocab_size
+
+    @cached_property
+    def continues(self) -> Booleans:
+        """(vocab,) bool, the tokens that continue the word on their left."""
+        found = np.zeros(self.vocab_size, dtype=bool)
+        known = word_continuations(self.tokenizer)[: self.vocab_size]
+        found[: len(known)] = known
+        return found
 
     def encode(self, text: str) -> list[int]:
         """The content tokens of a text."""
@@ -109,10 +116,3 @@ def _inserted_runs(tokens: Sequence[int], inserted: Sequence[bool]) -> dict[int,
         else:
             seen += 1
     return runs
-
-
-def _fit(values: Tensor, length: int) -> Tensor:
-    """Cut or fill a bool vector to a length."""
-    out = torch.zeros(length, dtype=torch.bool)
-    out[: min(length, len(values))] = values[:length]
-    return out

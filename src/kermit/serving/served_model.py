@@ -10,24 +10,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import TypedDict
 
 from kermit.canvas import Factorization, Segment
-from kermit.data.tokenizer import encode_texts
-from kermit.decoding import Constraints, DecodingSettings, OnRound, Rounds, Trace, strategies_of
+from kermit.decoding import Constraints, DecodingSettings, OnRound, Trace, TracedRounds, strategies_of
 from kermit.decoding.choices import DecodingChoices
-from kermit.loading import display_name
+from kermit.objectives.priors import make_prior
 from kermit.pipeline import Kermit
-from kermit.priors import make_prior
 from kermit.rendering import ReadableTrace
 from kermit.results import Generation, Score
 from kermit.serving.alternatives import alternatives, check_tokens
 from kermit.serving.answers import (
-    Answer,
     CanvasRecord,
     Generated,
     ModelCard,
+    Reply,
     RoundEvent,
     Scored,
     StartEvent,
@@ -53,9 +50,10 @@ from kermit.serving.schemas import (
     rounds_of,
 )
 from kermit.serving.settings import ServiceSettings
+from kermit.text.tokenizer import encode_texts
 
 
-class Engine:
+class ServedModel:
     """Answers requests through the pipeline.
 
     Args:
@@ -66,28 +64,26 @@ class Engine:
     def __init__(self, kermit: Kermit, settings: ServiceSettings) -> None:
         self.kermit, self.settings = kermit, settings
         kermit.batch_size, kermit.progress = settings.max_batch, False
-        room = kermit.model.max_segment_length
+        room = kermit.info.max_segment_length
         self.max_tokens = settings.max_tokens if room is None else min(settings.max_tokens, room)
-        self.strategies = strategies_of(kermit.model)
+        self.strategies = strategies_of(kermit.info)
 
     def card(self) -> ModelCard:
         """Describe the model to callers."""
-        model = self.kermit.model
-        trained = model.config.factorizations
+        info = self.kermit.info
         x, y = self.kermit.languages
-        path = Path(model.name_or_path or "model")
-        title, about = read_card(path)
+        title, about = (None, None) if self.kermit.folder is None else read_card(self.kermit.folder)
         return ModelCard(
-            name=display_name(path),
+            name=self.kermit.name,
             title=title,
             about=about,
             languages={"x": x, "y": y},
-            factorizations=None if trained is None else [Factorization(name) for name in trained],
+            factorizations=[Factorization(name) for name in sorted(info.factorizations)] or None,
             strategies=self.strategies,
-            orders=None if model.orders is None else sorted(model.orders),
-            cached_context=model.config.cached_context,
-            parameters=sum(parameter.numel() for parameter in model.parameters()),
-            vocabulary=model.config.vocab_size,
+            orders=None if info.orders is None else sorted(info.orders),
+            cached_context=info.cached_context,
+            parameters=info.parameters,
+            vocabulary=info.vocab_size,
             candidates=MAX_CANDIDATES,
             max_tokens=self.max_tokens,
             max_texts=self.settings.max_texts,
@@ -127,7 +123,7 @@ class Engine:
         if isinstance(request, Generating) and request.begun is not None:
             check_tokens(self.kermit, [one for rounds in request.begun for decided in rounds for one in decided])
 
-    def answer(self, jobs: Sequence[Job]) -> Iterator[Answer]:
+    def answer(self, jobs: Sequence[Job]) -> Iterator[Reply]:
         """Answer like jobs together, each as soon as its answer is known.
 
         Every text gets the answer that it would get alone: draws come from its own seed, and the pipeline promises not
@@ -149,7 +145,7 @@ class Engine:
             case other:
                 raise TypeError(f"no way to answer a {type(other).__name__}")
 
-    def _generate(self, jobs: Sequence[Job]) -> list[Answer]:
+    def _generate(self, jobs: Sequence[Job]) -> list[Reply]:
         asked = [job.request for job in jobs if isinstance(job.request, Generating)]
         plans = [self._plan(request) for request in asked]
         rows = [row for plan in plans for row in plan.rows]
@@ -260,7 +256,7 @@ class _How(TypedDict):
 
     settings: DecodingSettings
     seeds: Sequence[int]
-    begun: Sequence[Rounds] | None
+    begun: Sequence[TracedRounds] | None
     trace: bool
     on_round: OnRound | None
 

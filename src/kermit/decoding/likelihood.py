@@ -8,7 +8,7 @@ Stopping is the stop action with sequence termination. With slot termination a s
 sum over slots of p(l) p(end-of-slot given l). Either way the probabilities of all texts, and of never stopping, sum
 to 1.
 
-All values are in nats. This module sees a model through `kermit.slots.InsertionModel` alone.
+All values are in nats. This module sees a model only through its engine.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from kermit.canvas import Factorization, Segment
-from kermit.canvas_batch import CanvasBatch
+from kermit.canvas import CanvasBatch, Factorization, Segment
+from kermit.canvas.arrays import Array, Booleans, Integers
+from kermit.canvas.context import Generations
+from kermit.decoding.asking import ask_canvases, context_rows, lay_out_for
+from kermit.decoding.choosing import log_locations, row_logsumexp
+from kermit.engines.engine import Asked, Engine
 from kermit.errors import ModelError, member_of
-from kermit.orders import OrderPrior, UniformPrior, checked_weights
-from kermit.slots import InsertionModel, LeftToRightModel, learned, row_logsumexp
-from kermit.texts import Texts, canvases_of
+from kermit.objectives.orders import OrderPrior, UniformPrior, checked_weights, draw_by_row
+from kermit.objectives.texts import Texts, canvases_of
 
 MAX_EXACT_TOKENS = 12
 """The longest text whose likelihood is summed exactly: 4,096 canvases."""
@@ -33,7 +35,7 @@ MAX_EXACT_TOKENS = 12
 _MAX_TOKENS = 2**13
 """Of the canvases that are scored together: a slot's logits are as many as the vocabulary has tokens."""
 _STOP = -1
-_NEVER = torch.finfo(torch.float32).tiny
+_NEVER = np.finfo(np.float32).tiny
 """A token of no more weight is never drawn."""
 
 
@@ -61,7 +63,7 @@ class Bounds:
 
 
 def exact_log_likelihood(
-    model: InsertionModel,
+    engine: Engine,
     texts: Sequence[Sequence[Sequence[int]]],
     factorization: Factorization = Factorization.JOINT,
     *,
@@ -71,7 +73,7 @@ def exact_log_likelihood(
     """The exact log-likelihood, by a sum over the sets of kept tokens.
 
     Args:
-        model: what scores the slots; put it in evaluation mode first.
+        engine: the network.
         texts: the content tokens of each text's one or two segments.
         factorization: what is generated; of the given and absent segments nothing is asked.
         batch_size: the most canvases to score together.
@@ -89,12 +91,12 @@ def exact_log_likelihood(
             text=too_long[0],
             limit=MAX_EXACT_TOKENS,
         )
-    score = _Scorer(model, batch_size, on_batch)
-    return [_exact(score, _one(model, text, factorization)) for text in texts]
+    score = _Scorer(engine, batch_size, on_batch)
+    return [_exact(score, _one(engine, text, factorization)) for text in texts]
 
 
 def bounds(
-    model: InsertionModel,
+    engine: Engine,
     texts: Sequence[Sequence[Sequence[int]]],
     factorization: Factorization = Factorization.JOINT,
     *,
@@ -107,12 +109,12 @@ def bounds(
     """Bounds and the importance-weighted estimate from orders drawn from a prior. No text's depend on the others.
 
     Args:
-        model: what scores the slots; put it in evaluation mode first.
+        engine: the network.
         texts: the content tokens of each text's one or two segments.
         factorization: what is generated.
         prior: where the orders come from; uniform by default. The better it fits the model, the tighter the bounds.
             What of the likelihood lies in orders that it hardly ever draws is missed, and not told by the error.
-        orders: how many to draw a text, each of n + 1 canvases; those that orders share are scored once.
+        orders: how many to draw per text, each of n + 1 canvases; those that orders share are scored once.
         seed: of the drawing, which begins with it anew for every text.
         batch_size: the most canvases to score together.
         on_batch: called after every batch of canvases; what it raises ends the work.
@@ -122,12 +124,12 @@ def bounds(
     """
     if orders < 1:
         raise ModelError(f"orders must be at least 1, not {orders}")
-    score = _Scorer(model, batch_size, on_batch)
-    return [_bounds(score, _one(model, text, factorization), prior or UniformPrior(), orders, seed) for text in texts]
+    score = _Scorer(engine, batch_size, on_batch)
+    return [_bounds(score, _one(engine, text, factorization), prior or UniformPrior(), orders, seed) for text in texts]
 
 
 def left_to_right_log_likelihood(
-    model: LeftToRightModel,
+    engine: Engine,
     texts: Sequence[Sequence[Sequence[int]]],
     factorization: Factorization = Factorization.JOINT,
     *,
@@ -140,7 +142,7 @@ def left_to_right_log_likelihood(
     generates with ``strategy="left_to_right"``.
 
     Args:
-        model: a model with cached context that was trained left to right; put it in evaluation mode first.
+        engine: a network with cached context that was trained left to right.
         texts: the content tokens of each text's one or two segments.
         factorization: what is generated.
         batch_size: how many texts to score together.
@@ -149,7 +151,7 @@ def left_to_right_log_likelihood(
     Raises:
         ModelError: the model was not trained left to right, or has no cached context.
     """
-    if not learned(model, left_to_right=True) or not hasattr(model, "left_to_right_log_probs"):
+    if not (engine.info.inserts_left_to_right and engine.info.cached_context):
         raise ModelError(
             "left_to_right needs a model with cached_context that was trained with left_to_right among its orders, and"
             " this one was not; use another method"
@@ -158,68 +160,98 @@ def left_to_right_log_likelihood(
     by_length = sorted(range(len(texts)), key=lambda number: sum(map(len, texts[number])))
     for start in range(0, len(by_length), batch_size):
         part = by_length[start : start + batch_size]
-        batch = CanvasBatch.from_segments(model.specials, [texts[number] for number in part])
-        with torch.inference_mode():
-            sums = model.left_to_right_log_probs(Texts.of(batch.to(model.device), [factorization] * len(part)))
+        batch = CanvasBatch.from_segments(engine.info.specials, [texts[number] for number in part])
+        sums = left_to_right_log_probs(engine, Texts.of(batch, [factorization] * len(part)))
         found |= dict(zip(part, sums.tolist(), strict=True))
         if on_batch is not None:
             on_batch()
     return [found[number] for number in range(len(texts))]
 
 
-def _one(model: InsertionModel, text: Sequence[Sequence[int]], factorization: Factorization) -> Texts:
-    return Texts.of(CanvasBatch.from_segments(model.specials, [text]), [factorization])
+def left_to_right_log_probs(engine: Engine, texts: Texts) -> Array:
+    """Return the exact log-probability of what is generated of complete texts, from left to right; (batch,) in nats.
+
+    Args:
+        engine: a network with cached context that was trained left to right.
+        texts: complete texts, with what is given of them and where blanks are.
+    """
+    info, batch = engine.info, texts.batch
+    generations = Generations(
+        batch.token_ids,
+        batch.segment_ids,
+        texts.present,
+        texts.given,
+        texts.marks,
+        texts.open_slots,
+        np.zeros_like(batch.token_ids),
+        np.ones(len(batch), dtype=bool),
+        info.specials,
+    )
+    layout = lay_out_for(info, generations)
+    slots = layout.slots
+    answer = engine.ask(context_rows(layout.rows), Asked(slots.left, slots.right, full=True))
+    assert answer.content is not None
+    # a slot asks for the token that it stands before, or for end-of-slot at the end of its span
+    at = (slots.rows, slots.numbers)
+    wanted = np.where(texts.generated[at], batch.token_ids[at], info.specials.end_of_slot_id)
+    each = answer.content[np.arange(len(wanted)), wanted]
+    return np.bincount(slots.rows, each, len(batch))
+
+
+def _one(engine: Engine, text: Sequence[Sequence[int]], factorization: Factorization) -> Texts:
+    return Texts.of(CanvasBatch.from_segments(engine.info.specials, [text]), [factorization])
 
 
 def _bounds(score: _Scorer, text: Texts, prior: OrderPrior, orders: int, seed: int) -> Bounds:
-    generator = torch.Generator().manual_seed(seed % 2**63)
-    prior = prior.for_texts(text.batch.token_ids.expand(orders, -1))
-    present = text.present.expand(orders, -1)
-    kept = (text.present & ~text.generated).repeat(orders, 1)
-    log_order = torch.zeros(orders)
+    generator = np.random.default_rng(seed % 2**63)
+    prior = prior.for_texts(np.repeat(text.batch.token_ids, orders, 0))
+    present = np.repeat(text.present, orders, 0)
+    kept = present & ~np.repeat(text.generated, orders, 0)
+    log_order = np.zeros(orders)
     covered = True
     steps = []  # the kept sets on the way, and the tokens that come next
-    for _ in range(int(text.lengths)):
+    each = np.arange(orders)
+    for _ in range(int(text.lengths[0])):
         weights = checked_weights(prior, kept, present)
         covered = covered and bool((kept | ~present | (weights > _NEVER)).all())
-        drawn = torch.multinomial(weights, 1, generator=generator)
-        log_order += weights.gather(1, drawn).squeeze(1).log()
-        steps.append((kept, drawn.squeeze(1)))
-        kept = kept.scatter(1, drawn, True)
-    steps.append((kept, torch.full((orders,), _STOP)))
-    sets, source = torch.unique(torch.cat([before for before, _ in steps]), dim=0, return_inverse=True)
-    log_probs = score(text, sets, source, torch.cat([token for _, token in steps]))
-    return _summarise(log_probs.view(-1, orders).sum(0), log_order, covered=covered)
+        drawn = draw_by_row(weights, generator)
+        log_order += np.log(weights[each, drawn])
+        steps.append((kept.copy(), drawn))
+        kept[each, drawn] = True
+    steps.append((kept, np.full(orders, _STOP)))
+    sets, source = np.unique(np.concatenate([before for before, _ in steps]), axis=0, return_inverse=True)
+    log_probs = score(text, sets, source.ravel(), np.concatenate([token for _, token in steps]))
+    return _summarise(log_probs.reshape(-1, orders).sum(0), log_order, covered=covered)
 
 
-def _summarise(log_actions: Tensor, log_order: Tensor, *, covered: bool) -> Bounds:
+def _summarise(log_actions: Array, log_order: Array, *, covered: bool) -> Bounds:
     count = len(log_actions)
-    log_weights = (log_actions - log_order).double()
-    estimate = float(log_weights.logsumexp(0)) - math.log(count)
-    weights = (log_weights - estimate).exp()
-    error = float(weights.std() / math.sqrt(count)) if covered and count > 1 else None
-    return Bounds(float(log_actions.double().mean()), float(log_weights.mean()), estimate, error, count)
+    log_weights = log_actions - log_order
+    estimate = float(np.logaddexp.reduce(log_weights)) - math.log(count)
+    weights = np.exp(log_weights - estimate)
+    error = float(weights.std(ddof=1) / math.sqrt(count)) if covered and count > 1 else None
+    return Bounds(float(log_actions.mean()), float(log_weights.mean()), estimate, error, count)
 
 
 def _exact(score: _Scorer, text: Texts) -> float:
-    places = text.generated[0].nonzero().flatten()
+    places = np.flatnonzero(text.generated[0])
     length = len(places)
-    sets = torch.arange(2**length)
-    has = (sets[:, None] >> torch.arange(length)) & 1 == 1  # (sets, tokens)
-    kept = (text.present & ~text.generated).repeat(len(sets), 1)
+    sets = np.arange(2**length)
+    has = (sets[:, None] >> np.arange(length)) & 1 == 1  # (sets, tokens)
+    kept = np.repeat(text.present & ~text.generated, len(sets), 0)
     kept[:, places] = has
     # every action out of every set: (set, token not in it), and stopping from the full set
-    source, added = (~has).nonzero(as_tuple=True)
-    token = torch.cat([places[added], torch.tensor([_STOP])])
-    log_probs = score(text, kept, torch.cat([source, sets[-1:]]), token)
-    reached = torch.full((len(sets),), -torch.inf, dtype=torch.double)
+    source, added = (~has).nonzero()
+    token = np.concatenate([places[added], [_STOP]])
+    log_probs = score(text, kept, np.concatenate([source, sets[-1:]]), token)
+    reached = np.full(len(sets), -np.inf)
     reached[0] = 0.0
     target = source | (1 << added)
     size = has.sum(1)
     for step in range(length):  # sets of one size lead to those of the next
-        moves = (size[source] == step).nonzero().flatten()
-        arriving = reached[source[moves]] + log_probs[moves].double()
-        reached = torch.logaddexp(reached, row_logsumexp(arriving, target[moves], len(sets)))
+        moves = np.flatnonzero(size[source] == step)
+        arriving = reached[source[moves]] + log_probs[moves]
+        reached = np.logaddexp(reached, row_logsumexp(arriving, target[moves], len(sets)))
     return float(reached[-1] + log_probs[-1])
 
 
@@ -227,12 +259,12 @@ def _exact(score: _Scorer, text: Texts) -> float:
 class _Scorer:
     """Log-probabilities of actions, canvases of like length together."""
 
-    model: InsertionModel
+    engine: Engine
     batch_size: int
     on_batch: Callable[[], object] | None
 
-    def __call__(self, text: Texts, sets: Tensor, source: Tensor, token: Tensor) -> Tensor:
-        """Log p of inserting tokens of one text into the canvases of kept sets, or of stopping.
+    def __call__(self, text: Texts, sets: Booleans, source: Integers, token: Integers) -> Array:
+        """Return log p of inserting tokens of one text into the canvases of kept sets, or of stopping.
 
         Args:
             text: the complete text.
@@ -243,34 +275,33 @@ class _Scorer:
         Returns:
             (actions,).
         """
-        out = torch.empty(len(token))
+        out = np.empty(len(token))
         most = max(1, min(self.batch_size, _MAX_TOKENS // text.batch.token_ids.shape[1]))
-        for some in torch.split(sets.sum(1).argsort(), most):
-            place = torch.full((len(sets),), -1)
-            place[some] = torch.arange(len(some))
-            mine = (place[source] >= 0).nonzero().flatten()
+        by_size = sets.sum(1).argsort(kind="stable")
+        for start in range(0, len(by_size), most):
+            some = by_size[start : start + most]
+            place = np.full(len(sets), -1)
+            place[some] = np.arange(len(some))
+            mine = np.flatnonzero(place[source] >= 0)
             out[mine] = self._batch(text, sets[some], place[source[mine]], token[mine])
             if self.on_batch is not None:
                 self.on_batch()
         return out
 
-    def _batch(self, text: Texts, sets: Tensor, source: Tensor, token: Tensor) -> Tensor:
-        canvases, slot_of = canvases_of(text.select(torch.zeros(len(sets), dtype=torch.long)), sets)
-        with torch.inference_mode():
-            scores = self.model.score_slots(canvases.to(self.model.device))
-            content = scores.content.float()
-            normaliser = content.logsumexp(1)
-            log_location, log_stop = scores.log_location()
-            if log_stop is None:
-                log_end = content[:, self.model.specials.end_of_slot_id] - normaliser + log_location
-                log_stop = row_logsumexp(log_end, scores.rows, len(canvases))
-            number = torch.zeros_like(canvases.open_slots, dtype=torch.long)  # of each open slot among the scored
-            number[scores.rows.cpu(), scores.slots.cpu()] = torch.arange(len(scores.rows))
-            inserted = token.clamp(min=0)
-            slot = number[source, slot_of[source, inserted]]
-            logit = content[slot.to(content.device), text.batch.token_ids[0, inserted].to(content.device)]
-            log_insert = logit.cpu() + (log_location - normaliser).cpu()[slot]
-            return torch.where(token == _STOP, log_stop.cpu()[source], log_insert)
+    def _batch(self, text: Texts, sets: Booleans, source: Integers, token: Integers) -> Array:
+        canvases, slot_of = canvases_of(text.select(np.zeros(len(sets), dtype=np.int64)), sets)
+        found = ask_canvases(self.engine, canvases, full=True)
+        answer = found.answer
+        assert answer.content is not None
+        log_location, log_stop = log_locations(found.rows, answer.location, answer.stop, len(canvases))
+        if log_stop is None:
+            log_stop = row_logsumexp(answer.end + log_location, found.rows, len(canvases))
+        number = np.zeros(canvases.open_slots.shape, dtype=np.int64)  # of each open slot among the scored
+        number[found.rows, found.slots] = np.arange(len(found.rows))
+        inserted = np.maximum(token, 0)
+        slot = number[source, slot_of[source, inserted]]
+        log_insert = answer.content[slot, text.batch.token_ids[0, inserted]] + log_location[slot]
+        return np.where(token == _STOP, log_stop[source], log_insert)
 
 
 def _generated_length(text: Sequence[Sequence[int]], factorization: Factorization) -> int:

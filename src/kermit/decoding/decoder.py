@@ -1,0 +1,162 @@
+"""`decode`: canvases with open slots to finished texts, in batches of like length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from kermit.canvas import Canvas, Termination
+from kermit.decoding.candidates import decode_candidates
+from kermit.decoding.rounds import Decoded, OnRound, Rounds
+from kermit.decoding.settings import MAX_TOKENS, DecodingSettings, Ranking, Strategy, is_whole
+from kermit.decoding.trace import Trace, TracedRounds
+from kermit.engines.engine import Engine, ModelInfo
+from kermit.errors import DecodingError
+
+
+def decode(
+    engine: Engine,
+    canvases: Sequence[Canvas],
+    settings: DecodingSettings | None = None,
+    *,
+    seeds: Sequence[int] | None = None,
+    limits: Sequence[int] | None = None,
+    begun: Sequence[TracedRounds] | None = None,
+    trace: bool = False,
+    batch_size: int = 64,
+    on_progress: Callable[[int], object] | None = None,
+    on_round: OnRound | None = None,
+) -> list[Decoded]:
+    """Insert into the open slots of canvases until they are finished.
+
+    Args:
+        engine: the network.
+        canvases: the canvases at the start.
+        settings: how to decode; parallel and greedy by default.
+        seeds: one per canvas, for sampling; 0, 1, 2, ... by default.
+        limits: the most tokens to insert, one number per canvas; by default what the settings say for all.
+        begun: for each canvas the rounds that are already decided; decoding continues after them, as if they had just
+            been made. They count among the rounds, tokens and log-probabilities of the result.
+        trace: whether to record every round's insertions.
+        batch_size: number of texts to decode together; it does not change what they decode to.
+        on_progress: called with the number of canvases that were just finished.
+        on_round: called after every round with the traces so far, by the number of the canvas. The canvases whose
+            numbers it returns are abandoned: they end there, and the others go on as if alone. Not with candidates.
+
+    Returns:
+        One result per canvas, in order.
+
+    Raises:
+        DecodingError: settings that contradict each other or the model, or a canvas too long for the model.
+        CanvasError: a decided insertion that is impossible.
+    """
+    settings = settings or DecodingSettings()
+    seeds = _checked_seeds(seeds, len(canvases))
+    limits = [settings.max_tokens or MAX_TOKENS] * len(canvases) if limits is None else limits
+    check_strategy(engine.info, settings)
+    begun = [()] * len(canvases) if begun is None else begun
+    check_lengths(engine.info, [Trace(*part).canvases()[-1] for part in zip(canvases, begun, strict=True)])
+    if settings.candidates > 1 and on_round is not None:
+        raise DecodingError("on_round cannot be combined with candidates: only the best of them is kept")
+    results: dict[int, Decoded] = {}
+    by_length = sorted(range(len(canvases)), key=lambda index: len(canvases[index]))
+    size = 1 if any(begun) else max(1, batch_size // settings.candidates)
+    for start in range(0, len(by_length), size):
+        part = by_length[start : start + size]
+        texts = [canvases[i] for i in part], [seeds[i] for i in part], [limits[i] for i in part]
+        decided = begun[part[0]]  # of the one text of this batch, if any are
+        if settings.candidates > 1:
+            kept = decode_candidates(engine, *texts, settings, trace=trace, begun=decided)
+            results.update(zip(part, kept, strict=True))
+            if on_progress is not None:
+                on_progress(len(part))
+            continue
+        rounds = Rounds(engine, settings, *texts, trace=trace, on_round=_renumbered(on_round, part), begun=decided)
+        left = len(part)
+        while True:
+            if on_progress is not None and len(rounds) < left:
+                on_progress(left - len(rounds))
+                left = len(rounds)
+            if not len(rounds):
+                break
+            rounds.round()
+        results.update({part[index]: result for index, result in rounds.results.items()})
+    return [results[index] for index in range(len(canvases))]
+
+
+def _checked_seeds(seeds: Sequence[int] | None, count: int) -> list[int]:
+    """Return one seed per canvas."""
+    if seeds is None:
+        return list(range(count))
+    if len(seeds) != count:
+        raise DecodingError(f"{len(seeds)} seeds for {count} canvases; give one per canvas")
+    for seed in seeds:
+        if not is_whole(seed):
+            raise DecodingError(f"a seed must be a whole number, not {seed!r}")
+    return [int(seed) for seed in seeds]
+
+
+def check_strategy(info: ModelInfo, settings: DecodingSettings) -> None:
+    """Check that the model can decode as the settings say.
+
+    Raises:
+        DecodingError: it was not trained for that strategy, or for that ranking.
+    """
+    ordered = settings.strategy is Strategy.LEFT_TO_RIGHT
+    if settings.strategy is not Strategy.SERIAL and info.termination is Termination.SEQUENCE:
+        raise DecodingError(
+            f"{settings.strategy} decoding needs slot termination, for each slot must say when it is finished; "
+            "decode this model serially, or train one with termination: slot"
+        )
+    if not (info.inserts_left_to_right if ordered else info.inserts_in_rounds):
+        needed = "left_to_right among its orders" if ordered else "an order such as balanced_tree among its orders"
+        other = "parallel or serial" if ordered else "left_to_right"
+        raise DecodingError(
+            f"{settings.strategy} decoding needs a model trained with {needed}, and this one was not; "
+            f"use the strategy {other}"
+        )
+    if settings.ranked_by is Ranking.LEFT_TO_RIGHT and not info.inserts_left_to_right:
+        raise DecodingError(
+            "ranking left_to_right needs a model trained with left_to_right among its orders, and this one was not;"
+            " rank by `again`"
+        )
+
+
+def strategies_of(info: ModelInfo) -> list[Strategy]:
+    """List the strategies that the model can decode with, the default first."""
+    by_slot = info.termination is Termination.SLOT
+    can = {
+        Strategy.PARALLEL: by_slot and info.inserts_in_rounds,
+        Strategy.SERIAL: info.inserts_in_rounds,
+        Strategy.LEFT_TO_RIGHT: by_slot and info.inserts_left_to_right,
+    }
+    return [strategy for strategy, possible in can.items() if possible]
+
+
+def check_lengths(info: ModelInfo, canvases: Sequence[Canvas]) -> None:
+    """Check that the model has positions for every canvas.
+
+    Raises:
+        DecodingError: it has not; the message gives the limit.
+    """
+    for number, canvas in enumerate(canvases):
+        longest = max(map(len, canvas.segments))
+        for length, limit in ((len(canvas), info.max_length), (longest, info.max_segment_length)):
+            if limit is not None and length > limit:
+                raise DecodingError(
+                    f"{length} tokens, but the model has room for {limit}; shorten or split it",
+                    text=number,
+                    limit=limit,
+                )
+
+
+def _renumbered(on_round: OnRound | None, part: Sequence[int]) -> OnRound | None:
+    """Return the caller's `on_round` for a batch of some of its canvases."""
+    if on_round is None:
+        return None
+    place = {number: index for index, number in enumerate(part)}
+
+    def renumbered(traces: Mapping[int, Trace]) -> list[int]:
+        abandoned = on_round({part[index]: trace for index, trace in traces.items()}) or ()
+        return [place[number] for number in abandoned if number in place]
+
+    return renumbered

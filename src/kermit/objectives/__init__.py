@@ -1,0 +1,21 @@
+"""Objectives: order priors, what is dropped and kept of texts, and what that asks of a model. NumPy only."""
+
+from kermit.objectives.generations import GenerationObjective
+from kermit.objectives.objective import KeptSampling, LowerBoundObjective, Objective, SlotObjective, SlotShare
+from kermit.objectives.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
+from kermit.objectives.texts import Texts, TrainingCanvases
+
+__all__ = [
+    "BalancedTreePrior",
+    "GenerationObjective",
+    "KeptSampling",
+    "LeftToRightPrior",
+    "LowerBoundObjective",
+    "Objective",
+    "OrderPrior",
+    "SlotObjective",
+    "SlotShare",
+    "Texts",
+    "TrainingCanvases",
+    "UniformPrior",
+]

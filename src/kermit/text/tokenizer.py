@@ -1,0 +1,146 @@
+"""Texts to tokens and back, with a tokenizer of the `tokenizers` library, or of transformers, which holds one.
+
+This module knows no model and no recipe; `kermit.data.joint_tokenizer` trains tokenizers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from tokenizers import Encoding, Tokenizer
+
+from kermit.canvas.arrays import Booleans
+from kermit.errors import DataError, ModelError, in_a_line
+
+_BYTE_LEVEL_SPACE = "Ġ"
+_METASPACE = "▁"
+_PUNCTUATION_LEAD = 0xE2  # the first byte of dashes, curly quotes and the like
+
+
+class FastTokenizer(Protocol):
+    """A fast tokenizer of transformers."""
+
+    @property
+    def backend_tokenizer(self) -> Tokenizer:
+        """The tokenizer inside."""
+        ...
+
+
+AnyTokenizer = Tokenizer | FastTokenizer
+
+
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """Read the tokenizer of a model's folder.
+
+    Raises:
+        ModelError: there is none, or it cannot be read.
+    """
+    file = folder / "tokenizer.json"
+    if not file.is_file():
+        raise ModelError(f"{folder} holds no tokenizer; it is saved beside the weights, as tokenizer.json")
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # tokenizers raises bare exceptions
+        raise ModelError(f"{file} is no tokenizer that can be read: {in_a_line(error)}") from error
+    return whole_texts(tokenizer)
+
+
+def backend_of(tokenizer: AnyTokenizer) -> Tokenizer:
+    """Return the tokenizer itself, or the one inside a tokenizer of transformers."""
+    return tokenizer if isinstance(tokenizer, Tokenizer) else tokenizer.backend_tokenizer
+
+
+def whole_texts(tokenizer: AnyTokenizer) -> Tokenizer:
+    """Return the tokenizer inside, without the padding and the truncation that some are saved with."""
+    backend = backend_of(tokenizer)
+    backend.no_padding()
+    backend.no_truncation()
+    return backend
+
+
+def encode_texts(tokenizer: AnyTokenizer, texts: list[str]) -> list[list[int]]:
+    """Return the ids of each text without special tokens; what looks like a special token is spelled out as text.
+
+    Raises:
+        DataError: something that is no text, or that holds half of a surrogate pair.
+    """
+    return [encoding.ids for encoding in _encodings(tokenizer, texts)]
+
+
+def token_ends(tokenizer: AnyTokenizer, text: str) -> list[int]:
+    """Return where in the text each of its tokens ends."""
+    (encoding,) = _encodings(tokenizer, [text])
+    return [end for _, end in encoding.offsets]
+
+
+def _encodings(tokenizer: AnyTokenizer, texts: list[str]) -> list[Encoding]:
+    backend = whole_texts(tokenizer)
+    special_as_text = backend.encode_special_tokens
+    backend.encode_special_tokens = True
+    try:
+        if len(texts) == 1:  # without the threads of a batch
+            return [backend.encode(texts[0], add_special_tokens=False)]
+        return list(backend.encode_batch(texts, add_special_tokens=False))
+    except TypeError as error:
+        raise DataError("a text must be a string that can be written in UTF-8; one of these is not") from error
+    finally:
+        backend.encode_special_tokens = special_as_text
+
+
+def decode_ids(tokenizer: AnyTokenizer, ids: list[int]) -> str:
+    """Return the text of ids, special tokens left out and nothing tidied up."""
+    return str(backend_of(tokenizer).decode(ids, skip_special_tokens=True))
+
+
+def word_continuations(tokenizer: AnyTokenizer) -> Booleans:
+    """Return whether each token would be glued to the word on its left.
+
+    In a byte-level vocabulary that is a token without a leading space whose first character is a letter or a digit
+    (or a byte of one: umlauts are two bytes); in WordPiece one with `##`; with Metaspace one without the `▁` that
+    starts with a letter or a digit. Special tokens never continue a word.
+
+    Returns:
+        (vocab,) booleans, by token id.
+    """
+    backend = backend_of(tokenizer)
+    vocabulary = backend.get_vocab()
+    metaspace = any(token.startswith(_METASPACE) for token in vocabulary)
+    prefix = getattr(backend.model, "continuing_subword_prefix", None)  # a heading of ## is none
+    space = _METASPACE if metaspace else _BYTE_LEVEL_SPACE
+
+    def continues(token: str) -> bool:
+        if prefix:
+            return token.startswith(prefix)
+        return not token.startswith(space) and (token[0].isalnum() if metaspace else _starts_word(token))
+
+    flags = [False] * (max(vocabulary.values()) + 1)
+    specials = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
+    for token, index in vocabulary.items():
+        flags[index] = index not in specials and bool(token) and continues(token)
+    return np.array(flags)
+
+
+def _starts_word(token: str) -> bool:
+    """Whether a byte-level token begins with a letter, a digit, or a part of one's UTF-8 (an umlaut is two bytes)."""
+    spelled = bytes(_byte_of(symbol) for symbol in token)
+    whole = spelled.decode("utf-8", errors="ignore")
+    if whole and spelled.startswith(whole[0].encode()):
+        return whole[0].isalnum()
+    return spelled[0] != _PUNCTUATION_LEAD
+
+
+def _byte_of(symbol: str) -> int:
+    """The byte that a symbol of the byte-level alphabet stands for.
+
+    The alphabet writes the printable Latin-1 characters as themselves and the other bytes, in order, from U+0100 on.
+    """
+    code = ord(symbol)
+    place = code - 0x100
+    if place < 0:
+        return code
+    return _UNPRINTABLE[place] if place < len(_UNPRINTABLE) else 0xFF
+
+
+_UNPRINTABLE = [byte for byte in range(256) if not (0x21 <= byte < 0x7F or 0xA1 <= byte < 0xAD or byte >= 0xAE)]
