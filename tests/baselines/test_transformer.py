@@ -1,6 +1,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -10,6 +11,7 @@ from kermit.baselines.transformer import TRANSFORMER, BeamSearch
 from kermit.data.encoding import Row
 from kermit.data.tokenizer import train_tokenizer
 from kermit.errors import DataError, ModelError, RecipeError
+from kermit.modeling import as_tensors
 from kermit.modeling.slot_loss import slot_loss
 from kermit.tasks.translation import Direction
 from kermit.training.families import ITEMS
@@ -75,7 +77,7 @@ def test_the_models_loss_is_the_sum_over_real_tokens(
     collator = TRANSFORMER.collator(recipe, tokenizer)
 
     def loss(some: list[Row]) -> float:
-        batch = collator(some, torch.Generator())
+        batch = as_tensors(collator(some, np.random.default_rng()))
         del batch[ITEMS]
         return TRANSFORMER.loss(model, batch, recipe).item()
 

@@ -73,7 +73,9 @@ def test_left_to_right_every_token_is_read_once() -> None:
 @pytest.mark.parametrize("strategy", list(Strategy))
 def test_candidates_share_what_is_given_and_the_first_round(strategy: Strategy) -> None:
     engine = Noting(cached_model(seed=4))
-    settings = DecodingSettings(strategy, termination_penalty=50.0, max_tokens=6, candidates=5, ranking=Ranking.LIKELIHOOD)
+    settings = DecodingSettings(
+        strategy, termination_penalty=50.0, max_tokens=6, candidates=5, ranking=Ranking.LIKELIHOOD
+    )
     decode(engine, STARTS[:2], settings)
     first, second = engine.calls[:2]
     assert len(first[0].token_ids) == 2

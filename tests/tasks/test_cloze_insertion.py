@@ -117,7 +117,7 @@ def test_passages_are_cut_to_the_models_positions_with_room_for_the_answer(posit
         layout = system.lay_out(instance)
         canvas = system.canvas(layout)
         longest = len(canvas) if positions == "continue" else max(map(len, canvas.segments))
-        assert longest + SETTINGS.max_tokens <= getattr(system.model, limit)
+        assert longest + SETTINGS.max_tokens <= getattr(system.engine.info, limit)
         second = WORDS.decode(layout.before)
         assert second.endswith(f"{instance.question} {instance.left}".strip())
     assert system.lay_out(INSTANCES[0]).cut

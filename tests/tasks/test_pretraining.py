@@ -27,6 +27,7 @@ from kermit.tasks.held_out import DROP_PROBABILITY, HeldOutBatch, Recovered, com
 from kermit.training.checkpoints import list_checkpoints
 from kermit.training.recipe import LoadedRecipe, check_recipe
 from kermit.training.run import prepare_model, prepare_tokenizer, train
+from kermit.training.trainer import on_validation_text
 
 CIRCLE = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibis", "jay", "kite", "lynx"]
 TRUNK = {
@@ -171,7 +172,7 @@ ROWS = [Row(x=[10, 11, 12], y=[13, 14], source=0, follows=True), Row(x=[15] * 30
 
 def test_the_held_out_drops_are_the_same_every_time_and_15_percent_of_the_content() -> None:
     first, again = (list(held_out_batches(SPECIALS, ROWS)) for _ in range(2))
-    assert all(torch.equal(one.dropped, two.dropped) for one, two in zip(first, again, strict=True))
+    assert all(np.array_equal(one.dropped, two.dropped) for one, two in zip(first, again, strict=True))
     dropped = sum(int(batch.dropped.sum()) for batch in first)
     content = 20 * 5 + 20 * 30
     spread = (content * DROP_PROBABILITY * (1 - DROP_PROBABILITY)) ** 0.5
@@ -345,28 +346,26 @@ def test_a_text_without_y_has_one_segment_and_is_not_asked_what_follows(
         raw = with_data(recipe(family, 1), next_sentence=family != "causal_lm")
         loaded = check_recipe(raw, data=articles)
         batch = loaded.family.collator(loaded.recipe, tokenizer)(ROWS[:2], np.random.default_rng(0))
-        lengths = batch["valid"].sum(1).tolist()
-        assert lengths == [5 + 3, 30 + 2]
+        if family == "kermit":  # its canvases lack tokens; the frame of each is whole
+            frames = np.isin(batch["input_ids"], (tokenizer.cls_token_id, tokenizer.sep_token_id)).sum(1)
+            assert frames.tolist() == [3, 2]
+        else:
+            assert batch["valid"].sum(1).tolist() == [5 + 3, 30 + 2]
         if family != "causal_lm":
             assert batch["follows"].tolist() == [1, -100]
 
 
 def test_a_validation_loss_asks_every_empty_slot(articles: Path, tokenizer: PreTrainedTokenizerFast) -> None:
-    losses = []
+    asked = []
     for rate in (1.0, 0.01):
-        loaded = check_recipe(
-            recipe("kermit", 1) | {"objective": {"kept": "bernoulli", "empty_slot_rate": rate}}, data=articles
-        )
-        torch.manual_seed(0)
-        model = loaded.family.build(loaded.recipe, tokenizer)
-        batch = loaded.family.collator(loaded.recipe, tokenizer)(ROWS, np.random.default_rng(0))
-        batch.pop("items")
-        losses.append(
-            [loaded.family.loss(model.train(mode), dict(batch), loaded.recipe).item() for mode in (False, True)]
-        )
-    (whole, training), (also_whole, sampled) = losses
-    assert whole == also_whole == pytest.approx(training)
-    assert sampled != pytest.approx(whole)
+        objective = {"kept": "bernoulli", "empty_slot_rate": rate}
+        loaded = check_recipe(recipe("kermit", 1) | {"objective": objective}, data=articles)
+        for made in (loaded.recipe, on_validation_text(loaded.recipe)):
+            batch = loaded.family.collator(made, tokenizer)(ROWS, np.random.default_rng(0))
+            asked.append((len(batch["asked"]), float(batch["slot_weights"].sum())))
+    training, whole, sampled, also_whole = asked
+    assert training == whole == also_whole
+    assert sampled[0] < whole[0] / 3
 
 
 def test_spans_are_an_objective_of_recipes() -> None:
