@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 from insertion_models import cached_model_of
-from kermit.data.joint_tokenizer import train_tokenizer
 
 from kermit import Kermit
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.loading import bundled_model
 from kermit.serving.app import create_app
 
