@@ -15,7 +15,7 @@ import numpy as np
 
 from kermit.engines.check import Difference, compare, sample_length, sample_rows
 from kermit.engines.encoder_graph import add_encoder
-from kermit.engines.engine import Asked, ModelInfo
+from kermit.engines.engine import Asked
 from kermit.engines.graph import Graph
 from kermit.engines.head_graph import EMBEDDING, add_embedding, add_head
 from kermit.engines.onnx_engine import GRAPH_VERSION, OnnxEngine, Precision
@@ -75,7 +75,7 @@ def export(
     graph = build_graph(model)
     written = []
     for precision in precisions:
-        content = _serialized(graph, model, reference.info, precision)
+        content = serialize(graph, model, precision)
         difference = compare(OnnxEngine.of(content, model.config.to_dict()), reference)
         _check(difference, precision)
         path = precision.file_in(output or folder)
@@ -121,12 +121,18 @@ def _load(folder: Path) -> KermitForInsertion:
     return model
 
 
-def _serialized(graph: Graph, model: KermitForInsertion, info: ModelInfo, precision: Precision) -> bytes:
-    """Return the file of a graph."""
+def serialize(graph: Graph, model: KermitForInsertion, precision: Precision) -> bytes:
+    """Return the content of a file.
+
+    Args:
+        graph: the graph of the model, in float32.
+        model: the model.
+        precision: of the file.
+    """
     limit, table = model.kermit.max_positions, position_table(model.trunk)
     about = {
         "graph_version": GRAPH_VERSION,
-        "parameters": str(info.parameters),
+        "parameters": str(sum(parameter.numel() for parameter in model.parameters())),
         "max_positions": "" if limit is None else str(limit),
         "table_size": "" if table is None else str(limit or table.num_embeddings - model.kermit.position_offset),
     }
@@ -155,5 +161,5 @@ def _check(difference: Difference, precision: Precision) -> None:
     most = TOLERANCE if precision is Precision.FLOAT32 else np.inf
     if not difference.largest < most:
         raise ModelError(
-            f"the exported graph differs from the model by {difference.largest:.2g} in {precision}; nothing was written"
+            f"the {precision} graph differs from the model by {difference.largest:.2g}; its file was not written"
         )
