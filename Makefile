@@ -10,7 +10,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet torch
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --editable '.[dev,docs,serve,gguf,distill]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --editable '.[dev,docs,serve,gguf,distill,export]'
 	touch $(STAMP)
 
 demo: $(STAMP)

@@ -37,6 +37,7 @@ from kermit.decoding.likelihood import bounds, exact_log_likelihood, left_to_rig
 from kermit.decoding.settings import is_whole
 from kermit.embedding import embed
 from kermit.engines.engine import MODEL_TYPE, Engine
+from kermit.engines.exported_files import FilePrecision
 from kermit.errors import DataError, DecodingError, ModelError, UsageError, member_of
 from kermit.loading import display_name, find_model, in_precision, load_whole, on_device, read_config
 from kermit.objectives.orders import OrderPrior
@@ -51,9 +52,6 @@ if TYPE_CHECKING:
     from kermit.modeling import KermitForInsertion
 
 EngineName = Literal["auto", "onnx", "torch"]
-OnnxPrecision = Literal["float32", "int8"]
-ONNX_FILES: dict[OnnxPrecision, str] = {"int8": "onnx/model_int8.onnx", "float32": "onnx/model.onnx"}
-"""Where a model's folder holds its exported files, the preferred one first."""
 
 
 class Kermit:
@@ -92,7 +90,7 @@ class Kermit:
         path: str | Path | None = None,
         *,
         engine: EngineName = "auto",
-        precision: OnnxPrecision | None = None,
+        precision: FilePrecision | str | None = None,
         threads: int | None = None,
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
@@ -106,7 +104,7 @@ class Kermit:
             engine: ``onnx`` or ``torch``; ``auto`` is ONNX Runtime if the folder has an exported file, and torch
                 otherwise, or if a device or dtype is named.
             precision: of the exported file; int8 if there is one by default.
-            threads: number of CPU threads; the engine's own choice by default.
+            threads: number of CPU threads; by default 1 for ONNX Runtime, and torch's own choice for torch.
             device: where torch computes; a GPU if there is one by default.
             dtype: what torch computes in; float32 by default. ``torch.bfloat16`` is faster on a GPU, and nearly as
                 exact.
@@ -121,17 +119,12 @@ class Kermit:
         folder = find_model(path)
         if (kind := read_config(folder).get("model_type")) != MODEL_TYPE:
             raise ModelError(f"{folder} holds a model of the type {kind}, not {MODEL_TYPE}")
-        exported = [
-            name for name in ([precision] if precision else ONNX_FILES) if (folder / ONNX_FILES[name]).is_file()
-        ]
         if engine == "auto":
+            exported = any(kind.file_in(folder).is_file() for kind in FilePrecision)
             engine = "onnx" if exported and device is None and dtype is None else "torch"
         if engine == "onnx":
-            if not exported:
-                kind = f"{precision} ONNX file" if precision else "ONNX file"
-                raise ModelError(f"{folder} holds no {kind}; make one with `kermit export {folder}`")
             onnx = import_module("kermit.engines.onnx_engine")  # only where it is used: ONNX Runtime comes with it
-            model: Engine = onnx.OnnxEngine.load(folder, precision=exported[0], threads=threads)
+            model: Engine = onnx.OnnxEngine.load(folder, precision=precision or "auto", threads=threads or 1)
         else:
             model = _load_torch(folder, device, dtype, threads)
         return cls(model, read_tokenizer(folder), batch_size=batch_size, progress=progress, folder=folder)

@@ -20,6 +20,7 @@ from kermit.cli import (
     distill,
     embed,
     evaluate,
+    export,
     generate,
     glue,
     info,
@@ -56,6 +57,7 @@ app.add_typer(glue.finetune_app, name="finetune", rich_help_panel=TRAIN)
 evaluate.evaluate_app.command("glue")(glue.evaluate)
 app.add_typer(evaluate.evaluate_app, name="evaluate", rich_help_panel=EVALUATE)
 app.command("serve", rich_help_panel=SERVE)(serve.serve)
+app.command("export", rich_help_panel=SERVE)(export.export)
 app.add_typer(glue.submit_app, name="submit", rich_help_panel=EVALUATE)
 
 

@@ -1,0 +1,57 @@
+"""`kermit export`: a model as ONNX files, which run without torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from kermit.cli import logs
+from kermit.cli.options import Json
+from kermit.cli.output import Results, check_folder
+from kermit.errors import ModelError
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="Folder of the model.", show_default=False)],
+    precision: Annotated[
+        Literal["float32", "int8", "both"], typer.Option(help="Of the weights; int8 is smaller and faster.")
+    ] = "both",
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Folder to write to instead, with the model's config and tokenizer.", show_default=False),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Write a model as ONNX files into its folder, checked against torch; they run faster, and without torch.
+
+    Example: kermit export runs/multi30k/kermit --precision int8
+    """
+    if output is not None:
+        check_folder("--output", output)
+    logs.set_up()
+    from kermit.loading import find_model
+
+    folder = find_model(model)
+    try:
+        from kermit.engines.export import export as run
+        from kermit.engines.exported_files import FilePrecision
+
+        precisions = tuple(FilePrecision) if precision == "both" else (FilePrecision(precision),)
+        files = run(folder, output, precisions=precisions)
+    except ModuleNotFoundError as error:
+        raise ModelError(
+            f"exporting needs the package {error.name}; install it with: pip install 'kermit-insertion[export]'"
+        ) from error
+    with Results(None) as results:
+        for file in files:
+            apart = file.difference
+            if json_:
+                record = {"file": str(file.path), "precision": str(file.precision), "bytes": file.size}
+                results.json(record | {"largest_difference": apart.largest, "best_difference": apart.best})
+                continue
+            results.line(
+                f"{file.path}: {file.precision}, {file.size / 1e6:.1f} MB; differs from torch by {apart.largest:.1g} at"
+                f" most, and in the log-probability of the best token by {apart.best:.1g} on average"
+            )

@@ -1,0 +1,36 @@
+"""Where the exported files of a model are. Knows neither ONNX Runtime nor torch."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+
+from kermit.errors import ModelError, member_of
+
+
+class FilePrecision(StrEnum):
+    """Of the weights and matrix products of a file."""
+
+    FLOAT32 = "float32"
+    INT8 = "int8"
+
+    def file_in(self, folder: Path) -> Path:
+        """Return where the file of a model of this precision is."""
+        return folder / "onnx" / ("model.onnx" if self is FilePrecision.FLOAT32 else f"model_{self}.onnx")
+
+
+def find_file(folder: Path, precision: FilePrecision | str = "auto") -> Path:
+    """Return the exported file of a model; for `auto` the int8 one if it is there.
+
+    Raises:
+        ModelError: the model was not exported.
+    """
+    choices = [FilePrecision.INT8, FilePrecision.FLOAT32]
+    if precision != "auto":
+        choices = [member_of(FilePrecision, precision, "precision", ModelError)]
+    files = [choice.file_in(folder) for choice in choices]
+    for file in files:
+        if file.is_file():
+            return file
+    option = "" if precision == "auto" else f" --precision {precision}"
+    raise ModelError(f"{files[-1]}: no such file; write it with `kermit export {folder}{option}`")

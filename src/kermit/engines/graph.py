@@ -1,0 +1,145 @@
+"""ONNX graphs built by hand: nodes, constants, and the layers that networks are made of.
+
+Every method adds nodes and returns the name of what they compute, so that a network reads as its formulas. The graph is
+in float32; `kermit.engines.quantize` turns it into int8. This module knows no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+Array = NDArray[Any]
+Shape = Sequence[int | str]
+
+OPSET, IR_VERSION = 23, 10
+"""The first opset with `Attention` and `RotaryEmbedding`, and the oldest file format that may hold it."""
+
+_NORMS = ("LayerNormalization", "RMSNormalization")
+
+_SMALL = 64
+"""Constants up to this size are shared if they are equal."""
+
+
+class Graph:
+    """A graph under construction.
+
+    `normalised` names activations that have about the same size for every token, as a layer norm made them.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[str, Array] = {}
+        self.normalised: set[str] = set()
+        self._inputs: dict[str, onnx.ValueInfoProto] = {}
+        self._outputs: dict[str, onnx.ValueInfoProto] = {}
+        self._shared: dict[tuple[Any, ...], str] = {}
+        self._count = 0
+
+    def input(self, name: str, dtype: Any, shape: Shape) -> str:
+        """Declare an input; dimensions with a name may differ from call to call."""
+        self._inputs[name] = _value(name, dtype, shape)
+        return name
+
+    def output(self, name: str, dtype: Any, shape: Shape) -> None:
+        """Declare an output, which a node computes under that name."""
+        self._outputs[name] = _value(name, dtype, shape)
+
+    def constant(self, value: Any, dtype: Any = None, *, name: str | None = None) -> str:
+        """Add a constant."""
+        array = np.ascontiguousarray(value, dtype=dtype).reshape(np.shape(value))
+        key = (array.dtype.str, array.shape, array.tobytes()) if array.size <= _SMALL and name is None else None
+        if key is not None and key in self._shared:
+            return self._shared[key]
+        name = name or self._new("constant")
+        self.constants[name] = array
+        if key is not None:
+            self._shared[key] = name
+        return name
+
+    def add(self, operator: str, *inputs: str, name: str | None = None, domain: str = "", **attributes: Any) -> str:
+        """Add a node with one output, and return the name of that."""
+        return self.add_several(operator, *inputs, names=[name], domain=domain, **attributes)[0]
+
+    def add_several(
+        self, operator: str, *inputs: str, names: Sequence[str | None], domain: str = "", **attributes: Any
+    ) -> list[str]:
+        """Add a node with several outputs, each named or not, and return their names."""
+        outputs = [self._new(operator) if name is None else name for name in names]
+        self.nodes.append(helper.make_node(operator, inputs, outputs, domain=domain, **attributes))
+        return outputs
+
+    def linear(self, states: str, weight: Array, bias: Array | None = None) -> str:
+        """Add a linear layer; `weight` is (out, in), as torch has it."""
+        found = self.add("MatMul", states, self.constant(weight.T))
+        return found if bias is None else self.add("Add", found, self.constant(bias))
+
+    def layer_norm(
+        self, states: str, weight: Array, bias: Array | None, epsilon: float, *, name: str | None = None
+    ) -> str:
+        """Add a layer norm over the last axis."""
+        scales = [self.constant(weight)] + ([] if bias is None else [self.constant(bias)])
+        found = self.add("LayerNormalization", states, *scales, name=name, axis=-1, epsilon=epsilon)
+        self.normalised.add(found)
+        return found
+
+    def graft(self, model: onnx.ModelProto, prefix: str) -> None:
+        """Add the nodes of another model; inputs and outputs keep their names, all else is prefixed."""
+        kept = {value.name for value in (*model.graph.input, *model.graph.output)} | {""}
+
+        def renamed(names: Sequence[str]) -> list[str]:
+            return [name if name in kept else prefix + name for name in names]
+
+        for tensor in model.graph.initializer:
+            self.constants[renamed([tensor.name])[0]] = numpy_helper.to_array(tensor)
+        for node in model.graph.node:
+            copy = onnx.NodeProto()
+            copy.CopyFrom(node)
+            copy.ClearField("name")
+            copy.ClearField("doc_string")
+            copy.ClearField("metadata_props")
+            copy.input[:], copy.output[:] = renamed(node.input), renamed(node.output)
+            self.nodes.append(copy)
+            if node.op_type in _NORMS:
+                self.normalised.add(copy.output[0])
+
+    def without_nodes(self) -> Graph:
+        """Return a graph with the same inputs, outputs and constants."""
+        copy = Graph()
+        copy.constants, copy.normalised, copy._shared = dict(self.constants), set(self.normalised), dict(self._shared)
+        copy._inputs, copy._outputs, copy._count = dict(self._inputs), dict(self._outputs), self._count
+        return copy
+
+    def model(self, metadata: Mapping[str, str], *, also: Sequence[str] = ()) -> onnx.ModelProto:
+        """Return the graph as a model, without inputs and constants that no node reads.
+
+        Args:
+            metadata: what the file says about itself.
+            also: names of float32 values to return beside the outputs.
+        """
+        read = {name for node in self.nodes for name in node.input}
+        seen = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in also]
+        graph = helper.make_graph(
+            self.nodes,
+            "kermit",
+            [value for name, value in self._inputs.items() if name in read],
+            [*self._outputs.values(), *seen],
+            [numpy_helper.from_array(array, name) for name, array in self.constants.items() if name in read],
+        )
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="kermit")
+        helper.set_model_props(model, dict(metadata))
+        return model
+
+    def _new(self, operator: str) -> str:
+        self._count += 1
+        return f"{operator}_{self._count}"
+
+
+def _value(name: str, dtype: Any, shape: Shape) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), list(shape))

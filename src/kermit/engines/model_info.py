@@ -1,0 +1,92 @@
+"""What a model is, from its `config.json`: no torch, no transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kermit.canvas import SpecialTokens, Termination
+from kermit.engines.engine import MODEL_TYPE, ModelInfo
+from kermit.errors import KermitError, ModelError, in_a_line, member_of
+
+DEFAULTS: Mapping[str, Any] = {
+    "cached_context": False,
+    "blank_token_id": None,
+    "blank_width": 16,
+    "termination": "slot",
+    "positions": "restart",
+    "cls_token_id": 1,
+    "sep_token_id": 2,
+    "pad_token_id": 0,
+    "end_of_slot_token_id": 3,
+    "never_generated": (),
+    "languages": None,
+    "factorizations": None,
+    "orders": None,
+    "termination_penalty": 0.0,
+}
+"""What `kermit.modeling.KermitConfig` takes if a config leaves it out."""
+
+
+def info_from_config(
+    config: Mapping[str, Any],
+    *,
+    vocab_size: int,
+    hidden_size: int,
+    max_positions: int | None,
+    parameters: int | None = None,
+) -> ModelInfo:
+    """Return what a config says, and what only the network knows.
+
+    Args:
+        config: the content of `config.json`.
+        vocab_size: number of tokens.
+        hidden_size: width of hidden states.
+        max_positions: number of positions that the trunk has; None if unlimited.
+        parameters: number of weights; None if unknown.
+
+    Raises:
+        ModelError: the config is of another kind of model, or broken.
+    """
+    if config.get("model_type") != MODEL_TYPE:
+        raise ModelError(f"config.json is of a model of type {config.get('model_type')}, not {MODEL_TYPE}")
+    chosen = {name: config.get(name, default) for name, default in DEFAULTS.items()}
+    try:
+        return _info(chosen, vocab_size, hidden_size, max_positions, parameters)
+    except KermitError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"config.json is broken: {in_a_line(error)}") from error
+
+
+def _info(
+    chosen: Mapping[str, Any], vocab_size: int, hidden_size: int, max_positions: int | None, parameters: int | None
+) -> ModelInfo:
+    cached = bool(chosen["cached_context"])
+    blank: int | None = chosen["blank_token_id"]
+    others = frozenset(chosen["never_generated"]) | (frozenset() if blank is None else {blank})
+    restarts = chosen["positions"] == "restart"
+    languages = chosen["languages"] or {"x": "x", "y": "y"}
+    return ModelInfo(
+        specials=SpecialTokens(
+            chosen["cls_token_id"],
+            chosen["sep_token_id"],
+            chosen["pad_token_id"],
+            chosen["end_of_slot_token_id"],
+            others,
+        ),
+        vocab_size=vocab_size,
+        hidden_size=hidden_size,
+        termination=member_of(Termination, chosen["termination"], "config.json: termination", ModelError),
+        orders=None if chosen["orders"] is None else frozenset(chosen["orders"]),
+        cached_context=cached,
+        blank_id=blank if cached else None,
+        blank_width=chosen["blank_width"],
+        restarts=restarts,
+        max_length=None if restarts else max_positions,
+        max_segment_length=max_positions - 2 if restarts and max_positions is not None else None,
+        languages=(languages["x"], languages["y"]),
+        factorizations=frozenset(chosen["factorizations"] or ()),
+        termination_penalty=chosen["termination_penalty"],
+        parameters=parameters,
+    )

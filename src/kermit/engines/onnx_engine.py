@@ -1,0 +1,187 @@
+"""`OnnxEngine`: an exported model run by ONNX Runtime. No torch, no transformers.
+
+The file holds the whole network, from token ids to log-probabilities and the best tokens (`kermit.engines.export`
+writes it). What it keeps of tokens that were read are NumPy arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import onnxruntime
+
+from kermit.canvas.arrays import Floats, Integers
+from kermit.engines.engine import Answer, Asked, ModelInfo, Rows
+from kermit.engines.exported_files import FilePrecision, find_file
+from kermit.engines.model_info import info_from_config
+from kermit.errors import ModelError, in_a_line
+from kermit.loading import read_config
+
+GRAPH_VERSION = "1"
+"""Of what a file takes and returns; a file of another version must be exported again."""
+
+_PAST = "past_"
+"""How the names of inputs begin that take what an earlier call returned without it."""
+
+_ANSWERS = ("tokens", "log_probs", "end", "location")
+
+_NO_SLOTS: Integers = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class OnnxCache:
+    """What a graph returned about tokens that were read, by the names under which it takes it again.
+
+    Args:
+        arrays: `past_keys_N` and `past_values_N`, (batch, heads, length, width) each, and `past_states`, (batch,
+            length, hidden).
+    """
+
+    arrays: Mapping[str, Floats]
+
+    @property
+    def length(self) -> int:
+        """Number of places per row, padding included."""
+        return int(self.arrays["past_states"].shape[1])
+
+    def select(self, rows: Integers) -> OnnxCache:
+        """Return the cache of some rows, in that order; a row may be repeated."""
+        return OnnxCache({name: array[rows] for name, array in self.arrays.items()})
+
+    def first(self, length: int) -> OnnxCache:
+        """Return the cache of the first `length` places of every row."""
+        return OnnxCache({name: np.ascontiguousarray(array[..., :length, :]) for name, array in self.arrays.items()})
+
+
+class OnnxEngine:
+    """An exported model that reads rows; make one with `load`.
+
+    Args:
+        session: the file, loaded.
+        info: what the model is.
+        table_size: number of positions in the model's table of positions; None if it has no table.
+    """
+
+    def __init__(self, session: onnxruntime.InferenceSession, info: ModelInfo, table_size: int | None = None) -> None:
+        self.session, self.info, self._table_size = session, info, table_size
+        self._inputs: dict[str, list[Any]] = {value.name: value.shape for value in session.get_inputs()}
+        self._past = [name for name in self._inputs if name.startswith(_PAST)]
+        self.caches: bool = bool(self._past)
+        self._kept = [name.removeprefix(_PAST) for name in self._past]
+        self._stop = [value.name for value in session.get_outputs() if value.name == "stop"]
+
+    @classmethod
+    def load(cls, folder: str | Path, *, precision: FilePrecision | str = "auto", threads: int = 1) -> OnnxEngine:
+        """Load the exported file of a model.
+
+        Args:
+            folder: the folder of the model.
+            precision: `float32`, `int8`, or `auto` for int8 if there is such a file.
+            threads: number of threads that a call uses.
+
+        Raises:
+            ModelError: there is no such file, or it cannot be used.
+        """
+        folder = Path(folder)
+        file = find_file(folder, precision)
+        try:
+            return cls.of(file, read_config(folder), threads=threads)
+        except ModelError as error:
+            raise ModelError(f"{file}: {error}; run `kermit export {folder}` again") from error
+
+    @classmethod
+    def of(cls, file: Path | bytes, config: Mapping[str, Any], *, threads: int = 1) -> OnnxEngine:
+        """Load a file, or its content.
+
+        Args:
+            file: the file.
+            config: the content of the model's `config.json`.
+            threads: number of threads that a call uses.
+
+        Raises:
+            ModelError: it cannot be used.
+        """
+        try:
+            session = onnxruntime.InferenceSession(file, _options(threads), providers=["CPUExecutionProvider"])
+        except Exception as error:  # of types that onnxruntime does not name
+            raise ModelError(f"it cannot be loaded: {in_a_line(error)}") from error
+        about = session.get_modelmeta().custom_metadata_map
+        if about.get("graph_version") != GRAPH_VERSION:
+            raise ModelError("it was exported by another version of kermit")
+        return cls(session, _info(session, about, config), _number(about["table_size"]))
+
+    def ask(self, rows: Rows, asked: Asked) -> Answer:
+        """Read rows and answer for slots."""
+        names = [*_ANSWERS, *self._stop, *(["content"] if asked.full else []), *self._kept]
+        tokens, log_probs, end, location, *more = self.session.run(names, self.feeds(rows, asked))
+        stop = more.pop(0) if self._stop else None
+        content = more.pop(0) if asked.full else None
+        cache = OnnxCache(dict(zip(self._past, more, strict=True))) if self.caches else None
+        return Answer(tokens, log_probs, end, location, stop, content, cache)
+
+    def hidden(self, rows: Rows) -> Floats:
+        """Return the final states of rows, (batch, length, hidden)."""
+        states: Floats = self.session.run(["states"], self.feeds(rows, Asked(_NO_SLOTS, _NO_SLOTS)))[0]
+        return states if rows.past is None else states[:, rows.past.length :]
+
+    def feeds(self, rows: Rows, asked: Asked) -> dict[str, Any]:
+        """Return the inputs of the graph, by name."""
+        self._check_positions(rows.positions)
+        feeds = {
+            "token_ids": rows.token_ids,
+            "segment_ids": rows.segment_ids,
+            "positions": rows.positions,
+            "orders": rows.orders,
+            "mask": rows.mask,
+            "left": asked.left,
+            "right": asked.right,
+            "top": np.array([asked.top]),
+        }
+        read: dict[str, Any] = {name: value for name, value in feeds.items() if name in self._inputs}
+        if self.caches:
+            read |= self._nothing(len(rows.token_ids)) if rows.past is None else cast("OnnxCache", rows.past).arrays
+        return read
+
+    def _nothing(self, batch: int) -> dict[str, Floats]:
+        """Return the cache of rows of which nothing was read."""
+        sizes = {"batch": batch, "past": 0}
+        shapes = {_PAST + name: self._inputs[_PAST + name] for name in self._kept}
+        return {name: np.zeros([sizes.get(n, n) for n in shape], np.float32) for name, shape in shapes.items()}
+
+    def _check_positions(self, positions: Floats) -> None:
+        """Refuse positions that a table does not have."""
+        if self._table_size is not None and (highest := float(positions.max())) > self._table_size - 1:
+            raise ModelError(
+                f"a canvas needs {math.ceil(highest) + 1} positions, and the trunk has {self._table_size};"
+                " shorten the text, or leave fewer blanks"
+            )
+
+
+def _options(threads: int) -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    # constants are folded; fusing more makes these graphs slower
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.enable_mem_pattern = False  # hardly two calls have the same shapes
+    options.log_severity_level = 3
+    return options
+
+
+def _info(session: onnxruntime.InferenceSession, about: Mapping[str, str], config: Mapping[str, Any]) -> ModelInfo:
+    widths = {value.name: value.shape[-1] for value in session.get_outputs()}
+    return info_from_config(
+        config,
+        vocab_size=widths["content"],
+        hidden_size=widths["states"],
+        max_positions=_number(about["max_positions"]),
+        parameters=_number(about["parameters"]),
+    )
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text else None

@@ -1,0 +1,151 @@
+"""Any trunk of transformers as an ONNX graph, traced by torch. It keeps no cache: a call holds whole rows.
+
+What `kermit.modeling.trunk` does with positions and masks is done here without looking at values, as tracing demands: a
+table of positions is interpolated, and layers with a sliding window see what is near in the text.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import onnx
+import torch
+from torch import Tensor, nn
+
+from kermit.engines.graph import OPSET, Graph
+from kermit.errors import ModelError, in_a_line
+from kermit.modeling import KermitForInsertion
+from kermit.modeling.trunk import KermitModel, position_table
+
+_WINDOW = "sliding_attention"
+
+
+class _Trunk(nn.Module):
+    """Embedded tokens to final states."""
+
+    def __init__(self, model: KermitModel) -> None:
+        super().__init__()
+        self.encoder = model.encoder
+        self.offset = model.position_offset
+        self.limit = model.max_positions
+        self.types = model.segment_embeddings is None
+        self.cached_context: bool = model.config.cached_context
+        trunk = model.config.trunk_config
+        windowed = _WINDOW in (getattr(trunk, "layer_types", None) or ())
+        self.window: int | None = trunk.sliding_window if windowed else None
+
+    def forward(self, embedded: Tensor, segment_ids: Tensor, positions: Tensor, orders: Tensor, mask: Tensor) -> Tensor:
+        """Return final states, (batch, length, hidden).
+
+        Args:
+            embedded: (batch, length, width), the sum of the embeddings of words, segments and orders.
+            segment_ids: (batch, length).
+            positions: (batch, length) float.
+            orders: (batch, length).
+            mask: (batch, length, length) bool.
+        """
+        types = {"token_type_ids": segment_ids} if self.types else {}
+        if self.cached_context:
+            embedded, places = self._between(embedded, positions)
+            seen: Any = _added(mask[:, None], embedded)
+            if self.window is not None:
+                near = mask & _near(segment_ids, positions, orders, mask, self.window)
+                seen = {"full_attention": seen, _WINDOW: _added(near[:, None], embedded)}
+        else:
+            places, seen = positions.long() + self.offset, mask[:, 0].long()  # [CLS] sees all but padding
+        states: Tensor = self.encoder(inputs_embeds=embedded, attention_mask=seen, position_ids=places, **types)[0]
+        return states
+
+    def _between(self, embedded: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Add to the embedding what a table of positions lacks for fractions, and return whole positions for it."""
+        table = position_table(self.encoder)
+        if table is None:
+            return embedded, positions
+        whole = positions.floor()
+        first = whole.long() + self.offset
+        last = (self.limit or table.num_embeddings - self.offset) + self.offset - 1
+        share = (positions - whole)[..., None]
+        return embedded + share * (table((first + 1).clamp(max=last)) - table(first)), first
+
+
+def _added(mask: Tensor, embedded: Tensor) -> Tensor:
+    return torch.where(mask, 0.0, torch.finfo(embedded.dtype).min).to(embedded.dtype)
+
+
+def _near(segment_ids: Tensor, positions: Tensor, orders: Tensor, mask: Tensor, window: int) -> Tensor:
+    """Return what stands at most that many places away in the text, Y after X; (batch, length, length) bool.
+
+    With nothing given, places are those of the canvas; otherwise Y follows the given part of X.
+    """
+    given = (orders == 0)[:, None]
+    nothing_given = ~(mask & given).any(2, keepdim=True)  # for padding that sees only itself it does not matter
+    of_x = mask & (segment_ids == 0)[:, None] & (given | nothing_given)
+    end_of_x = torch.where(of_x, positions[:, None], 0.0).amax(2)
+    places = positions + segment_ids * end_of_x
+    return (places[:, :, None] - places[:, None]).abs() <= window
+
+
+def add_traced(graph: Graph, model: KermitForInsertion, embedded: str) -> str:
+    """Trace the trunk of a model and add it.
+
+    Args:
+        graph: where to add it.
+        model: the model, in evaluation mode and float32.
+        embedded: (batch, length, width), the sum of all embeddings.
+
+    Returns:
+        The name of the states, (batch, length, hidden).
+
+    Raises:
+        ModelError: torch cannot trace the trunk.
+    """
+    import onnxscript  # noqa: F401  which torch needs, and reports as missing in other words
+
+    batch, length = 2, 7
+    width = model.get_input_embeddings().embedding_dim
+    whole = torch.zeros(batch, length, dtype=torch.long)
+    example = {
+        embedded: torch.zeros(batch, length, width),
+        "segment_ids": whole,
+        "positions": torch.arange(length).float().repeat(batch, 1),
+        "orders": whole + 1,
+        "mask": torch.ones(batch, length, length, dtype=torch.bool),
+    }
+    rows, tokens = torch.export.Dim("batch", min=1, max=2**16), torch.export.Dim("length", min=2, max=2**16)
+    shapes = [{0: rows, 1: tokens}] * 4 + [{0: rows, 1: tokens, 2: tokens}]
+    try:
+        with torch.no_grad(), _silence():
+            program = torch.onnx.export(
+                _Trunk(model.kermit).eval(),
+                tuple(example.values()),
+                dynamo=True,
+                opset_version=OPSET,
+                input_names=list(example),
+                output_names=["states"],
+                dynamic_shapes=tuple(shapes),
+                verbose=False,
+            )
+    except Exception as error:  # whatever it is, the trunk cannot be exported
+        raise ModelError(f"{type(model.trunk).__name__} cannot be exported: {in_a_line(error)}") from error
+    assert program is not None
+    traced: onnx.ModelProto = program.model_proto
+    graph.graft(traced, "trunk/")
+    return "states"
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep torch's remarks about its own exporter from a user who cannot do anything about them."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

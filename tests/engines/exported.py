@@ -1,0 +1,86 @@
+"""Small models and the graphs that they are exported as."""
+
+from functools import cache
+from typing import Any
+
+import torch
+from insertion_models import BLANK, cached_model, trunk_config
+
+from kermit.engines.export import build_graph, serialize
+from kermit.engines.exported_files import FilePrecision
+from kermit.engines.graph import Graph
+from kermit.engines.onnx_engine import OnnxEngine
+from kermit.engines.torch_engine import TorchEngine
+from kermit.modeling import EncoderConfig, KermitConfig, KermitForInsertion
+
+VOCABULARY = 42
+CACHED: dict[str, Any] = {
+    "cached_context": True,
+    "slot_vector": "both",
+    "blank_token_id": BLANK,
+    "never_generated": [BLANK],
+    "blank_width": 2,
+}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "bert cached": CACHED,
+    "modernbert cached": CACHED,
+    "roberta": {"positions": "continue", "slot_vector": "both", "termination": "sequence", "copy_width": 4},
+}
+"""Trunks of transformers; between them a table and rotary positions, windows, an offset, and all that heads have."""
+
+OWN = ("own cached", "own")
+MODELS = (*OWN, *SETTINGS)
+
+
+@cache
+def model_of(name: str) -> KermitForInsertion:
+    if name == "own cached":
+        model: KermitForInsertion = cached_model(vocab_size=VOCABULARY)
+        return model
+    return own_model(VOCABULARY) if name == "own" else traced_model(name.removesuffix(" cached"), **SETTINGS[name])
+
+
+def traced_model(family: str, **settings: Any) -> KermitForInsertion:
+    """A model with a trunk of transformers, whose windows, if it has any, are shorter than rows."""
+    trunk = trunk_config(family, vocab_size=VOCABULARY)
+    if family == "modernbert":
+        trunk.local_attention = 8
+    model = KermitForInsertion(KermitConfig(trunk_config=trunk, **settings)).eval()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+def own_model(vocab_size: int, width: int = 16, **settings: Any) -> KermitForInsertion:
+    """A model with our own trunk; with full attention unless the settings say otherwise."""
+    trunk = EncoderConfig(
+        vocab_size=vocab_size,
+        hidden_size=width,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=2 * width,
+        initializer_range=0.3,
+    )
+    return KermitForInsertion(KermitConfig(trunk_config=trunk, **settings)).eval()
+
+
+@cache
+def graph_of(name: str) -> Graph:
+    return build_graph(model_of(name))
+
+
+@cache
+def torch_of(name: str) -> TorchEngine:
+    return TorchEngine(model_of(name))
+
+
+@cache
+def onnx_of(name: str, precision: str = "float32") -> OnnxEngine:
+    return engine_of(model_of(name), graph_of(name), precision)
+
+
+def engine_of(model: KermitForInsertion, graph: Graph | None = None, precision: str = "float32") -> OnnxEngine:
+    content = serialize(graph or build_graph(model), model, FilePrecision(precision))
+    return OnnxEngine.of(content, model.config.to_dict())

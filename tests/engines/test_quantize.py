@@ -1,0 +1,94 @@
+"""Graphs in int8: what a single matrix product makes of tokens, and what a file weighs."""
+
+import numpy as np
+import onnxruntime
+import pytest
+from exported import graph_of, model_of, own_model
+
+from kermit.engines.export import build_graph, serialize
+from kermit.engines.exported_files import FilePrecision
+from kermit.engines.graph import Graph
+from kermit.engines.quantize import quantize, static_activations
+
+RANDOM = np.random.default_rng(0)
+WEIGHT = RANDOM.standard_normal((24, 16)).astype(np.float32)
+TABLE = RANDOM.standard_normal((9, 16)).astype(np.float32)
+
+
+def run(graph: Graph, **inputs: object) -> np.ndarray:
+    session = onnxruntime.InferenceSession(graph.model({}).SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(["output"], inputs)[0]  # type: ignore[no-any-return]
+
+
+def product() -> Graph:
+    """(rows, 16) times the weight."""
+    graph = Graph()
+    graph.constant(TABLE, name="table")
+    states = graph.input("states", np.float32, ["rows", 16])
+    graph.add("Identity", graph.linear(states, WEIGHT), name="output")
+    graph.output("output", np.float32, ["rows", 24])
+    return graph
+
+
+def test_a_token_is_rounded_by_its_own_largest_value() -> None:
+    states = RANDOM.standard_normal((3, 16)).astype(np.float32) * np.array([[1.0], [1e-4], [1e4]], np.float32)
+    exact = states @ WEIGHT.T
+    found = run(quantize(product(), "table", {}), states=states)
+    assert (np.abs(found - exact).max(1) < 0.02 * np.abs(exact).max(1)).all()
+
+
+def test_a_token_without_any_activation_gives_zero() -> None:
+    states = np.zeros((2, 16), np.float32)
+    states[1] = 1.0
+    found = run(quantize(product(), "table", {}), states=states)
+    assert found[0].tolist() == [0.0] * 24
+    assert np.isfinite(found).all()
+
+
+def test_normalised_activations_are_rounded_by_their_range() -> None:
+    graph = product()
+    assert static_activations(graph) == []
+    graph.normalised.add("states")
+    assert static_activations(graph) == ["states"]
+    states = np.linspace(-2, 2, 32, dtype=np.float32).reshape(2, 16)
+    exact = states @ WEIGHT.T
+    close = run(quantize(graph, "table", {"states": 2.0}), states=states)
+    assert np.abs(close - exact).max() < 0.1
+    clipped = run(quantize(graph, "table", {"states": 0.5}), states=states)
+    assert np.abs(clipped - exact).max() > 1
+
+
+def test_tokens_are_embedded_with_a_scale_of_their_own() -> None:
+    graph = Graph()
+    table = TABLE * np.logspace(-3, 3, 9, dtype=np.float32)[:, None]
+    ids = graph.input("ids", np.int64, ["rows"])
+    graph.add("Gather", graph.constant(table, name="table"), ids, name="output")
+    graph.output("output", np.float32, ["rows", 16])
+    found = run(quantize(graph, "table", {}), ids=np.arange(9))
+    assert (np.abs(found - table).max(1) <= np.abs(table).max(1) / 127 / 2 * 1.001).all()
+
+
+@pytest.mark.parametrize("name", ["own cached", "bert cached"])
+def test_all_wide_products_are_in_integers(name: str) -> None:
+    graph = quantize(graph_of(name), "embedding", dict.fromkeys(static_activations(graph_of(name)), 1.0))
+    products = [node for node in graph.nodes if node.op_type in ("MatMul", "Gemm")]
+    assert [graph.constants[node.input[1]].shape[1] for node in products] == [1]  # the location
+    layers, per_layer = 2, 7 if name == "own cached" else 6
+    integers = [node for node in graph.nodes if node.op_type == "MatMulIntegerToFloat"]
+    assert len(integers) == layers * per_layer + 2  # slot vectors and the vocabulary
+
+
+def test_files_hold_every_weight_once() -> None:
+    model = own_model(3000, width=64)
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    graph = build_graph(model)
+    size = {precision: len(serialize(graph, model, precision)) for precision in FilePrecision}
+    assert size[FilePrecision.FLOAT32] == pytest.approx(4 * weights, rel=0.05)
+    assert size[FilePrecision.INT8] == pytest.approx(weights, rel=0.25)  # with scales, 4 bytes for each token
+
+
+def test_the_graph_in_float32_stays_as_it_is() -> None:
+    model, graph = model_of("own"), graph_of("own")
+    before = serialize(graph, model, FilePrecision.FLOAT32)
+    serialize(graph, model, FilePrecision.INT8)
+    assert serialize(graph, model, FilePrecision.FLOAT32) == before
