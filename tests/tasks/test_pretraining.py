@@ -25,6 +25,7 @@ from kermit.errors import RecipeError
 from kermit.families.kermit import recovered_by
 from kermit.families.objective_settings import ObjectiveSettings
 from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
+from kermit.modeling import as_tensors
 from kermit.tasks.held_out import DROP_PROBABILITY, held_out_batches, judge
 from kermit.training.checkpoints import list_checkpoints
 from kermit.training.recipe import LoadedRecipe, check_recipe
