@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 from shutil import copytree
 
 import numpy as np
@@ -142,7 +143,8 @@ def test_info_tells_the_orders_of_a_model_and_nothing_of_a_config_that_does_not(
 
 def test_a_model_in_several_files_is_as_one_in_one(ask, kermit, folder, pipeline, tmp_path):
     pipeline.engine.model.save_pretrained(tmp_path, max_shard_size="5KB")
-    pipeline.tokenizer.save_pretrained(tmp_path)
+    for file in folder.glob("tokenizer*.json"):
+        shutil.copyfile(file, tmp_path / file.name)
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
     whole, parts = (
         [records(kermit(*verb, "--model", place, "--json")) for verb in (("info",), ("embed", "a dog"))]

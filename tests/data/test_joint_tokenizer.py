@@ -137,13 +137,13 @@ def test_a_tokenizer_that_was_saved_with_padding_and_cutting_encodes_whole_texts
         assert len(encode_texts(cut, ["q"])[0]) == 1
 
 
-def test_what_continues_a_word_is_worked_out_once_and_again_for_a_tokenizer_that_grew() -> None:
+def test_what_continues_a_word_is_known_of_tokens_that_were_added() -> None:
     pieces = Tokenizer(models.WordPiece({"[UNK]": 0, "play": 1, "##ing": 2}, unk_token="[UNK]"))
     wordpiece = PreTrainedTokenizerFast(tokenizer_object=pieces, unk_token="[UNK]")
-    first = word_continuations(wordpiece)
-    assert word_continuations(wordpiece) is first
+    assert word_continuations(wordpiece).tolist() == [False, False, True]
     wordpiece.add_tokens(["##ed"])
     assert word_continuations(wordpiece).tolist() == [False, False, True, True]
+    assert word_continuations(wordpiece.backend_tokenizer).tolist() == [False, False, True, True]
 
 
 def test_a_heading_in_the_text_makes_no_wordpiece_of_a_byte_level_tokenizer() -> None:

@@ -137,7 +137,7 @@ def test_models_tells_what_a_caller_needs_to_know(live: Live) -> None:
     (card,) = live.client.get("/v1/models").json()["models"]
     assert card["name"] == "by-heart"
     assert card["languages"] == {"x": "en", "y": "de"}
-    assert card["factorizations"] == ["y_given_x", "x_given_y", "joint"]
+    assert card["factorizations"] == ["joint", "x_given_y", "y_given_x"]
     assert card["strategies"] == ["parallel", "serial"]
     assert (card["orders"], card["cached_context"]) == (None, False)
     assert card["max_tokens"] == 64

@@ -2,13 +2,14 @@
 
 import struct
 
+import numpy as np
 import pytest
 import torch
 from cloze_models import INSTANCES, bert_decoder, gpt2, tokenizer
 from transformers import AutoModelForCausalLM, BloomConfig, GPTNeoConfig, MistralConfig
 
 from kermit.decoding import Sampling
-from kermit.decoding.choosing import draw, uniform
+from kermit.decoding.drawing import draw, uniform
 from kermit.errors import DecodingError, ModelError
 from kermit.tasks.cloze import CausalLMSystem
 from kermit.tasks.cloze.causal_lm_system import _Best
@@ -54,7 +55,7 @@ def direct(system, layout, tokens):
 
 def continuations(system, layout):
     """What is drawn after a gap's left side, from passes over whole sequences, without a cache; and nothing dropped."""
-    seed = torch.tensor([instance_seed(system.seed, layout.id)])
+    seed = np.array([instance_seed(system.seed, layout.id)])
     found = []
     for number in range(system.samples):
         tokens = []
@@ -63,8 +64,9 @@ def continuations(system, layout):
                 ids = torch.tensor([[*system.opening, *layout.before, *tokens]])
                 logits = system.model(input_ids=ids).logits[0, -1]
             barred = system.never | (system.continues & (step == 0 and not layout.joined))
-            noise = uniform(seed, step, torch.tensor([number]))
-            tokens.append(int(draw(logits.masked_fill(barred, -torch.inf)[None], system.sampling, noise)))
+            noise = uniform(seed, step, np.array([number]))
+            scores = logits.masked_fill(barred, -torch.inf)[None].float().numpy()
+            tokens.append(int(draw(scores, system.sampling, noise)[0]))
         found.append(tuple(tokens))
     return found
 

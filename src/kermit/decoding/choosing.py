@@ -59,6 +59,7 @@ class Chooser:
             self.never[sorted(constraints.never)] = True
         self.continues = constraints.continues_word
         self.bars = self.never is not None or self.continues is not None
+        self.plain = settings.strategy is Strategy.PARALLEL and settings.sampling is None and not self.bars
         self.top, self.full = 1, False
         if settings.sampling is not None:
             self.full = settings.sampling.top_k is None or self.bars
@@ -91,13 +92,16 @@ class Chooser:
             drawn: (batch,) bool, the texts whose tokens are drawn; None for all of them.
             number: the round, from 0.
         """
-        options = _Options.of(answer, self.end, self.penalty)
         planes = text.planes[:, slots]
-        if self.bars or repeats is not None:
-            barred = self._barred(options, text, slots, repeats)
+        full = None if repeats is None else full_runs(text, slots, repeats)
+        if self.plain and full is None and room.need is None:
+            return self._plain(answer, planes, slots, room)
+        options = _Options.of(answer, self.end, self.penalty)
+        if self.bars or full is not None:
+            barred = self._barred(options, text, slots, full)
             if barred is not None and not options.full and self._lacks(options, barred):
                 options = _Options.of(reading.ask_fully(), self.end, self.penalty)
-                barred = self._barred(options, text, slots, repeats)
+                barred = self._barred(options, text, slots, full)
             if barred is not None:
                 options.bar(barred)
         pick = _Pick(options, planes[ROW], planes[SEGMENT], planes[SPAN], room, answer.end)
@@ -118,7 +122,20 @@ class Chooser:
             case Strategy.LEFT_TO_RIGHT:
                 return self._left_to_right(pick, slots)
 
-    def _barred(self, options: _Options, text: Growing, slots: Integers, repeats: Integers | None) -> Booleans | None:
+    def _plain(self, answer: Answer, planes: Integers, slots: Integers, room: Room) -> Choice:
+        """Take the best tokens in parallel, where nothing can be barred and nothing is needed: the fast way."""
+        rows, log_probs = planes[ROW], answer.log_probs[:, 0]
+        wanting = log_probs > answer.end - self.penalty
+        taken = room.admit(wanting, log_probs, rows, planes[SEGMENT], planes[SPAN])
+        batch = len(room.text)
+        blocked = np.zeros(batch, dtype=bool) if taken is wanting else _any_by_row(wanting & ~taken, rows, batch)
+        chosen = taken.nonzero()[0]
+        ends = np.bincount(rows, answer.end, batch)
+        return Choice(slots[chosen], answer.tokens[chosen, 0], log_probs[chosen], blocked, ends)
+
+    def _barred(
+        self, options: _Options, text: Growing, slots: Integers, full: tuple[Booleans, Booleans] | None
+    ) -> Booleans | None:
         """(slots, columns) bool, what may not be inserted; None where all may."""
         barred: Booleans | None = None
         if self.never is not None:
@@ -130,7 +147,6 @@ class Chooser:
             if glued.any():
                 more = glued[:, None] & options.of_table(self.continues)
                 barred = more if barred is None else barred | more
-        full = None if repeats is None else full_runs(text, slots, repeats)
         if full is not None:
             tokens = text.planes[TOKEN]
             for token, is_full in ((tokens[slots - 1], full[0]), (tokens[slots], full[1])):

@@ -101,6 +101,7 @@ class Growing:
         self.starts: Integers = self.lengths.cumsum() - self.lengths
         low, room, fixed = _numbered(batch, given, blank_width)
         self.spans = OpenSpans(rows, low[rows, places], room[rows, places], fixed[rows, places])
+        self.has_markers = bool(np.count_nonzero(given & batch.open_slots))
         self.given: Given = _given_part(batch, given, rank, fixed)
         self.segments: list[int] = [len(canvas.segments) for canvas in canvases]
 
@@ -169,7 +170,7 @@ class Growing:
             content.append(tuple(tokens[first:end]))
             inserted.append(tuple(map(bool, flags[first:end])))
             first = end + 1
-        open_slots = frozenset(np.flatnonzero(planes[OPEN]).tolist())
+        open_slots = frozenset(planes[OPEN].nonzero()[0].tolist())
         return Canvas(self.specials, tuple(content), open_slots), tuple(inserted)
 
 

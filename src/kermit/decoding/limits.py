@@ -126,7 +126,7 @@ def keep_best(wanting: Booleans, score: Array, group: Integers, room: Integers) 
     Returns:
         (items,) bool.
     """
-    if (np.bincount(group[wanting], minlength=len(room)) <= room).all():
+    if not np.count_nonzero(np.bincount(group[wanting], minlength=len(room)) > room):
         return wanting
     order = np.lexsort((-np.where(wanting, score, -np.inf), group))  # by group, the best first
     grouped = group[order]

@@ -114,7 +114,7 @@ class WholeCanvases(Reading):
         right = row[slots] * length + place[slots]
         if batch == 1:
             token_ids, segment_ids, where = planes[TOKEN][None], segment[None], positions[None].astype(np.float32)
-            mask = np.ones((1, length, length), dtype=bool)
+            mask = np.full((1, length, length), True)
         else:
             at = (row, place, (batch, length))
             token_ids, segment_ids = _padded(planes[TOKEN], *at, text.specials.pad_id), _padded(segment, *at, 0)
@@ -146,12 +146,16 @@ class Blocks(Reading):
         """Return blocks, after the given parts if those are not cached."""
         planes, given, batch = text.planes, text.given, len(text)
         self._given = past = given.token_ids.shape[1]
-        items = np.flatnonzero((planes[PLACE] < 0) | (planes[OPEN] > 0))
+        in_block = planes[PLACE] < 0
+        if text.has_markers:
+            in_block |= planes[OPEN] > 0
+        items = in_block.nonzero()[0]
         block = planes[:, items]
         row, token = block[ROW], block[TOKEN]
-        marker = block[PLACE] >= 0
-        if marker.any():
-            token = np.where(marker, self.engine.info.blank_id, token)
+        marker = None
+        if text.has_markers:
+            marker = block[PLACE] >= 0
+            token = np.where(marker, np.int64(self.engine.info.blank_id or 0), token)
         place = np.arange(len(items))
         length = len(items)
         if batch > 1:
@@ -160,14 +164,18 @@ class Blocks(Reading):
             length = int(counts.max())
         width = past + length
         at = planes[PLACE].copy()  # of every canvas token in its row
-        at[items] = np.where(marker, at[items], past + place)
-        own = row * width + past + place
-        left = planes[ROW, slots] * width + at[slots - 1]
-        right = own[np.searchsorted(items, slots)]
+        at[items] = own = past + place
+        right = at[slots]
+        if marker is not None:
+            at[items] = np.where(marker, block[PLACE], own)
+        left = at[slots - 1]
+        if batch > 1:
+            start = planes[ROW, slots] * width
+            left, right = start + left, start + right
         positions = _positions(text, block[SPAN], marker)
         if batch == 1:
             part = (token[None], block[SEGMENT][None], positions[None])
-            valid = np.ones((1, length), dtype=bool)
+            valid = np.full((1, length), True)
         else:
             where = (row, place, (batch, length))
             part = (
@@ -217,7 +225,7 @@ class InOrder(Reading):
         past = self._seen.shape[1]
         items = np.where(begins, slots, slots - 1)
         marker = planes[PLACE, items] >= 0
-        rank = slots - np.searchsorted(planes[SPAN], span)  # of the token that came last, from 1
+        rank = slots - planes[SPAN].searchsorted(span)  # of the token that came last, from 1
         position = np.where(begins, np.where(marker, tables.fixed[span], 0), tables.low[span] + rank)
         token = np.where(marker, np.int64(self.engine.info.blank_id or 0), planes[TOKEN, items])
         self._end = np.where(begins, past, self._end)
@@ -251,11 +259,13 @@ class InOrder(Reading):
         return _after_given(given, part, valid, _block_mask(given.valid, valid), LEFT_TO_RIGHT)
 
 
-def _positions(text: Growing, span: Integers, marker: Booleans) -> Floats:
-    """(items,) positions of the items of blocks, each span's numbered anew."""
+def _positions(text: Growing, span: Integers, marker: Booleans | None) -> Floats:
+    """(items,) positions of the items of blocks, each span's numbered anew; None for no markers."""
     tables = text.spans
     counts = np.bincount(span, minlength=len(tables.rows))  # tokens of each span, its end included
     rank = np.arange(1, len(span) + 1) - (counts.cumsum() - counts)[span]
+    if marker is None:
+        return (tables.low[span] + rank).astype(np.float32)
     step = np.minimum(tables.room[span] / counts[span], 1)
     found = tables.low[span] + rank * step
     return np.where(marker, tables.fixed[span], found).astype(np.float32)
@@ -273,8 +283,9 @@ def _block_mask(given: Booleans, valid: Booleans) -> Booleans:
     batch, length = valid.shape
     past = given.shape[1]
     if batch == 1:  # the block is not padded, but what was given beside longer texts may be
-        mask = np.ones((1, length, past + length), dtype=bool)
+        mask = np.empty((1, length, past + length), dtype=bool)
         mask[:, :, :past] = given
+        mask[:, :, past:] = True
         return mask
     seen = np.concatenate([given, valid], 1)
     mask = seen[:, None, :] & valid[:, :, None]

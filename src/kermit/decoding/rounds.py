@@ -121,8 +121,9 @@ class Rounds:
             answer, self.reading, text, slots, self.room, self.repeats, seeds, self.drawn, self.number
         )
         choice = self._grow(choice)
-        rows, segments, spans = text.planes[np.array([ROW, SEGMENT, SPAN])[:, None], choice.slots]
-        self.room.spend(rows, segments, spans)
+        came = text.planes[:, choice.slots]
+        rows = came[ROW]
+        self.room.spend(rows, came[SEGMENT], came[SPAN])
         self.log_prob += np.bincount(rows, choice.log_probs, batch)
         abandoned = self._trace(text, rows, choice) if self.traces else ()
         self.number += 1
@@ -148,16 +149,17 @@ class Rounds:
 
     def _find_spans(self) -> None:
         """Number the spans that are filled one after the other, from left to right."""
-        self.open_spans: Integers = self.text.planes[SPAN, np.flatnonzero(self.text.planes[OPEN])]
-        rows = self.text.planes[ROW, np.flatnonzero(self.text.planes[OPEN])]
+        opened = self.text.planes[:, self.text.planes[OPEN].nonzero()[0]]
+        self.open_spans: Integers = opened[SPAN]
+        rows = opened[ROW]
         self.spans_end: Integers = np.bincount(rows, minlength=len(self.text)).cumsum()  # (batch,) of open_spans
         self.span = np.concatenate([np.zeros(1, dtype=np.int64), self.spans_end[:-1]])
 
     def _asked(self) -> Integers:
         """(slots,) the items whose slots are asked about: all open ones, or the end of the span being filled."""
         if not self.ordered:
-            return np.flatnonzero(self.text.planes[OPEN])
-        return np.asarray(np.searchsorted(self.text.planes[SPAN], self.open_spans[self.span], side="right") - 1)
+            return self.text.planes[OPEN].nonzero()[0]
+        return np.asarray(self.text.planes[SPAN].searchsorted(self.open_spans[self.span], side="right") - 1)
 
     def _ask(self, slots: Integers) -> Answer:
         return self.reading.ask(self.text, slots, top=self.chooser.top, full=self.chooser.full)
@@ -198,9 +200,9 @@ class Rounds:
         leaving = np.ones_like(ended) if last else ended
         if abandoned:
             leaving = leaving | np.isin(self.index, list(abandoned))
-        if not leaving.any():
+        if not np.count_nonzero(leaving):
             return
-        for row in np.flatnonzero(leaving).tolist():
+        for row in leaving.nonzero()[0].tolist():
             index = int(self.index[row])
             if ended[row]:
                 finish = _finish(bool(self.cut[row]), bool(self.repeating[row]))
@@ -216,7 +218,7 @@ class Rounds:
                 inserted=inserted,
                 trace=self.traces[index] if self.keep_traces else None,
             )
-        self._select(np.flatnonzero(~leaving))
+        self._select((~leaving).nonzero()[0])
 
     def _select(self, rows: Integers) -> None:
         """Go on with some of the rows."""

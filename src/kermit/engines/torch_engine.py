@@ -118,8 +118,7 @@ class TorchEngine:
 
 def model_info(model: KermitForInsertion) -> ModelInfo:
     """Read off a model what it is."""
-    config, limit = model.config, model.kermit.max_positions
-    restarts = config.positions == "restart"
+    config = model.config
     return ModelInfo(
         specials=config.specials,
         vocab_size=config.vocab_size,
@@ -129,9 +128,9 @@ def model_info(model: KermitForInsertion) -> ModelInfo:
         cached_context=config.cached_context,
         blank_id=config.blank_token_id if config.cached_context else None,
         blank_width=config.blank_width,
-        restarts=restarts,
-        max_length=None if restarts else limit,
-        max_segment_length=limit - 2 if restarts and limit is not None else None,  # [CLS] or none, and [SEP]
+        restarts=config.positions == "restart",
+        max_length=model.max_length,
+        max_segment_length=model.max_segment_length,
         languages=(config.languages["x"], config.languages["y"]),
         factorizations=frozenset(config.factorizations or ()),
         termination_penalty=config.termination_penalty,

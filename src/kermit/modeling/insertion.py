@@ -135,6 +135,17 @@ class KermitForInsertion(KermitPreTrainedModel):
         return model
 
     @property
+    def max_length(self) -> int | None:
+        """The most tokens of a whole canvas, where positions continue from X to Y."""
+        return self.kermit.max_positions if self.config.positions == "continue" else None
+
+    @property
+    def max_segment_length(self) -> int | None:
+        """The most content tokens of a segment, where positions restart: [CLS] or the place before, and [SEP] count."""
+        limit = self.kermit.max_positions
+        return None if limit is None or self.config.positions == "continue" else limit - 2
+
+    @property
     def content_bias(self) -> Tensor:
         """(vocab,), -inf at what may never be inserted: all special tokens, and end-of-slot where the text stops."""
         never = torch.tensor(self._never, device=self.head.bias.device)
