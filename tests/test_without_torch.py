@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kermit.folders import bundled_model
+from kermit.loading import bundled_model
 
 PROGRAM = '''
 import sys

@@ -2,7 +2,6 @@ import gzip
 import math
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -133,7 +132,7 @@ class Dictionary:
 
     words: ClassVar = {"de": {"one": "eins", "two": "zwei"}, "en": {"eins": "one", "zwei": "two"}}
     languages = ("en", "de")
-    model = SimpleNamespace(config=SimpleNamespace(factorizations=["joint"]), dtype=torch.float32)
+    factorizations = frozenset({"joint"})
 
     def segment(self, name: str) -> Segment:
         return Segment(self.languages.index(name))
