@@ -3,18 +3,30 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+LIGHT := .venv-light
+LIGHT_STAMP := $(LIGHT)/.installed
 
-.PHONY: demo test check lint browser docs format clean reproduce-translation reproduce-representation
+.PHONY: demo test check light lint browser docs format clean reproduce-translation reproduce-representation
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet torch
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --editable '.[dev,docs,serve,gguf,distill,export]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --editable '.[dev,docs,serve,train,pictures,gguf,distill,export]'
 	touch $(STAMP)
 
-demo: $(STAMP)
-	$(BIN)/python examples/quickstart.py
+# the packages that inference needs: no torch, no transformers
+$(LIGHT_STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(LIGHT)
+	PIP_CONSTRAINT=constraints.txt $(LIGHT)/bin/python -m pip install --quiet --editable .
+	touch $(LIGHT_STAMP)
+
+demo: $(LIGHT_STAMP)
+	$(LIGHT)/bin/python examples/quickstart.py
+
+# every ability and every inference verb without torch
+light: $(LIGHT_STAMP)
+	$(LIGHT)/bin/python tests/light_install.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -32,7 +44,7 @@ browser:
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-test: lint browser docs
+test: lint browser docs light
 	$(BIN)/pytest -n 2
 
 check: lint
@@ -55,4 +67,4 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist src/*.egg-info
+	rm -rf $(VENV) $(LIGHT) .mypy_cache .ruff_cache .pytest_cache build dist src/*.egg-info

@@ -20,7 +20,7 @@ def title(text):
 def main():
     parser = argparse.ArgumentParser(description="A tour of KERMIT.")
     parser.add_argument("--model", type=Path, help="folder of a model; the bundled one by default")
-    parser.add_argument("--picture", type=Path, default=Path("decode.svg"), help="where to draw a decode")
+    parser.add_argument("--picture", type=Path, help="where to draw the insertion tree, as SVG; needs matplotlib")
     parser.add_argument("--max-tokens", type=int, default=60, help="the longest text to generate")
     options = parser.parse_args()
 
@@ -78,8 +78,9 @@ def main():
     trace = kermit.readable(there.trace)
     for line in trace.terminal_lines(colour=False):
         print(line.plain)
-    options.picture.write_text(trace.svg(Layout.TREE), encoding="utf-8")
-    print(f"as a tree: {options.picture}")
+    if options.picture is not None:
+        options.picture.write_text(trace.svg(Layout.TREE), encoding="utf-8")
+        print(f"as a tree: {options.picture}")
 
 
 if __name__ == "__main__":

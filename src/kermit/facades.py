@@ -94,7 +94,6 @@ def load_facade(name: str | Path | None = None, *, device: Any = None, dtype: An
         dtype: of the weights and the arithmetic; float32 by default. Half precision is faster where the hardware has
             instructions for it, but rounding may then make a text depend on its batch.
     """
-    from kermit.data.joint_tokenizer import load_tokenizer
     from kermit.loading import find_model, in_precision, on_device, read_config, reading
 
     folder = find_model(name)
@@ -107,6 +106,8 @@ def load_facade(name: str | Path | None = None, *, device: Any = None, dtype: An
         family = _family(model_type)
     except ModelError as error:
         raise ModelError(f"{folder}: {error}") from error
+    from kermit.data.joint_tokenizer import load_tokenizer
+
     with reading(folder):
         model = on_device(in_precision(family.load(folder), dtype), device)
     return family.facade(model, load_tokenizer(folder))

@@ -15,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from kermit.engines.exported_files import exported_files
 from kermit.errors import KermitError, ModelError, in_a_line
 
 BUNDLED = "bundled"
@@ -41,7 +42,7 @@ def find_model(name: str | Path | None = None) -> Path:
     folder = Path(name).expanduser()
     if folder.is_dir():
         for candidate in (folder, folder / "best"):
-            if (candidate / "config.json").is_file() and weight_files(candidate):
+            if (candidate / "config.json").is_file() and (weight_files(candidate) or exported_files(candidate)):
                 return candidate
         raise ModelError(f"{name} holds no model: no config.json and model.safetensors there or in {folder / 'best'}")
     written = str(name)

@@ -37,7 +37,7 @@ from kermit.decoding.likelihood import bounds, exact_log_likelihood, left_to_rig
 from kermit.decoding.settings import is_whole
 from kermit.embedding import embed
 from kermit.engines.engine import MODEL_TYPE, Engine
-from kermit.engines.exported_files import FilePrecision
+from kermit.engines.exported_files import FilePrecision, exported_files
 from kermit.errors import DataError, DecodingError, ModelError, UsageError, member_of
 from kermit.loading import display_name, find_model, in_precision, load_whole, on_device, read_config
 from kermit.objectives.orders import OrderPrior
@@ -120,8 +120,7 @@ class Kermit:
         if (kind := read_config(folder).get("model_type")) != MODEL_TYPE:
             raise ModelError(f"{folder} holds a model of the type {kind}, not {MODEL_TYPE}")
         if engine == "auto":
-            exported = any(kind.file_in(folder).is_file() for kind in FilePrecision)
-            engine = "onnx" if exported and device is None and dtype is None else "torch"
+            engine = "onnx" if exported_files(folder) and device is None and dtype is None else "torch"
         if engine == "onnx":
             onnx = import_module("kermit.engines.onnx_engine")  # only where it is used: ONNX Runtime comes with it
             model: Engine = onnx.OnnxEngine.load(folder, precision=precision or "auto", threads=threads or 1)

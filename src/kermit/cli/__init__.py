@@ -96,10 +96,41 @@ def _message(error: Exception) -> str:
     return str(error)
 
 
+_EXTRAS = {
+    "train": ("accelerate", "datasets", "pydantic", "sacrebleu", "scipy", "sklearn", "torch", "transformers"),
+    "serve": ("fastapi", "fastapi_swagger", "prometheus_client", "uvicorn"),
+    "pictures": ("matplotlib", "PIL"),
+    "export": ("onnx", "onnxscript"),
+    "distill": ("ctranslate2",),
+    "gguf": ("gguf",),
+}
+"""The packages that each extra brings; inference needs none of them."""
+
+
+def _missing(error: ModuleNotFoundError) -> KermitError | None:
+    """Return what to say about a package that is not installed; None if no extra brings it."""
+    package = (error.name or "").partition(".")[0]
+    for extra, packages in _EXTRAS.items():
+        if package in packages:
+            return KermitError(
+                f"this command needs the package {package}; install it with: pip install 'kermit-insertion[{extra}]'"
+            )
+    return None
+
+
+def _run() -> None:
+    try:
+        app(prog_name="kermit")
+    except ModuleNotFoundError as error:
+        if (missing := _missing(error)) is None:
+            raise
+        raise missing from error
+
+
 def main() -> None:
     """Run the `kermit` command."""
     try:
-        app(prog_name="kermit")
+        _run()
     except (KermitError, OSError) as error:
         if logs.spoken.debug:
             import traceback

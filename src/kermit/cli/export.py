@@ -10,7 +10,6 @@ import typer
 from kermit.cli import logs
 from kermit.cli.options import Json
 from kermit.cli.output import Results, check_folder
-from kermit.errors import ModelError
 
 
 def export(
@@ -34,16 +33,11 @@ def export(
     from kermit.loading import find_model
 
     folder = find_model(model)
-    try:
-        from kermit.engines.export import export as run
-        from kermit.engines.exported_files import FilePrecision
+    from kermit.engines.export import export as run
+    from kermit.engines.exported_files import FilePrecision
 
-        precisions = tuple(FilePrecision) if precision == "both" else (FilePrecision(precision),)
-        files = run(folder, output, precisions=precisions)
-    except ModuleNotFoundError as error:
-        raise ModelError(
-            f"exporting needs the package {error.name}; install it with: pip install 'kermit-insertion[export]'"
-        ) from error
+    precisions = tuple(FilePrecision) if precision == "both" else (FilePrecision(precision),)
+    files = run(folder, output, precisions=precisions)
     with Results(None) as results:
         for file in files:
             apart = file.difference

@@ -32,23 +32,36 @@ def info(model: Model = None, json_: Json = False) -> None:
 
 
 def installation() -> dict[str, Any]:
-    """Return versions, device and threads."""
+    """Return versions, device and threads; torch is not needed, and not imported unless it is installed."""
+    import os
     import platform
-    from importlib.metadata import version
-
-    import torch
 
     from kermit import __version__
 
-    gpu = torch.cuda.is_available()
+    versions = {name: _version(name) for name in ("onnxruntime", "torch", "transformers")}
+    device, threads = "cpu", os.cpu_count()
+    if versions["torch"] is not None:
+        import torch
+
+        threads = torch.get_num_threads()
+        device = torch.cuda.get_device_name() if torch.cuda.is_available() else device
+    shown = {name: version or "not installed" for name, version in versions.items()}
     return {
         "kermit": __version__,
         "python": platform.python_version(),
-        "torch": torch.__version__,
-        "transformers": version("transformers"),
-        "device": torch.cuda.get_device_name() if gpu else "cpu",
-        "threads": torch.get_num_threads(),
+        **shown,
+        "device": device,
+        "threads": threads,
     }
+
+
+def _version(package: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def model_facts(folder: Path) -> dict[str, Any]:

@@ -41,11 +41,9 @@ def is_main_process() -> bool:
 def set_up() -> None:
     """Log to stderr, so that stdout holds only results."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # transformers' bars too; the verbs have their own
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
     level = logging.DEBUG if spoken.debug else logging.INFO
     if spoken.quiet or not is_main_process():
         level = logging.WARNING
     logging.getLogger("kermit").setLevel(level)
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()  # of loading and saving weights; the verbs have their own

@@ -147,7 +147,7 @@ def chosen_decoding(
     return found
 
 
-def load_kermit(model: str | None) -> Kermit:
+def load_kermit(model: str | None, threads: int | None = None) -> Kermit:
     """Load a KERMIT model.
 
     Raises:
@@ -156,7 +156,7 @@ def load_kermit(model: str | None) -> Kermit:
     with loading():
         from kermit.pipeline import Kermit
 
-        return Kermit.from_pretrained(model)
+        return Kermit.from_pretrained(model, threads=threads)
 
 
 def load_any(model: str | None) -> Facade:

@@ -32,7 +32,12 @@ def serve(
         ),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Number of threads; chosen by torch by default.", show_default=False)
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of CPU threads; 1 by default, or torch's choice without an ONNX file.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Serve a model over HTTP, with a web page at /; on shutdown, accepted requests are still answered.
@@ -40,22 +45,11 @@ def serve(
     Example: KERMIT_TOKEN=secret kermit serve --host 0.0.0.0
     """
     logs.set_up()
-    from kermit.errors import ServingError
-
-    try:
-        from kermit.serving.app import create_app
-        from kermit.serving.server import serve as run
-        from kermit.serving.settings import ServiceSettings
-    except ModuleNotFoundError as error:
-        raise ServingError(
-            f"serving needs the package {error.name}; install it with: pip install 'kermit-insertion[serve]'"
-        ) from error
+    from kermit.serving.app import create_app
+    from kermit.serving.server import serve as run
+    from kermit.serving.settings import ServiceSettings
 
     settings = ServiceSettings(
         token or None, queue, max_batch, max_wait_ms, deadline, max_tokens, cors=tuple(cors or ())
     )
-    if threads is not None:
-        import torch
-
-        torch.set_num_threads(threads)
-    run(create_app(load_kermit(model), settings), host, port)
+    run(create_app(load_kermit(model, threads), settings), host, port)

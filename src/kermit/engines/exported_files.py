@@ -19,6 +19,11 @@ class FilePrecision(StrEnum):
         return folder / "onnx" / ("model.onnx" if self is FilePrecision.FLOAT32 else f"model_{self}.onnx")
 
 
+def exported_files(folder: Path) -> list[Path]:
+    """Return the exported files that a model's folder holds."""
+    return [file for kind in FilePrecision if (file := kind.file_in(folder)).is_file()]
+
+
 def find_file(folder: Path, precision: FilePrecision | str = "auto") -> Path:
     """Return the exported file of a model; for `auto` the int8 one if it is there.
 
