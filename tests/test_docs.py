@@ -175,6 +175,7 @@ def test_the_recipe_of_the_tutorial_is_part_of_the_quickstart_recipe() -> None:
     assert yaml.safe_load(block).items() <= recipe.items()
 
 
+@pytest.mark.slow
 def test_the_quickstart_recipe_trains_on_its_pairs(tmp_path: Path) -> None:
     script = load_script("examples/railway_pairs.py")
     pairs = script.draw_pairs(400, seed=0)
