@@ -9,9 +9,8 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from kermit.canvas import Canvas, Factorization, Segment
 from kermit.canvas.arrays import Floats
@@ -35,8 +34,9 @@ from kermit.decoding.likelihood import bounds, exact_log_likelihood, left_to_rig
 from kermit.decoding.settings import is_whole
 from kermit.embedding import embed
 from kermit.engines.engine import Engine
-from kermit.errors import DataError, DecodingError, ModelError, UsageError, member_of
-from kermit.folders import check_hub_name, load_whole, named_or_bundled, read_config, reading
+from kermit.engines.loading import EngineName, Precision, load_engine
+from kermit.errors import DataError, DecodingError, ModelError, member_of
+from kermit.folders import check_hub_name, named_or_bundled, read_config, reading
 from kermit.objectives.orders import OrderPrior
 from kermit.rendering import ReadableTrace
 from kermit.results import Generation, Pooling, Score, ScoreMethod
@@ -47,11 +47,6 @@ if TYPE_CHECKING:
     import torch
 
     from kermit.modeling import KermitForInsertion
-
-EngineName = Literal["auto", "onnx", "torch"]
-Precision = Literal["float32", "int8"]
-ONNX_FILES: dict[Precision, str] = {"int8": "onnx/model_int8.onnx", "float32": "onnx/model.onnx"}
-"""Where a model's folder holds its exported files, the preferred one first."""
 
 
 class Kermit:
@@ -111,24 +106,10 @@ class Kermit:
         Raises:
             ModelError: there is no KERMIT model there, or no exported file.
         """
-        if engine not in get_args(EngineName):
-            raise UsageError(f"engine must be one of {', '.join(get_args(EngineName))}, not {engine!r}")
         folder = _local_folder(path)
         if (kind := read_config(folder).get("model_type")) != "kermit":
             raise ModelError(f"{path or folder} holds a model of the type {kind}, not kermit")
-        exported = [
-            name for name in ([precision] if precision else ONNX_FILES) if (folder / ONNX_FILES[name]).is_file()
-        ]
-        if engine == "auto":
-            engine = "onnx" if exported and device is None and dtype is None else "torch"
-        if engine == "onnx":
-            if not exported:
-                kind = f"{precision} ONNX file" if precision else "ONNX file"
-                raise ModelError(f"{folder} holds no {kind}; make one with `kermit export {folder}`")
-            onnx = import_module("kermit.engines.onnx_engine")  # only where it is used: ONNX Runtime comes with it
-            model: Engine = onnx.OnnxEngine.load(folder, precision=exported[0], threads=threads)
-        else:
-            model = _load_torch(folder, device, dtype, threads)
+        model = load_engine(folder, engine, precision=precision, threads=threads, device=device, dtype=dtype)
         return cls(model, read_tokenizer(folder), batch_size=batch_size, progress=progress, folder=folder)
 
     @property
@@ -557,21 +538,6 @@ def _local_folder(path: str | Path | None) -> Path:
         from huggingface_hub import snapshot_download
 
         return Path(snapshot_download(str(path), allow_patterns=["*.json", "*.safetensors", "onnx/*"]))
-
-
-def _load_torch(
-    folder: Path, device: str | torch.device | None, dtype: torch.dtype | None, threads: int | None
-) -> Engine:
-    import torch
-
-    from kermit.engines.torch_engine import TorchEngine
-    from kermit.modeling import KermitForInsertion
-
-    if threads is not None:
-        torch.set_num_threads(threads)
-    with reading(folder):
-        model = load_whole(KermitForInsertion, folder, dtype=dtype or torch.float32)
-    return TorchEngine(model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")))
 
 
 def _check_texts(texts: Sequence[str]) -> None:
