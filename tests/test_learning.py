@@ -38,7 +38,7 @@ def test_the_loss_falls(learned):
 @pytest.mark.parametrize("strategy", Strategy)
 def test_both_sides_come_back_exactly_and_in_few_rounds(toy, learned, strategy):
     kermit, pairs, _ = learned
-    if strategy is Strategy.LEFT_TO_RIGHT and not kermit.model.config.cached_context:
+    if strategy is Strategy.LEFT_TO_RIGHT and not kermit.info.cached_context:
         pytest.skip("full attention has no left-to-right order")
     exact, quick = toy.evaluate(kermit, pairs, strategy)
     assert exact >= 0.95

@@ -9,9 +9,8 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from kermit.canvas import Canvas, Factorization, Segment
 from kermit.canvas.arrays import Floats
@@ -36,8 +35,9 @@ from kermit.decoding.likelihood import bounds, exact_log_likelihood, left_to_rig
 from kermit.decoding.settings import is_whole
 from kermit.embedding import embed
 from kermit.engines.engine import MODEL_TYPE, Engine
-from kermit.errors import DataError, DecodingError, ModelError, UsageError, member_of
-from kermit.loading import display_name, find_model, in_precision, load_whole, on_device, read_config
+from kermit.engines.selection import EngineName, OnnxPrecision, load_engine
+from kermit.errors import DataError, DecodingError, ModelError, member_of
+from kermit.loading import display_name, find_model, read_config
 from kermit.objectives.orders import OrderPrior
 from kermit.rendering import ReadableTrace
 from kermit.results import Generation, Pooling, Score, ScoreMethod
@@ -48,11 +48,6 @@ if TYPE_CHECKING:
     import torch
 
     from kermit.modeling import KermitForInsertion
-
-EngineName = Literal["auto", "onnx", "torch"]
-OnnxPrecision = Literal["float32", "int8"]
-ONNX_FILES: dict[OnnxPrecision, str] = {"int8": "onnx/model_int8.onnx", "float32": "onnx/model.onnx"}
-"""Where a model's folder holds its exported files, the preferred one first."""
 
 
 class Kermit:
@@ -115,24 +110,10 @@ class Kermit:
         Raises:
             ModelError: there is no KERMIT model there, or no exported file.
         """
-        if engine not in get_args(EngineName):
-            raise UsageError(f"engine must be one of {', '.join(get_args(EngineName))}, not {engine!r}")
         folder = find_model(path)
         if (kind := read_config(folder).get("model_type")) != MODEL_TYPE:
             raise ModelError(f"{folder} holds a model of the type {kind}, not {MODEL_TYPE}")
-        exported = [
-            name for name in ([precision] if precision else ONNX_FILES) if (folder / ONNX_FILES[name]).is_file()
-        ]
-        if engine == "auto":
-            engine = "onnx" if exported and device is None and dtype is None else "torch"
-        if engine == "onnx":
-            if not exported:
-                kind = f"{precision} ONNX file" if precision else "ONNX file"
-                raise ModelError(f"{folder} holds no {kind}; make one with `kermit export {folder}`")
-            onnx = import_module("kermit.engines.onnx_engine")  # only where it is used: ONNX Runtime comes with it
-            model: Engine = onnx.OnnxEngine.load(folder, precision=exported[0], threads=threads)
-        else:
-            model = _load_torch(folder, device, dtype, threads)
+        model = load_engine(folder, engine, precision=precision, threads=threads, device=device, dtype=dtype)
         return cls(model, read_tokenizer(folder), batch_size=batch_size, progress=progress, folder=folder)
 
     @property
@@ -561,20 +542,6 @@ def _folder_of(model: object) -> Path | None:
     """Return the folder that a model of torch was loaded from, if it was."""
     name = str(getattr(model, "name_or_path", ""))
     return Path(name) if name else None
-
-
-def _load_torch(
-    folder: Path, device: str | torch.device | None, dtype: torch.dtype | None, threads: int | None
-) -> Engine:
-    import torch
-
-    from kermit.engines.torch_engine import TorchEngine
-    from kermit.modeling import KermitForInsertion
-
-    if threads is not None:
-        torch.set_num_threads(threads)
-    model = load_whole(KermitForInsertion, folder)
-    return TorchEngine(on_device(in_precision(model, dtype), device))
 
 
 def _check_texts(texts: Sequence[str]) -> None:

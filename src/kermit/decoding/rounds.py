@@ -158,7 +158,7 @@ class Rounds:
     def _asked(self) -> Integers:
         """(slots,) the items whose slots are asked about: all open ones, or the end of the span being filled."""
         if not self.ordered:
-            return self.text.planes[OPEN].nonzero()[0]
+            return np.asarray(self.text.planes[OPEN].nonzero()[0])
         return np.asarray(self.text.planes[SPAN].searchsorted(self.open_spans[self.span], side="right") - 1)
 
     def _ask(self, slots: Integers) -> Answer:
