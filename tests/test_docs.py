@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
-import torch
 import yaml
 from fastapi.testclient import TestClient
 from scripts import load_script
@@ -122,8 +122,8 @@ def test_the_prior_that_prefers_late_tokens_weighs_every_span_as_it_says() -> No
     [block] = [block for block in blocks(DOCS / "orders.md", "python") if "LateFirstPrior" in block]
     names: dict[str, Any] = {}
     exec(block, names)
-    kept = torch.tensor([[True, False, False, True, False, False, True]])
-    weights = names["objective"].prior.slot_weights(kept, torch.ones_like(kept))
+    kept = np.array([[True, False, False, True, False, False, True]])
+    weights = names["objective"].prior.slot_weights(kept, np.ones_like(kept))
     assert weights[0].tolist() == pytest.approx([0, 1 / 3, 2 / 3, 0, 3 / 7, 4 / 7, 0])
 
 

@@ -9,9 +9,8 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from kermit.canvas import Canvas, Factorization, Segment
 from kermit.canvas.arrays import Floats
@@ -37,9 +36,10 @@ from kermit.decoding.likelihood import bounds, exact_log_likelihood, left_to_rig
 from kermit.decoding.settings import is_whole
 from kermit.embedding import embed
 from kermit.engines.engine import MODEL_TYPE, Engine
-from kermit.engines.exported_files import FilePrecision, exported_files
-from kermit.errors import DataError, DecodingError, ModelError, UsageError, member_of
-from kermit.loading import display_name, find_model, in_precision, load_whole, on_device, read_config
+from kermit.engines.exported_files import FilePrecision
+from kermit.engines.selection import EngineName, load_engine
+from kermit.errors import DataError, DecodingError, ModelError, member_of
+from kermit.loading import display_name, find_model, read_config
 from kermit.objectives.orders import OrderPrior
 from kermit.rendering import ReadableTrace
 from kermit.results import Generation, Pooling, Score, ScoreMethod
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     import torch
 
     from kermit.modeling import KermitForInsertion
-
-EngineName = Literal["auto", "onnx", "torch"]
 
 
 class Kermit:
@@ -114,18 +112,10 @@ class Kermit:
         Raises:
             ModelError: there is no KERMIT model there, or no exported file.
         """
-        if engine not in get_args(EngineName):
-            raise UsageError(f"engine must be one of {', '.join(get_args(EngineName))}, not {engine!r}")
         folder = find_model(path)
         if (kind := read_config(folder).get("model_type")) != MODEL_TYPE:
             raise ModelError(f"{folder} holds a model of the type {kind}, not {MODEL_TYPE}")
-        if engine == "auto":
-            engine = "onnx" if exported_files(folder) and device is None and dtype is None else "torch"
-        if engine == "onnx":
-            onnx = import_module("kermit.engines.onnx_engine")  # only where it is used: ONNX Runtime comes with it
-            model: Engine = onnx.OnnxEngine.load(folder, precision=precision or "auto", threads=threads or 1)
-        else:
-            model = _load_torch(folder, device, dtype, threads)
+        model = load_engine(folder, engine, precision=precision, threads=threads, device=device, dtype=dtype)
         return cls(model, read_tokenizer(folder), batch_size=batch_size, progress=progress, folder=folder)
 
     @property
@@ -564,20 +554,6 @@ def _folder_of(model: object) -> Path | None:
     """Return the folder that a model of torch was loaded from, if it was."""
     name = str(getattr(model, "name_or_path", ""))
     return Path(name) if name else None
-
-
-def _load_torch(
-    folder: Path, device: str | torch.device | None, dtype: torch.dtype | None, threads: int | None
-) -> Engine:
-    import torch
-
-    from kermit.engines.torch_engine import TorchEngine
-    from kermit.modeling import KermitForInsertion
-
-    if threads is not None:
-        torch.set_num_threads(threads)
-    model = load_whole(KermitForInsertion, folder)
-    return TorchEngine(on_device(in_precision(model, dtype), device))
 
 
 def _check_texts(texts: Sequence[str]) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from insertion_models import BLANK, cached_model, trunk_config
 
-from kermit.engines.export import build_graph, serialize
 from kermit.engines.exported_files import FilePrecision
+from kermit.engines.exporting import build_graph, serialize
 from kermit.engines.graph import Graph
 from kermit.engines.onnx_engine import OnnxEngine
 from kermit.engines.torch_engine import TorchEngine

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kermit.engines.model_info import DEFAULTS, info_from_config
+from kermit.engines.model_info import CONFIG_DEFAULTS, info_from_config
 from kermit.errors import ModelError
 from kermit.modeling import KermitConfig
 
@@ -10,7 +10,7 @@ SIZES = {"vocab_size": 10, "hidden_size": 4, "max_positions": 64}
 
 
 def test_what_a_config_leaves_out_is_as_the_config_class_has_it() -> None:
-    for name, value in DEFAULTS.items():
+    for name, value in CONFIG_DEFAULTS.items():
         assert getattr(KermitConfig, name) == value, name
     told, untold = KermitConfig(), {"model_type": "kermit"}
     assert info_from_config(told.to_dict(), **SIZES) == info_from_config(untold, **SIZES)

@@ -5,8 +5,8 @@ import onnxruntime
 import pytest
 from exported import graph_of, model_of, own_model
 
-from kermit.engines.export import build_graph, serialize
 from kermit.engines.exported_files import FilePrecision
+from kermit.engines.exporting import build_graph, serialize
 from kermit.engines.graph import Graph
 from kermit.engines.quantize import quantize, static_activations
 

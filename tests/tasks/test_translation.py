@@ -133,6 +133,7 @@ class Dictionary:
     words: ClassVar = {"de": {"one": "eins", "two": "zwei"}, "en": {"eins": "one", "zwei": "two"}}
     languages = ("en", "de")
     factorizations = frozenset({"joint"})
+    precision = "float32"
 
     def segment(self, name: str) -> Segment:
         return Segment(self.languages.index(name))

@@ -33,11 +33,11 @@ def export(
     from kermit.loading import find_model
 
     folder = find_model(model)
-    from kermit.engines.export import export as run
     from kermit.engines.exported_files import FilePrecision
+    from kermit.engines.exporting import export_model
 
     precisions = tuple(FilePrecision) if precision == "both" else (FilePrecision(precision),)
-    files = run(folder, output, precisions=precisions)
+    files = export_model(folder, output, precisions=precisions)
     with Results(None) as results:
         for file in files:
             apart = file.difference

@@ -67,7 +67,7 @@ def too_many(text: Growing, allowed: Integers, came: Integers) -> Booleans | Non
 
 def _has_runs(text: Growing, allowed: Integers) -> bool:
     tokens = text.planes[TOKEN]
-    return bool(np.count_nonzero(tokens[1:] == tokens[:-1]) or np.count_nonzero(allowed < 2))
+    return bool(np.count_nonzero(tokens[1:] == tokens[:-1])) or bool(np.count_nonzero(allowed < 2))
 
 
 def _runs(text: Growing) -> tuple[Integers, Integers]:

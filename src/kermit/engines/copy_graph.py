@@ -10,7 +10,7 @@ from kermit.engines.weights import array_of, linear
 from kermit.modeling.copying import NEVER, Copying
 
 
-def add_copies(
+def add_copy_nodes(
     graph: Graph, copying: Copying, vocab_size: int, specials: SpecialTokens, states: str, logits: str
 ) -> str:
     """Add what copies of the tokens of a slot's canvas are worth.

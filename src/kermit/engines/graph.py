@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-Array = NDArray[Any]
+from kermit.canvas.arrays import Array
+
 Shape = Sequence[int | str]
 
 OPSET, IR_VERSION = 23, 10

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kermit.engines.copy_graph import add_copies
+from kermit.engines.copy_graph import add_copy_nodes
 from kermit.engines.graph import Graph
 from kermit.engines.weights import array_of, linear, norm
 from kermit.modeling import KermitForInsertion
@@ -57,7 +57,7 @@ def add_head(graph: Graph, model: KermitForInsertion, states: str) -> None:
     bias = graph.constant(array_of(model.content_bias))
     logits = graph.add("Gemm", vectors, EMBEDDING, bias, transB=1)
     if head.copying is not None:
-        logits = add_copies(graph, head.copying, model.config.vocab_size, model.specials, states, logits)
+        logits = add_copy_nodes(graph, head.copying, model.config.vocab_size, model.specials, states, logits)
     log_probs = graph.add("LogSoftmax", logits, name="content", axis=-1)
     graph.output("content", np.float32, ["slots", model.config.vocab_size])
     end_id = model.specials.end_of_slot_id

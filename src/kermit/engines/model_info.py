@@ -9,7 +9,7 @@ from kermit.canvas import SpecialTokens, Termination
 from kermit.engines.engine import MODEL_TYPE, ModelInfo
 from kermit.errors import KermitError, ModelError, in_a_line, member_of
 
-DEFAULTS: Mapping[str, Any] = {
+CONFIG_DEFAULTS: Mapping[str, Any] = {
     "cached_context": False,
     "blank_token_id": None,
     "blank_width": 16,
@@ -50,7 +50,7 @@ def info_from_config(
     """
     if config.get("model_type") != MODEL_TYPE:
         raise ModelError(f"config.json is of a model of type {config.get('model_type')}, not {MODEL_TYPE}")
-    chosen = {name: config.get(name, default) for name, default in DEFAULTS.items()}
+    chosen = {name: config.get(name, default) for name, default in CONFIG_DEFAULTS.items()}
     try:
         return _info(chosen, vocab_size, hidden_size, max_positions, parameters)
     except KermitError:

@@ -1,6 +1,6 @@
 """`OnnxEngine`: an exported model run by ONNX Runtime. No torch, no transformers.
 
-The file holds the whole network, from token ids to log-probabilities and the best tokens (`kermit.engines.export`
+The file holds the whole network, from token ids to log-probabilities and the best tokens (`kermit.engines.exporting`
 writes it). What it keeps of tokens that were read are NumPy arrays.
 """
 

@@ -16,9 +16,10 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 
-from kermit.engines.graph import Array, Graph
+from kermit.canvas.arrays import Array
+from kermit.engines.graph import Graph
 
-MARGIN = 1.1
+RANGE_MARGIN = 1.1
 """How much larger than on calibration rows the output of a layer norm may be before it is clipped."""
 
 _ZERO, _STEPS = 128, 127
@@ -111,7 +112,7 @@ class _Quantizer:
             add, constant = self.target.add, self.target.constant
             zero = constant(_ZERO, np.uint8)
             if states in self.ranges:
-                step, peak = constant(self.ranges[states] * MARGIN / _STEPS, np.float32), None
+                step, peak = constant(self.ranges[states] * RANGE_MARGIN / _STEPS, np.float32), None
                 self.activations[states] = (add("QuantizeLinear", states, step, zero), step, peak)
             else:
                 step = constant(1 / _STEPS, np.float32)

@@ -57,7 +57,7 @@ class ExportedFile:
     difference: Difference
 
 
-def export(
+def export_model(
     folder: Path, output: Path | None = None, *, precisions: Sequence[FilePrecision] = tuple(FilePrecision)
 ) -> list[ExportedFile]:
     """Write the ONNX files of a model.

@@ -1,0 +1,70 @@
+"""The engine of a model's folder: ONNX Runtime if the model was exported, torch otherwise.
+
+Both are imported only when they are used: neither is needed where the other runs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from kermit.engines.engine import Engine
+from kermit.engines.exported_files import FilePrecision, exported_files
+from kermit.errors import UsageError, member_of
+from kermit.loading import in_precision, load_whole, on_device
+
+if TYPE_CHECKING:
+    import torch
+
+EngineName = Literal["auto", "onnx", "torch"]
+
+
+def load_engine(
+    folder: Path,
+    engine: EngineName = "auto",
+    *,
+    precision: FilePrecision | str | None = None,
+    threads: int | None = None,
+    device: str | torch.device | None = None,
+    dtype: torch.dtype | None = None,
+) -> Engine:
+    """Load the engine of a model.
+
+    Args:
+        folder: the model's folder.
+        engine: ``onnx`` or ``torch``; ``auto`` is ONNX Runtime if the folder has an exported file, and torch otherwise,
+            or if a device or dtype is named.
+        precision: of the exported file; int8 if there is one by default.
+        threads: number of CPU threads; by default 1 for ONNX Runtime, and torch's own choice for torch.
+        device: where torch computes; a GPU if there is one by default.
+        dtype: what torch computes in; float32 by default.
+
+    Raises:
+        UsageError: an unknown engine or precision.
+        ModelError: there is no exported file, or no model that can be read.
+    """
+    if engine not in get_args(EngineName):
+        raise UsageError(f"engine must be one of {', '.join(get_args(EngineName))}, not {engine!r}")
+    kind = None if precision is None else member_of(FilePrecision, precision, "precision", UsageError)
+    if engine == "auto":
+        exported = exported_files(folder) if kind is None else kind.file_in(folder).is_file()
+        engine = "onnx" if exported and device is None and dtype is None else "torch"
+    if engine == "torch":
+        return _load_torch(folder, device, dtype, threads)
+    from kermit.engines.onnx_engine import OnnxEngine
+
+    return OnnxEngine.load(folder, precision=kind or "auto", threads=threads or 1)
+
+
+def _load_torch(
+    folder: Path, device: str | torch.device | None, dtype: torch.dtype | None, threads: int | None
+) -> Engine:
+    import torch
+
+    from kermit.engines.torch_engine import TorchEngine
+    from kermit.modeling import KermitForInsertion
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    model = load_whole(KermitForInsertion, folder)
+    return TorchEngine(on_device(in_precision(model, dtype), device))

@@ -1,0 +1,81 @@
+"""Which engine a model's folder gets."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from kermit import Kermit
+from kermit.engines.selection import load_engine
+from kermit.engines.torch_engine import TorchEngine
+from kermit.errors import KermitError, ModelError
+from kermit.loading import bundled_model
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The bundled model without exported files."""
+    bundled = bundled_model()
+    assert bundled is not None
+    for file in bundled.iterdir():
+        if file.is_file():
+            (tmp_path / file.name).symlink_to(file)
+    return tmp_path
+
+
+def export(folder: Path, *names: str) -> None:
+    (folder / "onnx").mkdir()
+    for name in names:
+        (folder / "onnx" / name).touch()
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What an ONNX engine would be loaded with."""
+    found: list[dict[str, Any]] = []
+
+    class OnnxEngine:
+        @staticmethod
+        def load(folder: Path, **how: Any) -> str:
+            found.append({"folder": folder, **how})
+            return "onnx"
+
+    module = ModuleType("kermit.engines.onnx_engine")
+    module.OnnxEngine = OnnxEngine  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return found
+
+
+def test_without_an_exported_file_it_is_torch(folder: Path) -> None:
+    assert isinstance(load_engine(folder), TorchEngine)
+    with pytest.raises(ModelError, match="kermit export"):
+        load_engine(folder, "onnx")
+
+
+def test_an_exported_file_is_preferred_and_int8_to_float32(folder: Path, loads: list[dict[str, Any]]) -> None:
+    export(folder, "model.onnx", "model_int8.onnx")
+    assert load_engine(folder, threads=1) == "onnx"
+    assert load_engine(folder, "onnx", precision="float32") == "onnx"
+    assert loads == [
+        {"folder": folder, "precision": "auto", "threads": 1},
+        {"folder": folder, "precision": "float32", "threads": 1},
+    ]
+    for how in ({"engine": "torch"}, {"device": "cpu"}, {"dtype": torch.float32}):
+        assert isinstance(load_engine(folder, **how), TorchEngine)
+    assert len(loads) == 2
+
+
+def test_a_precision_that_was_not_exported_is_an_error_or_torch(folder: Path) -> None:
+    export(folder, "model.onnx")
+    with pytest.raises(ModelError, match="--precision int8"):
+        load_engine(folder, "onnx", precision="int8")
+    assert isinstance(load_engine(folder, precision="int8"), TorchEngine)
+
+
+@pytest.mark.parametrize("how", [{"engine": "tensorflow"}, {"precision": "int4"}])
+def test_an_unknown_engine_or_precision_is_an_error_that_lists_the_known(folder: Path, how: dict[str, Any]) -> None:
+    with pytest.raises(KermitError, match=r"tensorflow|int4"):
+        Kermit.from_pretrained(folder, **how)
