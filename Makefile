@@ -4,7 +4,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LIGHT := .venv-light
-LIGHT_STAMP := $(LIGHT)/.installed
 
 .PHONY: demo test check light lint browser docs format clean reproduce-translation reproduce-representation
 
@@ -15,17 +14,18 @@ $(STAMP): pyproject.toml constraints.txt
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --editable '.[dev,docs,serve,train,pictures,gguf,distill,export]'
 	touch $(STAMP)
 
-# the packages that inference needs: no torch, no transformers
-$(LIGHT_STAMP): pyproject.toml constraints.txt
+# inference only: no torch, no transformers
+$(BIN)/kermit:
+	$(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --editable .
+
+demo: $(BIN)/kermit
+	$(BIN)/python examples/quickstart.py
+
+# an environment of its own without torch, and every inference verb in it
+light: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(LIGHT)
 	PIP_CONSTRAINT=constraints.txt $(LIGHT)/bin/python -m pip install --quiet --editable .
-	touch $(LIGHT_STAMP)
-
-demo: $(LIGHT_STAMP)
-	$(LIGHT)/bin/python examples/quickstart.py
-
-# every ability and every inference verb without torch
-light: $(LIGHT_STAMP)
 	$(LIGHT)/bin/python tests/light_install.py
 
 lint: $(STAMP)

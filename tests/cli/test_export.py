@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kermit.engines import export as exporting
+from kermit.engines import exporting
 from kermit.engines.check import Difference
 from kermit.engines.onnx_engine import OnnxEngine
 from kermit.errors import ModelError
