@@ -46,6 +46,6 @@ def export(
                 results.json(record | {"largest_difference": apart.largest, "best_difference": apart.best})
                 continue
             results.line(
-                f"{file.path}: {file.precision}, {file.size / 1e6:.1f} MB; differs from torch by {apart.largest:.1g} at"
-                f" most, and in the log-probability of the best token by {apart.best:.1g} on average"
+                f"{file.path}: {file.precision}, {file.size / 1e6:.1f} MB; on random tokens it differs from torch by"
+                f" {apart.largest:.1g} at most, in log-probabilities of best tokens by {apart.best:.1g} on average"
             )

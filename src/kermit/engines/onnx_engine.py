@@ -81,18 +81,19 @@ class OnnxEngine:
 
         Args:
             folder: the folder of the model.
-            precision: `float32`, `int8`, or `auto` for int8 if there is such a file.
+            precision: `float32`, `int8`, or `auto`: int8 if there is such a file, else float32.
             threads: number of threads that a call uses.
 
         Raises:
             ModelError: there is no such file, or it cannot be used.
         """
         folder = Path(folder)
+        config = read_config(folder)
         file = find_file(folder, precision)
         try:
-            return cls.of(file, read_config(folder), threads=threads)
+            return cls.of(file, config, threads=threads)
         except ModelError as error:
-            raise ModelError(f"{file}: {error}; run `kermit export {folder}` again") from error
+            raise ModelError(f"{file}: {error}") from error
 
     @classmethod
     def of(cls, file: Path | bytes, config: Mapping[str, Any], *, threads: int = 1) -> OnnxEngine:
@@ -106,13 +107,15 @@ class OnnxEngine:
         Raises:
             ModelError: it cannot be used.
         """
+        if threads < 1:
+            raise ModelError(f"threads must be 1 or more, not {threads}")
         try:
             session = onnxruntime.InferenceSession(file, _options(threads), providers=["CPUExecutionProvider"])
         except Exception as error:  # of types that onnxruntime does not name
-            raise ModelError(f"it cannot be loaded: {in_a_line(error)}") from error
+            raise ModelError(f"the graph cannot be loaded: {in_a_line(error)}; run `kermit export` again") from error
         about = session.get_modelmeta().custom_metadata_map
         if about.get("graph_version") != GRAPH_VERSION:
-            raise ModelError("it was exported by another version of kermit")
+            raise ModelError("the graph is of another version of kermit; run `kermit export` again")
         return cls(session, _info(session, about, config), _number(about["table_size"]))
 
     def ask(self, rows: Rows, asked: Asked) -> Answer:
@@ -150,8 +153,8 @@ class OnnxEngine:
     def _nothing(self, batch: int) -> dict[str, Floats]:
         """Return the cache of rows of which nothing was read."""
         sizes = {"batch": batch, "past": 0}
-        shapes = {_PAST + name: self._inputs[_PAST + name] for name in self._kept}
-        return {name: np.zeros([sizes.get(n, n) for n in shape], np.float32) for name, shape in shapes.items()}
+        shapes = {name: [sizes.get(size, size) for size in self._inputs[name]] for name in self._past}
+        return {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
 
     def _check_positions(self, positions: Floats) -> None:
         """Refuse positions that a table does not have."""
