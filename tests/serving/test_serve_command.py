@@ -17,7 +17,7 @@ from services import PATIENCE, running
 from typer.testing import CliRunner
 
 from kermit import Kermit
-from kermit.cli import app
+from kermit.cli import app, main
 from kermit.errors import KermitError, ServingError
 from kermit.serving import server
 from kermit.serving.app import create_app
@@ -180,9 +180,12 @@ def test_wrong_options_are_errors_that_name_them(arguments: list[str], message: 
     assert message in str(result.exception)
 
 
-def test_without_its_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_packages_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delitem(sys.modules, "kermit.serving.app")
     monkeypatch.setitem(sys.modules, "fastapi", None)
-    result = CliRunner().invoke(app, ["serve"])
-    assert isinstance(result.exception, ServingError)
-    assert "pip install 'kermit-insertion[serve]'" in str(result.exception)
+    monkeypatch.setattr(sys, "argv", ["kermit", "serve"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "pip install 'kermit-insertion[serve]'" in capsys.readouterr().err
