@@ -35,7 +35,6 @@ from kermit.canvas.blanks import BLANK
 from kermit.data.plain import Report, file_checksum, read_texts
 from kermit.decoding import DRAWING_TEMPERATURE, Finish, strategies_of
 from kermit.errors import KermitError
-from kermit.facades import Facade, load_facade
 from kermit.loading import find_model
 from kermit.tasks.cloze.models import load_causal_lm
 from kermit.tasks.translation import Direction, read_split, score_translations, target_text
@@ -71,7 +70,7 @@ class Bench:
     strategy: Strategy
     limit: int | None = None
     log_probs: Callable | None = None
-    teachers: Mapping[Direction, Facade] = field(default_factory=dict)
+    teachers: Mapping[Direction, Kermit] = field(default_factory=dict)
 
     @property
     def count(self):
@@ -89,7 +88,9 @@ class Bench:
 
     def translate(self, texts, to, settings=None):
         """Translations of the texts, by the chosen strategy unless settings are given; texts and generations."""
-        found = self.kermit.translate(texts, to, settings=settings or DecodingSettings(self.strategy))
+        found = self.kermit.translate(
+            texts, to, settings=settings or DecodingSettings(self.strategy), split_sentences=False
+        )
         return [self.text(one, to) for one in found], found
 
 
@@ -325,7 +326,10 @@ def teacher_chrf(bench, texts, way):
     if not whole:
         return {"skipped": "teacher_chrf needs pairs that are not empty"}
     teacher = bench.teachers[way]
-    taught = [target_text(teacher, way, one) for one in teacher.translate([source for source, _ in whole], way.target)]
+    taught = [
+        target_text(teacher, way, one)
+        for one in teacher.translate([source for source, _ in whole], way.target, split_sentences=False)
+    ]
     score = CHRF().corpus_score([text for _, text in whole], [taught]).score
     return {"texts": len(whole), "direction": str(way), "teacher_chrf": round(score, 2)}
 
@@ -413,7 +417,7 @@ def main():
         options.strategy or strategies_of(kermit.info)[0],
         options.limit,
         options.language_model and language_model(options.language_model),
-        {way: load_facade(path) for way, path in teachers.items() if path},
+        {way: Kermit.from_pretrained(path) for way, path in teachers.items() if path},
     )
     rows = []
     for part in options.only:

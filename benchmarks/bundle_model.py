@@ -14,7 +14,7 @@ from statistics import fmean
 from half_precision import configure, copy_in_half
 from pages import put
 
-from kermit.facades import load_facade
+from kermit.pipeline import Kermit
 from kermit.tasks.translation import evaluate_translation, read_split, trained_directions
 from kermit.tasks.translation_report import note_of
 
@@ -26,7 +26,7 @@ LIMIT = 25_000_000
 
 
 def scores(data, splits, penalty=None, texts=None):
-    facade = load_facade(TARGET)
+    facade = Kermit.from_pretrained(TARGET)
     found = []
     for name, (folder, split) in splits.items():
         pairs = read_split(data / folder, split, facade.languages)[:texts]

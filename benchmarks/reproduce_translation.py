@@ -160,11 +160,11 @@ def measure(found, run, data, precision, rankings):
     """Add what a model's scores lack, direction by direction."""
     import torch
 
-    from kermit.facades import load_facade
+    from kermit.pipeline import Kermit
     from kermit.tasks.translation import evaluate_translation, read_split, trained_directions
     from kermit.tasks.translation_report import note_of
 
-    facade = load_facade(run, dtype=getattr(torch, precision))
+    facade = Kermit.from_pretrained(run, dtype=getattr(torch, precision))
     splits = {split: read_split(data / "multi30k", split, facade.languages) for split in (TEST, VALIDATION)}
     splits[VALIDATION] = splits[VALIDATION][:VALIDATION_TEXTS]
     inserts = facade.model_type != "marian"

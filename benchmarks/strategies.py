@@ -32,7 +32,7 @@ def ways_of(candidates):
 
 def measure(kermit, settings, source, target, to):
     start = time.perf_counter()
-    found = kermit.translate(source, to, settings=settings)
+    found = kermit.translate(source, to, settings=settings, split_sentences=False)
     milliseconds = (time.perf_counter() - start) * 1000 / len(source)
     texts = [(result.y if to == kermit.languages[1] else result.x) or "" for result in found]
     bleu = sacrebleu.corpus_bleu(texts, [target])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from kermit.facades import load_facade
+from kermit.pipeline import Kermit
 from kermit.tasks.translation import Direction, read_split
 
 REPEATS = 3
@@ -24,9 +24,11 @@ def seconds(translator, texts, direction, together):
     greedy = translator.decoding({"beams": 1} if is_transformer else {}).settings()
     start = time.perf_counter()
     if together:
-        found = translator.translate(texts, direction.target, settings=greedy)
+        found = translator.translate(texts, direction.target, settings=greedy, split_sentences=False)
     else:
-        found = [translator.translate([text], direction.target, settings=greedy)[0] for text in texts]
+        found = [
+            translator.translate([text], direction.target, settings=greedy, split_sentences=False)[0] for text in texts
+        ]
     return time.perf_counter() - start, statistics.fmean(result.rounds for result in found)
 
 
@@ -42,7 +44,7 @@ def main():
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     direction = Direction.parse(arguments.direction)
-    translators = {"model": load_facade(arguments.model), "peer": load_facade(arguments.peer)}
+    translators = {"model": Kermit.from_pretrained(arguments.model), "peer": Kermit.from_pretrained(arguments.peer)}
     pairs = read_split(arguments.data, arguments.split, translators["model"].languages)[: arguments.texts]
     forward = direction == Direction(*translators["model"].languages)
     texts = [pair.x if forward else pair.y for pair in pairs]

@@ -54,7 +54,7 @@ def main():
     print(helped.x)
 
     title("Complete a pair from fragments on both sides")
-    [completed] = kermit.complete(["A man"], ["Fahrrad."], settings=drawn, seeds=[0])
+    [completed] = kermit.complete(["A man ..."], ["... Fahrrad."], settings=drawn, seeds=[0])
     print(f"{completed.x}  |  {completed.y}")
 
     title("Sample pairs from nothing, or one language alone")

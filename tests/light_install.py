@@ -10,7 +10,7 @@ HEAVY = ("torch", "transformers", "datasets", "sacrebleu", "matplotlib", "fastap
 VERBS = {
     "translate": ["--to", "de", "Two dogs are playing in the snow."],
     "infill": ["A ____ is riding a bike."],
-    "complete": ["--x", "A man", "--y", "Fahrrad."],
+    "complete": ["--x", "A man ...", "--y", "... Fahrrad."],
     "sample": ["--count", "2"],
     "score": ["A dog runs."],
     "info": [],

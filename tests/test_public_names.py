@@ -22,9 +22,7 @@ def test_importing_the_package_does_not_import_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize(
-    "module", ["cli", "decoding.likelihood", "facades", "objectives", "pipeline", "rendering", "serving.app"]
-)
+@pytest.mark.parametrize("module", ["cli", "decoding.likelihood", "objectives", "pipeline", "rendering", "serving.app"])
 def test_inference_imports_nothing_of_training(module: str) -> None:
     code = f"import sys, kermit.{module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -85,7 +85,7 @@ def test_a_report_is_of_its_weights_and_gets_what_it_lacks(translation, monkeypa
         bleu = 1.0 if choices["termination_penalty"] == facade.best else 0.5
         return SimpleNamespace(to_json=lambda: {"bleu": bleu}), []
 
-    monkeypatch.setattr("kermit.facades.load_facade", lambda path, dtype: facade)
+    monkeypatch.setattr("kermit.pipeline.Kermit.from_pretrained", lambda path, dtype: facade)
     monkeypatch.setattr("kermit.tasks.translation.trained_directions", lambda facade: ["en-de", "de-en"])
     monkeypatch.setattr("kermit.tasks.translation.evaluate_translation", evaluate)
     monkeypatch.setattr("kermit.tasks.translation_report.note_of", lambda *_: "")

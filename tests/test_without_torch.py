@@ -77,7 +77,7 @@ for cached_context in (False, True):
     assert filled.x.startswith("A man") and filled.x.endswith("bike."), filled
     assert model.readable(filled.trace).to_json()
     assert len(model.sample(2, settings=how)) == 2
-    assert model.complete(["man"], ["Mann"], settings=how)
+    assert model.complete(["man ..."], ["Mann"], settings=how)
     assert model.score(["A"], ["Ein"], method="exact")[0].log_prob < 0
     assert model.score(["A man"], ["Ein"], orders=2)[0].log_prob < 0
     assert model.embed(["A man"], ["Ein"]).shape == (1, 3)

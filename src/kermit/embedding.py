@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import get_args
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from kermit.canvas import CanvasBatch
 from kermit.canvas.arrays import Array, Floats
 from kermit.decoding.asking import whole_rows
 from kermit.engines.engine import Engine
+from kermit.errors import check_known
 from kermit.results import Pooling
 
 
@@ -32,7 +34,11 @@ def embed(
 
     Returns:
         (texts, width).
+
+    Raises:
+        DecodingError: unknown pooling.
     """
+    check_known("pooling", pooling, get_args(Pooling))
     out = np.zeros((len(texts), engine.info.hidden_size), dtype=np.float32)
     by_length = sorted(range(len(texts)), key=lambda number: sum(map(len, texts[number])))
     for start in range(0, len(texts), batch_size):

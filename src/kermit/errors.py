@@ -114,3 +114,9 @@ def member_of(kind: type[Member], value: Member | str, name: str, error: type[Ke
     except ValueError:
         known = [str(member.value) for member in kind]
         raise error(f"{name} must be one of {', '.join(known)}, not {value!r}{nearest(str(value), known)}") from None
+
+
+def check_known(name: str, value: str, known: Sequence[str]) -> None:
+    """Raise for an unknown value of a decoding argument."""
+    if value not in known:
+        raise DecodingError(f"{name} must be {', '.join(known[:-1])} or {known[-1]}, not {value!r}")

@@ -117,6 +117,14 @@ def write_json(file: Path, record: Mapping[str, Any]) -> None:
     write_whole(file, json.dumps(record, indent=2) + "\n")
 
 
+def apply_umask(folder: Path) -> None:
+    """Give the files of a new folder its mode; safetensors makes files that only their owner can read."""
+    mode = folder.stat().st_mode & 0o666
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.chmod(mode)
+
+
 @contextmanager
 def written_whole(folder: Path) -> Iterator[Path]:
     """Yield a scratch folder that replaces `folder` on success; a killed process leaves the old one or the new one."""
@@ -125,10 +133,9 @@ def written_whole(folder: Path) -> Iterator[Path]:
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     yield scratch
-    mode = scratch.stat().st_mode & 0o666  # by the umask; safetensors makes files that only their owner can read
+    apply_umask(scratch)
     for path in scratch.rglob("*"):
         if path.is_file():
-            path.chmod(mode)
             with path.open("rb") as stream:
                 os.fsync(stream.fileno())
     if folder.exists():

@@ -1,4 +1,4 @@
-"""What the pipeline answers with."""
+"""What the verbs of `kermit.pipeline.Kermit` return."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from kermit.decoding import Finish, Trace
 
 @dataclass(frozen=True)
 class Generation:
-    """What came of one request.
+    """The result for one text or pair.
 
     Args:
         x: the text of the first side.
-        y: the text of the second side; None where there is none.
-        rounds: how many forward passes it took.
-        tokens: how many tokens were inserted.
+        y: the text of the second side; None if there is none.
+        rounds: number of forward passes.
+        tokens: number of tokens inserted.
         finish: why it ended.
         log_prob: the sum of the log-probabilities of all decisions.
-        trace: every round's insertions, where asked for.
+        trace: every round's insertions, if requested; None for a text of several sentences.
+        sentences: the results of the sentences of a translated text that has more than one.
     """
 
     x: str
@@ -29,11 +30,12 @@ class Generation:
     finish: Finish
     log_prob: float
     trace: Trace | None = None
+    sentences: tuple[Generation, ...] = ()
 
 
 @dataclass(frozen=True)
 class Score:
-    """How likely a text is, in nats.
+    """The log-likelihood of a text, in nats.
 
     Args:
         log_prob: the log-likelihood, as the method gives it.

@@ -46,14 +46,16 @@ def test_a_line_with_a_tab_is_a_pair(ask):
 
 
 def test_complete_keeps_the_fragments(ask):
-    x, y = ask("complete", "--x", "red", "--y", "rotes", "--set", "max_tokens=5").out.rstrip("\n").split("\t")
+    x, y = (
+        ask("complete", "--x", "... red ...", "--y", "... rotes", "--set", "max_tokens=5").out.rstrip("\n").split("\t")
+    )
     assert re.search(r"\bred\b", x)
     assert re.search(r"\brotes\b", y)
 
 
 def test_complete_takes_fragments_from_a_file_and_draws_of_each(ask, tmp_path):
     fragments = tmp_path / "fragments.txt"
-    fragments.write_text("red\trotes\nbike\n", encoding="utf-8")
+    fragments.write_text("red ...\trotes\n... bike\n", encoding="utf-8")
     out = ask("complete", "--input", fragments, "--samples", 2, "--set", "max_tokens=5").out
     lines = [line.split("\t") for line in out.removesuffix("\n").split("\n")]
     assert [len(line) for line in lines] == [2, 2, 2, 2]

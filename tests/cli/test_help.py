@@ -151,7 +151,7 @@ LIMIT = ("--set", "max_tokens=3")
     [
         ("translate", ("--to", "de", "A", *LIMIT, "--trace", "--json")),
         ("infill", ("--x", "A ____", "--y", "B", *LIMIT, "--samples", 1, "--trace", "--json")),
-        ("complete", ("--x", "A", "--y", "B", *LIMIT, "--trace", "--json")),
+        ("complete", ("--x", "A ...", "--y", "... B", *LIMIT, "--trace", "--json")),
         ("sample", (*LIMIT, "--trace", "--json")),
         ("score", ("--x", "A", "--y", "B", "--orders", 2, "--json")),
         ("embed", ("--x", "A", "--y", "B", "--json")),

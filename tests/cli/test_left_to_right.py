@@ -6,14 +6,13 @@ import pytest
 import torch
 
 from kermit import DecodingSettings, Factorization, Kermit, Strategy
-from kermit.facades import load_facade
 
 ORDERED = ("--decoding", "left_to_right")
 ENDLESS = ("--set", "max_tokens=4", "--set", "termination_penalty=50")
 GENERATE = {
     "translate": ("--to", "de", "A man."),
     "infill": ("A ____ bike.",),
-    "complete": ("--x", "A", "--y", "Rad", "--samples", "0"),
+    "complete": ("--x", "A ...", "--y", "... Rad", "--samples", "0"),
     "sample": (),
 }
 UNTRAINED = "needs a model trained with left_to_right among its orders, and this one was not"
@@ -93,7 +92,7 @@ def test_candidates_are_ranked_from_left_to_right(ask_ordered, pipeline, decodin
 
 
 def test_translating_from_left_to_right_takes_no_penalty_of_the_model(ask_ordered, ordered_folder, pipeline):
-    facade = load_facade(ordered_folder)
+    facade = Kermit.from_pretrained(ordered_folder)
     assert facade.decoding({}).termination_penalty == 1.5
     assert facade.decoding({"strategy": "left_to_right"}).termination_penalty is None
     told = {"strategy": "left_to_right", "termination_penalty": 2.0}
@@ -151,7 +150,7 @@ def test_a_score_needs_a_model_trained_in_that_order(kermit, folder):
 @pytest.mark.parametrize("form", ["text", "svg", "html"])
 @pytest.mark.parametrize(
     "what",
-    [("--to", "de", "A red bike"), ("--infill", "A ____ bike ____"), ("--x", "A", "--y", "Rad")],
+    [("--to", "de", "A red bike"), ("--infill", "A ____ bike ____"), ("--x", "A ...", "--y", "... Rad")],
     ids=["translate", "infill", "complete"],
 )
 def test_each_kind_of_decode_has_a_picture(ask_ordered, what, form, layout):

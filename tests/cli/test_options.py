@@ -10,7 +10,7 @@ ENDLESS = (*LIMIT, "--set", "termination_penalty=50")
 GENERATE = {
     "translate": ("--to", "de", "A man."),
     "infill": ("A ____ bike.",),
-    "complete": ("--x", "A", "--y", "Rad", "--samples", "0"),
+    "complete": ("--x", "A ...", "--y", "... Rad", "--samples", "0"),
     "sample": (),
 }
 
@@ -100,14 +100,16 @@ def test_one_side_of_a_pair_alone_is_a_text_of_that_side(ask):
             assert set(record(alone)) & {"x", "y"} == {option[2:]}
 
 
-def test_a_text_without_a_blank_among_others_stays_as_it_is(ask):
-    assert ask("infill", "A ____", "red bike", *LIMIT).out.split("\n")[1] == "red bike"
+def test_an_empty_line_stays_empty(ask):
+    assert ask("infill", *LIMIT, stdin=b"A ____\n\nred ____\n").out.split("\n")[1] == ""
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("infill", "A man ___"), "argument 1: no blank to fill; write a blank as four underscores, ____"),
+        (("infill", "A ____", "A man"), "argument 2: no blank to fill"),
+        (("complete", "--x", "A man", "--y", "Rad"), "the pair: no open place; write ... where text may be inserted"),
         (("infill", "A ____", "--seed", 1), "--seed has no effect"),
         (("complete", "--x", "A", "--samples", 0, "--seed", 1), "--seed has no effect"),
         (("infill", "--x", "A ____", "--side", "de"), "--side has no effect"),
@@ -115,8 +117,8 @@ def test_a_text_without_a_blank_among_others_stays_as_it_is(ask):
         (("score", "A", "--temperature", 2), "--temperature"),
         (("score", "A", "--method", "exact", "--orders", 2), "--orders has no effect"),
         (("score", "A", "--method", "exact", "--prior", "uniform"), "--prior has no effect"),
-        (("score", "A", "--side", "de", "--factorization", "x"), "argument 1: --factorization x is for pairs"),
-        (("score", "--x", "A", "--factorization", "y_given_x"), "--x: --factorization y_given_x is for pairs"),
+        (("score", "A", "--side", "de", "--factorization", "x"), "the factorization x needs the first side"),
+        (("score", "--x", "A", "--factorization", "y_given_x"), "the factorization y_given_x needs the second side"),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused(kermit, folder, arguments, message):

@@ -170,7 +170,9 @@ def test_a_line_without_a_tab_is_a_lone_text_whatever_the_lines_beside_it(kermit
     alone, (pair,) = loner.embed(["A man", "red ____"]), loner.embed(["A"], ["Rad"])
     found = [record["embedding"] for record in records(kermit("embed", "--model", tmp_path, "--json", stdin=lines))]
     assert np.allclose(found, [alone[0], pair, alone[1]], atol=1e-5)
-    filled = kermit("infill", *few, stdin=lines).out.splitlines()
-    assert filled == ["A man", "A\tRad", kermit("infill", "red ____", *few).out.rstrip("\n")]
+    blanks = b"\nA\tRad ____\nred ____\n"
+    filled = kermit("infill", *few, stdin=blanks).out.splitlines()
+    pair = kermit("infill", "--x", "A", "--y", "Rad ____", *few).out.rstrip("\n")
+    assert filled == ["", pair, kermit("infill", "red ____", *few).out.rstrip("\n")]
     broken = kermit("embed", "--model", tmp_path, stdin=lines + b"red" * 99)
     assert (broken.code, "stdin:4: " in broken.err) == (2, True)

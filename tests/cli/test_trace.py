@@ -23,7 +23,7 @@ def shown(svg: str) -> set[str]:
     [
         ("--to", "de", "A red bike"),
         ("--infill", "A ____ bike"),
-        ("--x", "A", "--y", "Rad"),
+        ("--x", "A ...", "--y", "... Rad"),
     ],
     ids=["translate", "infill", "complete"],
 )
@@ -127,7 +127,7 @@ def test_an_animation_is_an_svg_or_a_page(ask, kermit, folder):
 
 
 def test_what_is_drawn_follows_the_seed(ask):
-    asked = ("trace", "--x", "A", "--y", "Rad", *LIMIT)
+    asked = ("trace", "--x", "A ...", "--y", "... Rad", *LIMIT)
     assert ask(*asked, "--seed", 3).out == ask(*asked, "--seed", 3).out
     assert len({ask(*asked, "--seed", seed).out for seed in range(3)}) > 1
     drawn = ("trace", "--to", "de", "A man", *LIMIT, "--set", "temperature=2")

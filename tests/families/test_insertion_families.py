@@ -13,11 +13,11 @@ from kermit.data.batching import RankShare
 from kermit.data.encoding import Row
 from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.errors import DecodingError, RecipeError
-from kermit.facades import load_facade
 from kermit.families import get_family
 from kermit.families.insertion_transformer import InsertionTransformer
 from kermit.modeling import KermitForInsertion
 from kermit.modeling.tensors import as_tensors
+from kermit.pipeline import Kermit
 from kermit.training.recipe import check_recipe
 from kermit.training.run import train
 from kermit.training.trainer import on_validation_text
@@ -68,7 +68,7 @@ def test_a_recipe_chooses_whether_slots_copy(tiny_recipe, tokenizer):
 def test_a_recipe_trains_saves_loads_and_translates(tiny_recipe, corpus, tmp_path, model):
     loaded = check_recipe(insertion_recipe(tiny_recipe, model), data=corpus)
     result = train(loaded, tmp_path / "out")
-    facade = load_facade(result.model)
+    facade = Kermit.from_pretrained(result.model)
     kind = KermitForInsertion if model is KERMIT_MODEL else InsertionTransformer
     assert type(facade.engine.model) is kind
     (found,) = facade.translate(["two dogs sleep."], "de", settings=loaded.recipe.decoding.settings(), trace=True)
@@ -183,7 +183,7 @@ def test_decoding_choices_are_completed_by_the_models_defaults(tiny_recipe, toke
     loaded = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL), data=Path())
     model = loaded.family.build(loaded.recipe, tokenizer)
     model.config.termination_penalty = 1.5
-    facade = loaded.family.facade(model, tokenizer)
+    facade = Kermit(loaded.family.runner(model, tokenizer), tokenizer)
     assert facade.decoding({}).termination_penalty == 1.5
     assert facade.decoding({"strategy": "left_to_right"}).termination_penalty is None
     assert facade.decoding({"termination_penalty": 0.5}).termination_penalty == 0.5

@@ -11,9 +11,10 @@ from kermit.data.encoding import Row
 from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.errors import DataError, DecodingError, ModelError, RecipeError
 from kermit.families.base import ITEMS
-from kermit.families.transformer import TRANSFORMER, BeamSearch, TransformerFacade
+from kermit.families.transformer import TRANSFORMER, BeamSearch
 from kermit.modeling import as_tensors
 from kermit.modeling.slot_loss import slot_loss
+from kermit.pipeline import Kermit
 from kermit.training.recipe import Recipe, check_recipe
 
 
@@ -34,8 +35,8 @@ def model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Any:
 
 
 @pytest.fixture
-def facade(model: Any, tokenizer: PreTrainedTokenizerFast) -> TransformerFacade:
-    return TRANSFORMER.facade(model, tokenizer)
+def facade(model: Any, tokenizer: PreTrainedTokenizerFast) -> Kermit:
+    return Kermit(TRANSFORMER.runner(model, tokenizer), tokenizer)
 
 
 def test_a_batch_is_the_two_sides_with_their_marks(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> None:
@@ -85,7 +86,7 @@ def test_the_models_loss_is_the_sum_over_real_tokens(
     assert loss(rows) == pytest.approx(loss(rows[:1]) + loss(rows[1:]), rel=1e-5)
 
 
-def test_what_a_text_becomes_does_not_depend_on_the_others(facade: TransformerFacade) -> None:
+def test_what_a_text_becomes_does_not_depend_on_the_others(facade: Kermit) -> None:
     texts = ["one", "two three one two three", "", "three three three", "one two"]
     beam = BeamSearch(beams=3, max_tokens=9, batch_tokens=40)
     together = facade.translate(texts, "y", settings=beam)
@@ -97,32 +98,35 @@ def test_what_a_text_becomes_does_not_depend_on_the_others(facade: TransformerFa
         assert one.tokens <= 9
 
 
-def test_white_space_around_a_text_means_nothing(facade: TransformerFacade) -> None:
+def test_white_space_around_a_text_means_nothing(facade: Kermit) -> None:
     plain, spaced = facade.translate(["one two", " \tone two "], "y", settings=BeamSearch(beams=2, max_tokens=6))
     assert (spaced.x, spaced.y) == (" \tone two ", plain.y)
     assert spaced.log_prob == pytest.approx(plain.log_prob, abs=1e-4)
 
 
-def test_the_log_probability_is_the_models_own(facade: TransformerFacade) -> None:
+def test_the_log_probability_is_the_models_own(facade: Kermit) -> None:
     (result,) = facade.translate(["one two"], "y", settings=BeamSearch(beams=2, max_tokens=6))
     assert result.log_prob < 0
     assert result.finish in ("finished", "max_tokens")
 
 
-def test_what_a_transformer_cannot_do_is_an_error(facade: TransformerFacade) -> None:
+def test_what_a_transformer_cannot_do_is_an_error(facade: Kermit) -> None:
     with pytest.raises(DataError, match="tokens") as refused:
         facade.translate(["one", "q" * 64], "y")
     assert (refused.value.text, refused.value.limit) == (1, 63)
     with pytest.raises(ModelError, match="no rounds to trace"):
         facade.translate(["one"], "y", trace=True)
+    for ask in (facade.infill, facade.score, facade.embed, facade.complete):
+        with pytest.raises(ModelError, match="a model of type marian only translates"):
+            ask(["one ____"])
     with pytest.raises(ModelError, match="does not know 'fr'"):
         facade.translate(["one"], "fr")
     facade.factorizations = frozenset({"y_given_x"})
-    with pytest.raises(ModelError, match="not trained for x_given_y"):
+    with pytest.raises(ModelError, match="not trained to translate y to x"):
         facade.translate(["one"], "x")
 
 
-def test_decoding_choices_are_checked_by_name(facade: TransformerFacade) -> None:
+def test_decoding_choices_are_checked_by_name(facade: Kermit) -> None:
     assert facade.decoding({"beams": 3, "max_tokens": None}).record()["beams"] == 3
     for wrong in ({"beam": 3}, {"beams": 0}, {"strategy": "serial"}):
         with pytest.raises(DecodingError, match=next(iter(wrong))):

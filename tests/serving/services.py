@@ -101,14 +101,14 @@ def running(kermit: Kermit, **settings: Any) -> Iterator[Live]:
 @contextmanager
 def held(service: Service) -> Iterator[list[list[str]]]:
     """Keep the worker from computing until the block ends; tells what was computed, batch by batch."""
-    door, real, batches = threading.Event(), service.engine.answer, list[list[str]]()
+    door, real, batches = threading.Event(), service.model.answer, list[list[str]]()
 
     def answer(jobs: Any) -> Any:
         assert door.wait(PATIENCE)
         batches.append([type(job.request).__name__ for job in jobs])
         return real(jobs)
 
-    service.engine.answer = answer  # type: ignore[method-assign]
+    service.model.answer = answer  # type: ignore[method-assign]
     try:
         yield batches
     finally:
@@ -118,7 +118,7 @@ def held(service: Service) -> Iterator[list[list[str]]]:
 @contextmanager
 def slowed(service: Service, seconds: float = 0.5) -> Iterator[list[int]]:
     """Have every pass of the model take so long until the block ends; tells of how many canvases each was."""
-    engine, passes = service.engine.kermit.engine, list[int]()
+    engine, passes = service.model.kermit.engine, list[int]()
     real = engine.ask
 
     def slow(rows: Rows, asked: Asked) -> Answer:

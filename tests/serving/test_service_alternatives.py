@@ -10,7 +10,7 @@ ENGLISH, GERMAN = (list(side) for side in zip(*PAIRS, strict=True))
 BODIES: dict[str, dict[str, Any]] = {
     "translate": {"texts": [ENGLISH[2]], "to": "de"},
     "infill": {"x": ["A man ____ a red ____."], "y": ["Ein Mann fährt ein ____ Rad."]},
-    "complete": {"x": ["girls"], "y": [""], "seed": 3},
+    "complete": {"x": ["... girls ..."], "y": [""], "seed": 3},
     "sample": {"seed": 4, "max_tokens": 12},
 }
 

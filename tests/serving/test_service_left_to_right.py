@@ -16,7 +16,7 @@ ORDERED: dict[str, Any] = {"strategy": "left_to_right", "max_tokens": 5}
 GENERATE: dict[str, dict[str, Any]] = {
     "translate": {"texts": ENGLISH[:2], "to": "de"},
     "infill": {"x": ["A ____ sleeps.", "____ dogs ____"]},
-    "complete": {"x": ["dog"], "y": ["Hund"], "seed": 3},
+    "complete": {"x": ["dog ..."], "y": ["... Hund"], "seed": 3},
     "sample": {"count": 2, "seed": 3},
 }
 

@@ -50,9 +50,9 @@ def test_infill_passes_its_own_settings_on(live: Live, kermit: Kermit) -> None:
 
 
 def test_complete_keeps_the_fragments(live: Live, kermit: Kermit) -> None:
-    (found,) = results(live, "/v1/complete", x=["girls"], y=["Straße"], seed=3, top_k=5)
+    (found,) = results(live, "/v1/complete", x=["... girls ..."], y=["... Straße ..."], seed=3, top_k=5)
     how = DecodingSettings(sampling=Sampling(DRAWING_TEMPERATURE, top_k=5), max_tokens=64)
-    (expected,) = kermit.complete(["girls"], ["Straße"], settings=how, seeds=[3])
+    (expected,) = kermit.complete(["... girls ..."], ["... Straße ..."], settings=how, seeds=[3])
     assert (found["x"], found["y"]) == (expected.x, expected.y)
     assert "girls" in found["x"]
     assert "Straße" in found["y"]
@@ -83,7 +83,7 @@ def test_the_best_of_several_candidates_is_the_pipelines(live: Live, kermit: Ker
     body = {"texts": [ENGLISH[1] + " " + ENGLISH[0]], "to": "de", "candidates": 6, "ranking": "likelihood", "seed": 4}
     (found,) = results(live, "/v1/translate", **body, temperature=4.0, split_sentences=False, trace=True)
     how = DecodingSettings(sampling=Sampling(4.0), candidates=6, ranking="likelihood")
-    (expected,) = kermit.translate(body["texts"], "de", settings=how, seeds=[4])
+    (expected,) = kermit.translate(body["texts"], "de", settings=how, seeds=[4], split_sentences=False)
     assert (found["y"], found["rounds"]) == (expected.y, expected.rounds)
     assert "".join(one["text"] for round_ in found["trace"]["rounds"] for one in round_)
     (alone,) = results(live, "/v1/translate", texts=body["texts"], to="de", temperature=4.0, seed=4)
@@ -220,7 +220,7 @@ def test_health_says_ok(live: Live) -> None:
         ("sample", {"segment": "fr"}, "it does not know 'fr'"),
         ("sample", {"count": 10**9}, "1000000000 texts, but a request takes at most 32"),
         ("sample", {"segments": "x"}, "unknown field 'segments'; did you mean 'segment'?"),
-        ("embed", {"x": ["a"], "qqq": 1}, "unknown field 'qqq'; known: x, y, pooling"),
+        ("embed", {"x": ["a"], "qqq": 1}, "unknown field 'qqq'; known: x, y, side, pooling"),
         ("translate", {"texts": ["a"], "to": "de", "ranking": "again"}, "ranking needs several candidates"),
         ("translate", {"texts": ["a"], "to": "de", "candidates": 33}, "candidates: Input should be less than"),
         ("sample", {"count": 2, "begun": [[]]}, "begun has rounds for 1 texts, not 2"),

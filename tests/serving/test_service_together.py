@@ -29,7 +29,7 @@ MIXED: list[tuple[str, dict[str, Any]]] = [
     *[("/v1/translate", {"texts": [ENGLISH[1]], "to": "de", "temperature": 3.0, "seed": seed}) for seed in (1, 2, 1)],
     ("/v1/translate", {"texts": [ENGLISH[1], ENGLISH[3]], "to": "de", "temperature": 3.0, "seed": 1}),
     *[("/v1/sample", {"count": 2, "seed": seed, "max_tokens": 12}) for seed in (5, 6)],
-    *[("/v1/complete", {"x": ["dog"], "y": [""], "seed": seed, "max_tokens": 12}) for seed in (5, 9)],
+    *[("/v1/complete", {"x": ["dog ..."], "y": [""], "seed": seed, "max_tokens": 12}) for seed in (5, 9)],
     *[("/v1/infill", {"x": [f"{text} ____"], "max_tokens": 9, "temperature": 2.0}) for text in ENGLISH],
     *[("/v1/score", {"x": [text], "orders": 2}) for text in ENGLISH[:2]],
     *[("/v1/embed", {"x": [text]}) for text in ENGLISH],
@@ -97,7 +97,7 @@ def test_past_its_deadline_a_request_ends_and_is_never_computed(kermit: Kermit) 
 def test_past_its_deadline_a_decode_is_abandoned_at_the_next_round(kermit: Kermit) -> None:
     with running(kermit, deadline=2.0) as live:
         finishes: list[str] = []
-        real = live.service.engine.answer
+        real = live.service.model.answer
 
         def late(jobs: Any) -> Any:
             time.sleep(2.2)  # the deadline passes while it is being computed
@@ -105,7 +105,7 @@ def test_past_its_deadline_a_decode_is_abandoned_at_the_next_round(kermit: Kermi
             finishes.extend(result.finish for answer in answers for result in answer.results)
             return answers
 
-        live.service.engine.answer = late  # type: ignore[method-assign]
+        live.service.model.answer = late  # type: ignore[method-assign]
         endless = {"strategy": "serial", "termination_penalty": 90.0}
         response = live.post("/v1/translate", texts=["A dog"], to="de", **endless)
         assert (response.status_code, response.json()["detail"][:16]) == (503, "no answer within")
@@ -163,7 +163,7 @@ def test_a_defect_is_a_500_without_details_and_the_service_goes_on(
 ) -> None:
     with running(kermit) as live:
         with monkeypatch.context() as patch:
-            patch.setattr(live.service.engine, place, lambda asked: 1 / 0)
+            patch.setattr(live.service.model, place, lambda asked: 1 / 0)
             response = live.post("/v1/sample", max_tokens=1)
         assert response.status_code == 500
         assert "ZeroDivisionError" not in response.text
@@ -180,19 +180,19 @@ def test_a_score_is_answered_as_soon_as_it_is_known(kermit: Kermit) -> None:
             for score in scores:  # one after the other, so that they wait in this order
                 both += ask(live, pool, score)
                 until(lambda: live.service.queue.depth == len(both))  # noqa: B023
-            real, gate = live.service.engine.kermit.score, threading.Event()
+            real, gate = live.service.model.kermit.score, threading.Event()
 
             def second_waits(x: list[str], *arguments: Any, **settings: Any) -> Any:
                 if x == ["Two men"]:
                     assert gate.wait(PATIENCE)
                 return real(x, *arguments, **settings)
 
-            live.service.engine.kermit.score = second_waits  # type: ignore[method-assign]
+            live.service.model.kermit.score = second_waits  # type: ignore[method-assign]
         try:
             assert first[0].result(PATIENCE).status_code == 200
             assert both[0].result(PATIENCE).status_code == 200
             assert not both[1].done()
         finally:
             gate.set()
-            del live.service.engine.kermit.score
+            del live.service.model.kermit.score
         assert both[1].result(PATIENCE).status_code == 200

@@ -61,7 +61,7 @@ def test_a_recipe_with_all_factorizations_and_both_orders_trains_and_decodes(tin
         assert filled.x.startswith("one")
         assert filled.y.endswith("drei")
         assert len(kermit.sample(2, settings=settings)) == 2
-        assert kermit.complete(["one"], [""], settings=settings)[0].x
+        assert kermit.complete(["one ..."], [""], settings=settings)[0].x
     [score] = kermit.score(["one two"], ["eins zwei"], method="left_to_right")
     assert score.log_prob < 0
     assert score.standard_error is None

@@ -10,9 +10,9 @@ import pytest
 
 from kermit.data.plain import OnBad
 from kermit.errors import DataError, ModelError
-from kermit.facades import Facade, load_facade
 from kermit.families.transformer import BeamSearch
-from kermit.tasks.ctranslate2_teacher import CTranslate2Teacher
+from kermit.pipeline import Kermit
+from kermit.tasks.ctranslate2_teacher import converted as convert
 from kermit.tasks.distillation import distill
 from kermit.tasks.translation import Direction
 
@@ -20,20 +20,20 @@ EN_DE = Direction("en", "de")
 
 
 @pytest.fixture(scope="module")
-def translator(teacher: Path) -> Facade:
-    return load_facade(teacher, device="cpu")
+def translator(teacher: Path) -> Kermit:
+    return Kermit.from_pretrained(teacher, device="cpu")
 
 
 @pytest.fixture(scope="module")
-def converted(translator: Facade) -> CTranslate2Teacher:
+def converted(translator: Kermit) -> Kermit:
     pytest.importorskip("ctranslate2")
-    return CTranslate2Teacher.convert(translator, "float32")
+    return convert(translator, "float32")
 
 
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("length_penalty", [0.5, 1.0])
 def test_both_backends_translate_alike(
-    translator: Facade, converted: CTranslate2Teacher, corpus: Path, beams: int, length_penalty: float
+    translator: Kermit, converted: Kermit, corpus: Path, beams: int, length_penalty: float
 ) -> None:
     texts = [*(corpus / "test.en").read_text().splitlines(), " ", "[SEP] [CLS] dogs"]
     decoding = BeamSearch(beams=beams, length_penalty=length_penalty, max_tokens=30)
@@ -49,9 +49,9 @@ def test_both_backends_translate_alike(
             assert b.log_prob - 1e-4 < a.log_prob <= b.log_prob + 0.01 * b.rounds  # special tokens have no share
 
 
-def test_int8_is_the_default_and_close(translator: Facade, corpus: Path) -> None:
+def test_int8_is_the_default_and_close(translator: Kermit, corpus: Path) -> None:
     pytest.importorskip("ctranslate2")
-    quantised = CTranslate2Teacher.convert(translator)
+    quantised = convert(translator)
     assert quantised.precision == "int8"
     texts = (corpus / "train.en").read_text().splitlines()[:40]
     decoding = BeamSearch(beams=1, max_tokens=30)
@@ -60,7 +60,7 @@ def test_int8_is_the_default_and_close(translator: Facade, corpus: Path) -> None
 
 
 def test_a_translation_that_does_not_end_is_told_and_left_out(
-    translator: Facade, converted: CTranslate2Teacher, teacher: Path, corpus: Path, tmp_path: Path
+    translator: Kermit, converted: Kermit, teacher: Path, corpus: Path, tmp_path: Path
 ) -> None:
     texts = (corpus / "train.en").read_text().splitlines()
     decoding = BeamSearch(beams=1, max_tokens=8)
@@ -75,13 +75,14 @@ def test_a_translation_that_does_not_end_is_told_and_left_out(
     assert list(zip(*written, strict=True)) == kept
     note = json.loads((tmp_path / "train.en-de.json").read_text())
     assert (note["backend"], note["precision"], note["unfinished"]) == ("ctranslate2", "float32", len(unfinished))
-    assert note["backend_version"] == converted.version
+    assert note["backend_version"] == converted.searcher.version
 
 
-def changed(teacher: CTranslate2Teacher, **facts: str) -> CTranslate2Teacher:
+def changed(teacher: Kermit, **facts: str) -> Kermit:
     other = copy(teacher)
+    other.searcher = copy(teacher.searcher)
     for name, value in facts.items():
-        setattr(other, name, value)
+        setattr(other if hasattr(other, name) else other.searcher, name, value)
     return other
 
 
@@ -90,7 +91,7 @@ class StoppedError(Exception):
 
 
 def test_distillation_goes_on_with_the_same_backend_alone(
-    translator: Facade, converted: CTranslate2Teacher, teacher: Path, corpus: Path, tmp_path: Path
+    translator: Kermit, converted: Kermit, teacher: Path, corpus: Path, tmp_path: Path
 ) -> None:
     asked: Any = (teacher, corpus / "train.en", EN_DE, BeamSearch(beams=2, max_tokens=30))
     whole = distill(converted, *asked, tmp_path / "whole", block_size=100)
@@ -114,9 +115,7 @@ def test_distillation_goes_on_with_the_same_backend_alone(
     assert json.loads((output / "train.en-de.json").read_text())["backend_version"] == "99.0"
 
 
-def test_a_text_too_long_is_skipped(
-    translator: Facade, converted: CTranslate2Teacher, teacher: Path, tmp_path: Path
-) -> None:
+def test_a_text_too_long_is_skipped(translator: Kermit, converted: Kermit, teacher: Path, tmp_path: Path) -> None:
     (tmp_path / "long.en").write_text("one\n" + "two " * 600 + "\nthree\n")
     asked: Any = (converted, teacher, tmp_path / "long.en", EN_DE, BeamSearch(max_tokens=30), tmp_path / "out")
     with pytest.raises(DataError, match=r"long\.en:2: text longer than the limit"):
@@ -126,23 +125,23 @@ def test_a_text_too_long_is_skipped(
 
 
 def test_what_the_backend_cannot_do_is_told(
-    translator: Facade, converted: CTranslate2Teacher, monkeypatch: pytest.MonkeyPatch
+    translator: Kermit, converted: Kermit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ModelError, match=r"no precision int3 on this machine; known: .*int8"):
-        CTranslate2Teacher.convert(translator, "int3")
-    with pytest.raises(ModelError, match="was not trained for x_given_y"):
+        convert(translator, "int3")
+    with pytest.raises(ModelError, match="was not trained to translate de to en"):
         converted.translate(["eins"], "en")
-    monkeypatch.setattr(translator.model.config, "activation_function", "mish")
+    monkeypatch.setattr(translator.searcher.model.config, "activation_function", "mish")
     with pytest.raises(ModelError, match="no activation mish"):
-        CTranslate2Teacher.convert(translator)
+        convert(translator)
 
 
 def test_only_transformers_are_converted() -> None:
     with pytest.raises(ModelError, match=r"runs only the family transformer.*kermit"):
-        CTranslate2Teacher.convert(load_facade(device="cpu"))
+        convert(Kermit.from_pretrained(device="cpu"))
 
 
-def test_a_missing_package_is_told_with_the_extra(translator: Facade, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_told_with_the_extra(translator: Kermit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(ModelError, match=r"needs the package ctranslate2; pip install 'kermit-insertion\[distill\]'"):
-        CTranslate2Teacher.convert(translator)
+        convert(translator)

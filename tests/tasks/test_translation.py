@@ -14,7 +14,6 @@ from kermit.decoding import LENGTH_REWARD, DecodingSettings, Finish
 from kermit.decoding.choices import DecodingChoices
 from kermit.decoding.ranking import ranks
 from kermit.errors import DataError, ModelError, Place
-from kermit.facades import load_facade
 from kermit.families.transformer import BeamSearch
 from kermit.loading import find_model
 from kermit.pipeline import Kermit
@@ -86,7 +85,7 @@ def test_rounds_are_drawn_beside_the_logarithm(tmp_path: Path) -> None:
 
 
 def test_candidates_are_ranked_both_ways_by_a_model_that_knows_both() -> None:
-    facade = load_facade()
+    facade = Kermit.from_pretrained()
     texts = ["Two dogs are playing in the snow."]
     settings = facade.decoding({"candidates": 4, "ranking": "both_ways"}).settings()
     [found] = facade.translate(texts, "de", settings=settings)
@@ -115,7 +114,7 @@ def test_translations_are_rewarded_for_their_length_and_other_texts_are_not(monk
 
 
 def test_a_loaded_model_knows_what_it_can_do(teacher: Path, corpus: Path) -> None:
-    facade = load_facade(teacher)
+    facade = Kermit.from_pretrained(teacher)
     assert direction_to(facade, "de") == EN_DE
     with pytest.raises(ModelError, match="not trained for de-en, only for en-de"):
         direction_to(facade, "en")
@@ -155,7 +154,7 @@ def test_a_folder_without_a_model_is_an_error_and_a_running_trainings_best_is_fo
     teacher: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ModelError, match="holds no model"):
-        load_facade(tmp_path)
+        Kermit.from_pretrained(tmp_path)
     (tmp_path / "best").symlink_to(teacher / "best")
     assert find_model(tmp_path) == tmp_path / "best"
 
@@ -165,7 +164,7 @@ class StoppedError(Exception):
 
 
 def test_distillation_goes_on_where_it_was_interrupted(teacher: Path, corpus: Path, tmp_path: Path) -> None:
-    translator = load_facade(teacher)
+    translator = Kermit.from_pretrained(teacher)
     settings = BeamSearch(beams=2, max_tokens=30)
     arguments: Any = (translator, teacher, corpus / "train.en", EN_DE, settings)
     whole = distill(*arguments, tmp_path / "whole", block_size=50)
@@ -205,7 +204,7 @@ def test_distillation_goes_on_where_it_was_interrupted(teacher: Path, corpus: Pa
 
 
 def test_a_text_too_long_for_the_teacher_names_its_line_or_is_skipped(teacher: Path, tmp_path: Path) -> None:
-    translator = load_facade(teacher)
+    translator = Kermit.from_pretrained(teacher)
     (tmp_path / "long.en").write_text("one two\ntwo\n" + "two " * 600 + "\none\n")
     asked: Any = (translator, teacher, tmp_path / "long.en", EN_DE, BeamSearch(max_tokens=9), tmp_path / "out")
     with pytest.raises(DataError, match=r"long\.en:3: text longer than the limit \(\d+ tokens, .*--skip-bad"):
@@ -223,7 +222,7 @@ def test_a_text_too_long_for_the_teacher_names_its_line_or_is_skipped(teacher: P
 
 
 def test_half_precision_leaves_the_frequencies_of_positions_exact() -> None:
-    half = load_facade(dtype=torch.bfloat16)
+    half = Kermit.from_pretrained(dtype=torch.bfloat16)
     assert {weight.dtype for weight in half.engine.model.parameters()} == {torch.bfloat16}
     frequencies = [buffer for name, buffer in half.engine.model.named_buffers() if "inv_freq" in name]
     assert frequencies
@@ -231,8 +230,8 @@ def test_half_precision_leaves_the_frequencies_of_positions_exact() -> None:
 
 
 def test_the_first_texts_alone_are_distilled_in_half_precision(teacher: Path, corpus: Path, tmp_path: Path) -> None:
-    whole, half = load_facade(teacher), load_facade(teacher, dtype=torch.bfloat16)
-    assert {weight.dtype for weight in half.model.parameters()} == {torch.bfloat16}
+    whole, half = Kermit.from_pretrained(teacher), Kermit.from_pretrained(teacher, dtype=torch.bfloat16)
+    assert {weight.dtype for weight in half.searcher.model.parameters()} == {torch.bfloat16}
     settings = BeamSearch(beams=2, max_tokens=30)
     asked: Any = (teacher, corpus / "train.en", EN_DE, settings, tmp_path)
     made = distill(half, *asked, limit=70, block_size=50)

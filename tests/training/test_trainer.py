@@ -22,8 +22,8 @@ from transformers import RobertaConfig, RobertaForMaskedLM
 from kermit.data.batching import TextPlanner
 from kermit.data.joint_tokenizer import load_tokenizer
 from kermit.errors import DataError, RecipeError
-from kermit.facades import load_facade
 from kermit.modeling.tensors import as_tensors
+from kermit.pipeline import Kermit
 from kermit.tasks.pretraining import PRETRAINING
 from kermit.tasks.translation import trained_directions
 from kermit.tasks.translation_training import TRANSLATION
@@ -62,7 +62,7 @@ def test_a_training_leaves_a_model_that_translates(tiny_recipe: dict[str, Any], 
     assert first >= 12, "all steps are in the first epoch"
     assert summary["epochs"] == round(12 / first, 2)
     assert_same(weights(tmp_path), weights(tmp_path / "best"))
-    facade = load_facade(tmp_path)
+    facade = Kermit.from_pretrained(tmp_path)
     assert facade.languages == ("en", "de")
     assert [str(way) for way in trained_directions(facade)] == ["en-de"]
     (translation,) = facade.translate(["one two."], "de")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kermit.cli import logs
+from kermit.cli import completion, logs
 from kermit.cli.inputs import check_there
 from kermit.cli.options import Json
 from kermit.cli.output import Results, check_folder
@@ -23,7 +23,12 @@ def augment(
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KIND=RATE", help="Share of pairs that get this kind of variant; 0 for none."),
+        typer.Option(
+            "--set",
+            metavar="KIND=RATE",
+            help="Share of pairs that get this kind of variant; 0 for none.",
+            autocompletion=completion.variant_kinds,
+        ),
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count invalid lines.")] = False,
     json_: Json = False,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kermit.cli import logs
+from kermit.cli import completion, logs
 from kermit.cli.inputs import check_there
 from kermit.cli.output import check_file
 from kermit.errors import DecodingError
@@ -47,7 +47,13 @@ def cloze(
         typer.Option(help="Strategy, for kermit; parallel by default.", show_default=False),
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Decoding setting, for kermit.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Decoding setting, for kermit.",
+            autocompletion=completion.decoding_settings,
+        ),
     ] = None,
     min_tokens: Annotated[
         int | None,

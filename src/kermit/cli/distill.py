@@ -9,7 +9,7 @@ import typer
 
 from kermit.cli import logs
 from kermit.cli.inputs import check_there
-from kermit.cli.options import Json
+from kermit.cli.options import Json, Set, To
 from kermit.cli.output import Results, check_folder
 from kermit.errors import DecodingError, ModelError
 
@@ -17,11 +17,9 @@ from kermit.errors import DecodingError, ModelError
 def distill(
     teacher: Annotated[str, typer.Option(help="Folder of the teacher, or its name on the Hub.", show_default=False)],
     input_: Annotated[Path, typer.Option("--input", help="Text to translate, one text per line.", show_default=False)],
-    to: Annotated[str, typer.Option("--to", help="Language to translate into.", show_default=False)],
+    to: To,
     output: Annotated[Path, typer.Option(help="Folder for the two line-aligned files.", show_default=False)],
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Decoding setting, such as beams=5.")
-    ] = None,
+    set_: Set = None,
     beams: Annotated[int | None, typer.Option(min=1, help="Number of beams.", show_default=False)] = None,
     backend: Annotated[
         Literal["transformers", "ctranslate2"],
@@ -52,8 +50,8 @@ def distill(
 
     from kermit.cli.options import decoding_choices, progress_bar
     from kermit.data.plain import OnBad, read_lines
-    from kermit.facades import Facade, load_facade
-    from kermit.tasks.ctranslate2_teacher import CTranslate2Teacher
+    from kermit.pipeline import Kermit
+    from kermit.tasks.ctranslate2_teacher import converted
     from kermit.tasks.distillation import counted, distill as run
     from kermit.tasks.translation import direction_to
 
@@ -63,20 +61,19 @@ def distill(
             raise DecodingError(f"--set beams={choices['beams']} repeats --beams; leave one of them out")
         choices["beams"] = beams
     if backend == "ctranslate2":
-        loaded = load_facade(teacher, device="cpu")
-        facade: Facade = CTranslate2Teacher.convert(loaded, precision or "int8")
+        kermit = converted(Kermit.from_pretrained(teacher, device="cpu"), precision or "int8")
     elif precision == "int8":
         raise ModelError("--precision int8 is for --backend ctranslate2; add that, or choose another precision")
     else:
-        facade = load_facade(teacher, dtype=getattr(torch, precision or "float32"))
+        kermit = Kermit.from_pretrained(teacher, dtype=getattr(torch, precision or "float32"))
     lines = sum(1 for _ in read_lines(input_))
     with progress_bar(lines if limit is None else min(lines, limit), f"to {to}") as progress:
         result = run(
-            facade,
+            kermit,
             teacher,
             input_,
-            direction_to(facade, to),
-            facade.decoding(choices),
+            direction_to(kermit, to),
+            kermit.decoding(choices),
             output,
             limit=limit,
             on_bad=OnBad.SKIP if skip_bad else OnBad.ERROR,

@@ -64,10 +64,10 @@ def embed(
                 else:
                     results.line(" ".join(f"{value:.6g}" for value in vector))
     if as_array and output is not None:
-        save(output, vectors, kermit.info.hidden_size)
+        save_array(output, vectors, kermit.info.hidden_size)
 
 
-def save(output: Path, vectors: list[NDArray[np.float32]], width: int) -> None:
+def save_array(output: Path, vectors: list[NDArray[np.float32]], width: int) -> None:
     """Write vectors as one array, (texts, width)."""
     import numpy as np
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kermit.cli import cloze, logs
-from kermit.cli.options import Decoding, Model, PrecisionOption, decoding_choices, progress_bar
+from kermit.cli.options import Decoding, Model, PrecisionOption, Set, decoding_choices, progress_bar
 from kermit.cli.output import check_file
 from kermit.errors import DataError
 
@@ -32,9 +32,7 @@ def translation(
         str | None, typer.Option(help="Such as en-de,de-en; all that the model was trained for by default.")
     ] = None,
     decoding: Decoding = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Decoding setting of the model's family.")
-    ] = None,
+    set_: Set = None,
     precision: PrecisionOption = "float32",
     output: Annotated[Path | None, typer.Option(help="Write the translations to OUTPUT.LANGUAGE.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Plot rounds by length beside log2(n + 1), as PNG.")] = None,
@@ -50,7 +48,7 @@ def translation(
 
     import torch
 
-    from kermit.facades import load_facade
+    from kermit.pipeline import Kermit
     from kermit.tasks.translation import (
         Direction,
         check_direction,
@@ -61,24 +59,24 @@ def translation(
     )
     from kermit.tasks.translation_report import note_of, plot_rounds, scores_table
 
-    facade = load_facade(model, dtype=getattr(torch, precision))
-    settings = facade.decoding(decoding_choices(decoding, set_))
-    asked = trained_directions(facade) if directions is None else map(Direction.parse, directions.split(","))
-    ways = [check_direction(facade, way) for way in asked]
+    kermit = Kermit.from_pretrained(model, dtype=getattr(torch, precision))
+    settings = kermit.decoding(decoding_choices(decoding, set_))
+    asked = trained_directions(kermit) if directions is None else map(Direction.parse, directions.split(","))
+    ways = [check_direction(kermit, way) for way in asked]
     files = {} if output is None else {way: output.with_name(f"{output.name}.{way.target}") for way in ways}
     for way, file in files.items():
         check_file("--output", file)
         if file.resolve() == (data / f"{split}.{way.target}").resolve():
             raise DataError(f"--output {output}: {file} is the reference; choose another name")
-    pairs = read_split(data, split, facade.languages)
+    pairs = read_split(data, split, kermit.languages)
     results = []
     for way in ways:
         with progress_bar(len(pairs), str(way)) as progress:
-            note = note_of(facade, settings, split, pairs)
-            scores, translations = evaluate_translation(facade, pairs, way, settings, note=note, progress=progress)
+            note = note_of(kermit, settings, split, pairs)
+            scores, translations = evaluate_translation(kermit, pairs, way, settings, note=note, progress=progress)
         results.append((scores, translations))
         if way in files:
-            lines = "".join(f"{target_text(facade, way, translation)}\n" for translation in translations)
+            lines = "".join(f"{target_text(kermit, way, translation)}\n" for translation in translations)
             files[way].write_text(lines, encoding="utf-8")
     if plot is not None:
         plot_rounds({scores.direction: translations for scores, translations in results}, plot)

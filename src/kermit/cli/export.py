@@ -10,10 +10,14 @@ import typer
 from kermit.cli import logs
 from kermit.cli.options import Json
 from kermit.cli.output import Results, check_folder
+from kermit.errors import UsageError
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="Folder of the model.", show_default=False)],
+    model: Annotated[
+        str | None,
+        typer.Argument(help="Folder of the model; by default the bundled one, with --output.", show_default=False),
+    ] = None,
     precision: Annotated[
         Literal["float32", "int8", "both"], typer.Option(help="Of the weights; int8 is smaller and faster.")
     ] = "both",
@@ -30,8 +34,10 @@ def export(
     if output is not None:
         check_folder("--output", output)
     logs.set_up()
-    from kermit.loading import find_model
+    from kermit.loading import BUNDLED, find_model
 
+    if (model is None or model == BUNDLED) and output is None:
+        raise UsageError("the bundled model is exported into another folder; name it with --output FOLDER")
     folder = find_model(model)
     from kermit.engines.exported_files import FilePrecision
     from kermit.engines.exporting import export_model

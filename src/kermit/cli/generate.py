@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kermit.cli import logs
-from kermit.cli.inputs import InputText, asked_apart, check_blanks, chunks, drawn, given_pairs, sides
+from kermit.cli.inputs import InputText, asked_apart, chunks, drawn, given_pairs, sides
 from kermit.cli.options import (
     NO_DRAW,
     Decoding,
@@ -69,7 +69,6 @@ def infill(
     if not settings.draws:
         refuse(context, ["--seed"], f"{NO_DRAW} with --samples 1")
     given = drawn(given_pairs(texts, x, y, input_), samples, seed)
-    check_blanks(given)
     kermit = load_kermit(model)
     on_y = is_second_side(context, kermit, x, y)
 
@@ -94,9 +93,9 @@ def complete(
     output: Output = None,
     json_: Json = False,
 ) -> None:
-    """Complete pairs from fragments on both sides, inserting anywhere.
+    """Complete pairs from fragments: text is inserted at ... or ____, and a side that is left out is written whole.
 
-    Example: kermit complete --x "A man" --y "Fahrrad." --samples 3
+    Example: kermit complete --x "A man ..." --y "... Fahrrad." --samples 3
     """
     logs.set_up()
     settings = settings_of(decoding, set_, samples)
@@ -106,9 +105,9 @@ def complete(
     kermit = load_kermit(model)
 
     def ask(chunk: Sequence[InputText], advance: Callable[[int], None]) -> list[Generation]:
-        firsts, seconds = [one.x for one in chunk], [one.y or "" for one in chunk]
         seeds = [one.seed for one in chunk]
-        return kermit.complete(firsts, seconds, settings=settings, seeds=seeds, trace=trace, on_progress=advance)
+        pairs = sides(chunk, on_y=False)
+        return kermit.complete(*pairs, settings=settings, seeds=seeds, trace=trace, on_progress=advance)
 
     produce(kermit, given, ask, output, json_, seeded=samples > 0)
 

@@ -107,34 +107,22 @@ def given_pairs(
     return found if texts else [_split(given, alone) for given in found]
 
 
-def check_blanks(given: Sequence[InputText]) -> None:
-    """Check that at least one text has a blank; the others are left unchanged.
-
-    Raises:
-        DataError: none has.
-    """
-    from kermit.canvas.blanks import BlankedText
-
-    if given and not any(BlankedText.parse(f"{one.x} {one.y or ''}").spaces for one in given):
-        raise DataError("no blank to fill; write a blank as four underscores, ____", place=given[0].place)
-
-
 def drawn(given: Sequence[InputText], samples: int, seed: int) -> list[InputText]:
     """Repeat each input once per sample, with consecutive seeds from `seed` on; once if nothing is sampled."""
     return [replace(one, seed=seed + draw) for one in given for draw in range(max(1, samples))]
 
 
-def sides(given: Sequence[InputText], *, on_y: bool) -> tuple[list[str], list[str] | None]:
-    """Return first and second sides; None for the second if there are only single texts of the first.
+def sides(given: Sequence[InputText], *, on_y: bool) -> tuple[list[str] | None, list[str] | None]:
+    """Return first and second sides; None for a side that is not given.
 
     Args:
-        given: texts and pairs.
-        on_y: whether single texts are of the second side.
+        given: only texts, or only pairs.
+        on_y: whether texts are of the second side.
     """
-    if not on_y and all(one.y is None for one in given):
-        return [one.x for one in given], None
-    pairs = [("", one.x) if one.y is None and on_y else (one.x, one.y or "") for one in given]
-    return [x for x, _ in pairs], [y for _, y in pairs]
+    texts = [one.x for one in given]
+    if all(one.y is None for one in given):
+        return (None, texts) if on_y else (texts, None)
+    return texts, [one.y or "" for one in given]
 
 
 def asked_apart(given: Sequence[InputText], ask: Callable[[Sequence[InputText]], Iterable[_Result]]) -> list[_Result]:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from kermit.cli import logs
+from kermit.cli import completion, logs
 from kermit.errors import DecodingError
 
 if TYPE_CHECKING:
     from kermit.decoding import DecodingSettings
-    from kermit.facades import ChosenDecoding, Facade
     from kermit.pipeline import Kermit
+    from kermit.searching import ChosenDecoding
 
 Model = Annotated[
     str | None,
@@ -46,7 +46,17 @@ Decoding = Annotated[
     ),
 ]
 Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Decoding setting, such as top_p=0.9.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Decoding setting, such as top_p=0.9.",
+        autocompletion=completion.decoding_settings,
+    ),
+]
+To = Annotated[
+    str,
+    typer.Option("--to", help="Language to translate into.", show_default=False, autocompletion=completion.languages),
 ]
 PrecisionOption = Annotated[
     Literal["float32", "bfloat16", "float16"], typer.Option(help="Precision of weights and arithmetic.")
@@ -58,7 +68,10 @@ X = Annotated[str | None, typer.Option("--x", help="First side of a pair, or a t
 Y = Annotated[
     str | None, typer.Option("--y", help="Second side of a pair, or a text of that side.", show_default=False)
 ]
-Side = Annotated[str, typer.Option(help="Language of single texts; x and y always work.")]
+Side = Annotated[
+    str,
+    typer.Option(help="Language of single texts; x and y always work.", autocompletion=completion.languages),
+]
 
 BAR_DELAY = 1.0
 """Seconds before a progress bar appears."""
@@ -138,33 +151,21 @@ def settings_of(
 
 
 def chosen_decoding(
-    context: typer.Context, facade: Facade, decoding: str | None, chosen: list[str] | None
+    context: typer.Context, kermit: Kermit, decoding: str | None, chosen: list[str] | None
 ) -> ChosenDecoding:
     """Return how a model of any family decodes; `--seed` is refused if nothing is drawn."""
-    found = facade.decoding(seedless_choices(decoding, chosen))
+    found = kermit.decoding(seedless_choices(decoding, chosen))
     if not getattr(found.settings(), "draws", False):
         refuse(context, ["--seed"], f"{NO_DRAW} with --set temperature=0.7")
     return found
 
 
 def load_kermit(model: str | None, threads: int | None = None) -> Kermit:
-    """Load a KERMIT model.
-
-    Raises:
-        ModelError: there is no such model, or it is of another family.
-    """
+    """Load a model of any family."""
     with loading():
         from kermit.pipeline import Kermit
 
         return Kermit.from_pretrained(model, threads=threads)
-
-
-def load_any(model: str | None) -> Facade:
-    """Load a model of any family that translates."""
-    with loading():
-        from kermit.facades import load_facade
-
-        return load_facade(model)
 
 
 def loading() -> AbstractContextManager[object]:

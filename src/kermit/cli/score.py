@@ -22,7 +22,7 @@ from kermit.cli.options import (
     refuse,
 )
 from kermit.cli.output import Results
-from kermit.errors import DataError, placed
+from kermit.errors import placed
 
 DRAWING = ("--orders", "--prior", "--temperature", "--seed")
 """Options for drawing orders."""
@@ -75,27 +75,16 @@ def score(
         )
     given = given_pairs(texts, x, y, input_)
     kermit = load_kermit(model)
-    from kermit.canvas import Factorization
     from kermit.objectives.priors import make_prior
 
     order_prior = make_prior(prior, temperature=temperature)
     on_y = is_second_side(context, kermit, x, y)
     with Results(output) as results, progress_bar(len(given), "scoring") as advance:
         for one in given:  # one by one, so that a score does not depend on other texts
-            way = Factorization(factorization) if factorization else None
-            if one.y is None:
-                own = Factorization.Y if on_y else Factorization.X
-                if way not in (None, own):
-                    raise DataError(
-                        f"--factorization {factorization} is for pairs, but this is a single text of side"
-                        f" {own.value}; give both sides, or leave it out",
-                        place=one.place,
-                    )
-                way = own
             with placed([one.place]):
                 (found,) = kermit.score(
                     *sides([one], on_y=on_y),
-                    factorization=way,
+                    factorization=factorization,
                     method=method,
                     prior=order_prior,
                     orders=orders,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kermit.cli import logs
-from kermit.cli.inputs import InputText, check_blanks, given_lines, given_texts, sides
+from kermit.cli import completion, logs
+from kermit.cli.inputs import InputText, given_lines, given_texts, sides
 from kermit.cli.options import (
     NO_DRAW,
     Decoding,
@@ -21,7 +21,6 @@ from kermit.cli.options import (
     X,
     Y,
     chosen_decoding,
-    load_any,
     load_kermit,
     progress_bar,
     refuse,
@@ -54,7 +53,12 @@ BINARY = ("png", "pdf", "gif")
 def trace(
     context: typer.Context,
     texts: Annotated[list[str] | None, typer.Argument(help="What to translate.", show_default=False)] = None,
-    to: Annotated[str | None, typer.Option("--to", help="Language to translate into.", show_default=False)] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to", help="Language to translate into.", show_default=False, autocompletion=completion.languages
+        ),
+    ] = None,
     input_: Input = None,
     infill: Annotated[str | None, typer.Option(help="Fill the blanks of this text.", show_default=False)] = None,
     side: Side = "x",
@@ -140,12 +144,14 @@ def translations(
 ) -> list[ReadableTrace]:
     """Trace translations."""
     given = given_texts(texts, input_)
-    facade = load_any(model)
-    settings, seeds = chosen_decoding(context, facade, decoding, set_).settings(), range(seed, seed + len(given))
+    kermit = load_kermit(model)
+    settings, seeds = chosen_decoding(context, kermit, decoding, set_).settings(), range(seed, seed + len(given))
     texts = [one.x for one in given]
     with progress_bar(len(given), f"to {to}") as progress, placed([one.place for one in given]):
-        found = facade.translate(texts, to, settings=settings, seeds=seeds, trace=True, on_progress=progress)
-    readable = [facade.readable(result.trace) for result in found]
+        found = kermit.translate(
+            texts, to, split_sentences=False, settings=settings, seeds=seeds, trace=True, on_progress=progress
+        )
+    readable = [kermit.readable(result.trace) for result in found]
     return [trace for trace in readable if trace is not None]
 
 
@@ -163,7 +169,6 @@ def generations(
         given = [InputText(x or "", y or "", Place("the pair"))]
     else:
         given = [InputText(infill, None, Place("--infill"))]
-        check_blanks(given)
     kermit = load_kermit(model)
     on_y = kermit.segment(side) == kermit.segment("y")
     with placed([one.place for one in given]):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kermit.cli import logs
+from kermit.cli import completion, logs
 from kermit.cli.options import Json
 from kermit.cli.output import Results, check_folder
 
@@ -20,7 +20,12 @@ def train(
     output: Annotated[Path | None, typer.Option(help="Output folder; runs/FOLDER/RECIPE by default.")] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe, such as a.b=value."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a key of the recipe, such as a.b=value.",
+            autocompletion=completion.recipe_keys,
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume from the last checkpoint in the output.")] = False,
     json_: Json = False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,52 +16,74 @@ from kermit.cli.options import (
     Output,
     SeedOption,
     Set,
+    To,
     TraceFlag,
     chosen_decoding,
-    load_any,
+    load_kermit,
     progress_bar,
 )
 from kermit.cli.output import Results, generated, warn_if_cut
 from kermit.errors import placed
 
+if TYPE_CHECKING:
+    from kermit.pipeline import Kermit
+    from kermit.results import Generation
+
 
 def translate(
     context: typer.Context,
     texts: Annotated[list[str] | None, typer.Argument(help="Texts to translate.", show_default=False)] = None,
-    to: Annotated[str, typer.Option("--to", help="Language to translate into.", show_default=False)] = ...,  # type: ignore[assignment]
+    to: To = ...,  # type: ignore[assignment]
     input_: Input = None,
     seed: SeedOption = 0,
     decoding: Decoding = None,
     set_: Set = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Translate texts whole instead of sentence by sentence.")
+    ] = False,
     model: Model = None,
     trace: TraceFlag = False,
     output: Output = None,
     json_: Json = False,
 ) -> None:
-    """Translate texts.
+    """Translate texts, those of several sentences sentence by sentence.
 
     Example: kermit translate --to de "A dog sleeps in the sun."
     """
     logs.set_up()
     given = given_texts(texts, input_)
-    facade = load_any(model)
-    settings = chosen_decoding(context, facade, decoding, set_).settings()
-    to_y = facade.segment(to) == facade.segment("y")
+    kermit = load_kermit(model)
+    settings = chosen_decoding(context, kermit, decoding, set_).settings()
+    to_y = kermit.segment(to) == kermit.segment("y")
     done = 0
     with Results(output) as results, progress_bar(len(given), f"to {to}") as progress:
         for chunk in chunks(given):
             seeds = range(seed + done, seed + done + len(chunk))
             with placed([one.place for one in chunk]):
-                found = facade.translate(
-                    [one.x for one in chunk], to, settings=settings, seeds=seeds, trace=trace, on_progress=progress
+                found = kermit.translate(
+                    [one.x for one in chunk],
+                    to,
+                    split_sentences=not whole,
+                    settings=settings,
+                    seeds=seeds,
+                    trace=trace,
+                    on_progress=progress,
                 )
             done += len(chunk)
             for one, result in zip(chunk, found, strict=True):
                 warn_if_cut(one.place, result.finish)
-                text, readable = (result.y or "") if to_y else result.x, facade.readable(result.trace)
                 if json_:
-                    results.json({"source": one.x, "text": text} | generated(result, readable))
+                    results.json(record(kermit, result, to_y=to_y))
                     continue
-                if readable is not None:
-                    results.trace(readable)
-                results.line(text)
+                for part in result.sentences or [result]:
+                    if (readable := kermit.readable(part.trace)) is not None:
+                        results.trace(readable)
+                results.line((result.y or "") if to_y else result.x)
+
+
+def record(kermit: Kermit, result: Generation, *, to_y: bool) -> dict[str, Any]:
+    """Return a translation as plain data; of several sentences, with those of each."""
+    source, text = (result.x, result.y) if to_y else (result.y, result.x)
+    found = {"source": source, "text": text} | generated(result, kermit.readable(result.trace))
+    sentences = [record(kermit, sentence, to_y=to_y) for sentence in result.sentences]
+    return found | ({"sentences": sentences} if sentences else {})

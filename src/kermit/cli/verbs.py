@@ -31,6 +31,9 @@ class Verbs(TyperGroup):
         while groups:
             for command in groups.pop().commands.values():
                 command.params.extend(shared)
+                for option in (*command.params, command.get_help_option(typer.Context(command))):
+                    if getattr(option, "is_flag", False):
+                        option.metavar = ""  # not <bool>: a flag takes no value
                 if hasattr(command, "commands"):
                     groups.append(command)
 

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from kermit.canvas.arrays import Array
     from kermit.data.encoding import Row
-    from kermit.facades import Facade
+    from kermit.engines.engine import Engine
     from kermit.families.recovery import HeldOutBatch, Recovered
+    from kermit.searching import Searcher
     from kermit.training.recipe import Recipe
 
 ITEMS = "items"
@@ -80,8 +81,8 @@ class Family(Protocol):
 class TranslationFamily(Family, Protocol):
     """A family whose models translate."""
 
-    def facade(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Facade:
-        """Return a model on strings."""
+    def runner(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Engine | Searcher:
+        """Return what runs the model for `kermit.Kermit`."""
         ...
 
 

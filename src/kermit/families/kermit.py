@@ -45,7 +45,6 @@ from kermit.modeling.trunk import refuse_unfit_at_work
 from kermit.objectives.generations import GenerationObjective
 from kermit.objectives.objective import Objective
 from kermit.objectives.texts import Texts, canvases_of
-from kermit.pipeline import Kermit
 from kermit.validated import FamilySettings, Settings
 
 if TYPE_CHECKING:
@@ -257,9 +256,9 @@ class KermitFamily:
         states = torch.as_tensor(states_of(engine, canvases), device=model.device).to(model.dtype)
         return replace(found, follows=(next_sentence_logits(model, states).argmax(1) == 1).cpu().numpy())
 
-    def facade(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Kermit:
-        """Return the facade of an insertion model."""
-        return Kermit(model, tokenizer)
+    def runner(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Engine:
+        """Return what runs the model."""
+        return TorchEngine(model)
 
 
 def recovered_by(engine: Engine, held_out: HeldOutBatch) -> tuple[CanvasBatch, Recovered]:

@@ -19,17 +19,17 @@ from torch.nn import functional
 from transformers import MarianConfig, MarianMTModel, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.activations import ACT2FN
 
-from kermit.canvas import Factorization, Segment
+from kermit.canvas import Factorization, SpecialTokens
 from kermit.canvas.arrays import Array
 from kermit.data.batching import WHOLE, RankShare, padded
-from kermit.decoding import Finish, Trace
-from kermit.errors import DataError, DecodingError, ModelError, RecipeError, nearest
+from kermit.data.joint_tokenizer import end_of_slot_id
+from kermit.engines.engine import ModelInfo
+from kermit.errors import DecodingError, RecipeError, nearest
 from kermit.families.base import ITEMS, Collator, check_one_direction
 from kermit.families.trunks import EncoderDecoderSettings, made
 from kermit.loading import load_whole
 from kermit.modeling.slot_loss import slot_loss
-from kermit.results import Generation
-from kermit.text.tokenizer import decode_ids, encode_texts
+from kermit.searching import Hypothesis
 from kermit.validated import FamilySettings, Settings, Share
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class BeamSearch(Settings):
             raise DecodingError(f"{problem['loc'][0]}: {problem['msg']}") from error
 
     def settings(self) -> BeamSearch:
-        """Return itself: the facade takes these settings as they are."""
+        """Return itself: the search takes these settings as they are."""
         return self
 
     def seeds(self, count: int) -> None:
@@ -142,17 +142,26 @@ class TransformerCollator:
         return share.of(arrays)
 
 
-class TransformerFacade:
-    """A Transformer with its tokenizer, on strings; its methods are those of `kermit.Kermit`."""
+class BeamSearcher:
+    """A Transformer that translates sequences of tokens by beam search."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
         self.model, self.tokenizer = model, tokenizer
-        names = getattr(model.config, "languages", None) or {"x": "x", "y": "y"}
-        self.languages: tuple[str, str] = (names["x"], names["y"])
-        self.factorizations: frozenset[str] = frozenset(getattr(model.config, "factorizations", None) or ())
-        self.model_type: str = model.config.model_type
-        self.precision: str = str(model.dtype).removeprefix("torch.")
-        self.folder: Path | None = Path(model.name_or_path) if model.name_or_path else None
+        self.name_or_path = model.name_or_path
+        config = model.config
+        names = getattr(config, "languages", None) or {"x": "x", "y": "y"}
+        special = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, end_of_slot_id(tokenizer))
+        self.info = ModelInfo(
+            specials=SpecialTokens(*special),
+            vocab_size=config.vocab_size,
+            hidden_size=config.d_model,
+            max_segment_length=config.max_position_embeddings - 1,
+            languages=(names["x"], names["y"]),
+            factorizations=frozenset(getattr(config, "factorizations", None) or ()),
+            parameters=model.num_parameters(),
+            model_type=config.model_type,
+            precision=str(model.dtype).removeprefix("torch."),
+        )
 
     def decoding(self, choices: Mapping[str, Any]) -> BeamSearch:
         """Check decoding choices by name.
@@ -162,81 +171,21 @@ class TransformerFacade:
         """
         return BeamSearch.of(choices)
 
-    def segment(self, name: str) -> Segment:
-        """Return the side of a language; ``x`` and ``y`` always work."""
-        x, y = self.languages
-        known: dict[str, Segment] = {"x": Segment.X, "y": Segment.Y, x: Segment.X, y: Segment.Y}
-        if name not in known:
-            raise ModelError(f"the model's languages are {' and '.join(self.languages)}; it does not know {name!r}")
-        return known[name]
-
-    def check_trained(self, target: Segment) -> None:
-        """Raise if the model was not trained to generate this side."""
-        way = Factorization.Y_GIVEN_X if target is Segment.Y else Factorization.X_GIVEN_Y
-        if self.factorizations and way.value not in self.factorizations:
-            trained = ", ".join(sorted(self.factorizations))
-            raise ModelError(f"the model was not trained for {way.value}, only for {trained}")
-
-    def readable(self, trace: Trace | None) -> None:
-        """Return nothing: there are no rounds to show."""
-
     @torch.inference_mode()
-    def translate(
+    def search(
         self,
-        texts: Sequence[str],
-        to: str,
-        *,
-        settings: BeamSearch | None = None,
-        seeds: Sequence[int] | None = None,
-        trace: bool = False,
+        sources: Sequence[Sequence[int]],
+        settings: BeamSearch,
         on_progress: Callable[[int], object] | None = None,
-    ) -> list[Generation]:
-        """Translate texts by beam search, those of similar length together; nothing is drawn, so seeds do nothing.
-
-        Raises:
-            ModelError: the model was not trained for that direction, or a trace is wanted.
-            DataError: a text is longer than the model can read.
-        """
-        target = self.segment(to)
-        self.check_trained(target)
-        if trace:
-            raise ModelError("a Transformer does not insert; there are no rounds to trace")
-        decoding = settings or BeamSearch()
-        sources = encode_within(self.tokenizer, texts, self.model.config.max_position_embeddings - 1)
-        results = [_generation(text, "", _Hypothesis([], True, 0.0), target, rounds=0) for text in texts]
-        some = [place for place, source in enumerate(sources) if source]  # a blank text stays blank
-        for places in _batches(sources, some, decoding.batch_tokens):
-            found = _beam_search(self.model, self.tokenizer, [sources[place] for place in places], decoding)
-            for place, hypothesis in zip(places, found, strict=True):
-                text = decode_ids(self.tokenizer, hypothesis.ids)
-                results[place] = _generation(texts[place], text, hypothesis, target, rounds=len(hypothesis.ids) + 1)
+    ) -> list[Hypothesis]:
+        """Translate sources, those of similar length together."""
+        found: dict[int, Hypothesis] = {}
+        for places in _batches(sources, settings.batch_tokens):
+            part = [sources[place] for place in places]
+            found.update(zip(places, _beam_search(self.model, self.tokenizer, part, settings), strict=True))
             if on_progress is not None:
                 on_progress(len(places))
-        return results
-
-
-def encode_within(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], limit: int) -> list[list[int]]:
-    """Encode the texts to translate.
-
-    Raises:
-        DataError: a text has more tokens than the model can read.
-    """
-    sources = encode_texts(tokenizer, [text.strip() for text in texts])
-    for number, source in enumerate(sources):
-        if len(source) > limit:
-            raise DataError(f"{len(source)} tokens, but the model can read {limit}; split it", text=number, limit=limit)
-    return sources
-
-
-def _generation(source: str, text: str, hypothesis: _Hypothesis, target: Segment, *, rounds: int) -> Generation:
-    return Generation(
-        x=source if target is Segment.Y else text,
-        y=text if target is Segment.Y else source,
-        rounds=rounds,
-        tokens=len(hypothesis.ids),
-        finish=Finish.FINISHED if hypothesis.finished else Finish.MAX_TOKENS,
-        log_prob=hypothesis.log_prob,
-    )
+        return [found[place] for place in range(len(sources))]
 
 
 class TransformerFamily:
@@ -304,19 +253,12 @@ class TransformerFamily:
         loss: torch.Tensor = model(**batch, label_smoothing=objective.label_smoothing)
         return loss
 
-    def facade(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> TransformerFacade:
-        """Return a Transformer on strings."""
-        return TransformerFacade(model, tokenizer)
+    def runner(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> BeamSearcher:
+        """Return what runs the model."""
+        return BeamSearcher(model, tokenizer)
 
 
 TRANSFORMER = TransformerFamily()
-
-
-@dataclass(frozen=True)
-class _Hypothesis:
-    ids: list[int]
-    finished: bool
-    log_prob: float
 
 
 def _settings(recipe: Recipe) -> TransformerSettings:
@@ -324,10 +266,10 @@ def _settings(recipe: Recipe) -> TransformerSettings:
     return recipe.model
 
 
-def _batches(sources: list[list[int]], places: list[int], budget: float) -> Iterator[list[int]]:
+def _batches(sources: Sequence[Sequence[int]], budget: float) -> Iterator[list[int]]:
     """Yield batches of texts sorted by length, each within the budget of source tokens."""
     batch: list[int] = []
-    for place in sorted(places, key=lambda place: len(sources[place])):
+    for place in sorted(range(len(sources)), key=lambda place: len(sources[place])):
         if batch and (len(sources[place]) + 1) * (len(batch) + 1) > budget:
             yield batch
             batch = []
@@ -337,8 +279,8 @@ def _batches(sources: list[list[int]], places: list[int], budget: float) -> Iter
 
 
 def _beam_search(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, sources: list[list[int]], decoding: BeamSearch
-) -> list[_Hypothesis]:
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, sources: Sequence[Sequence[int]], decoding: BeamSearch
+) -> list[Hypothesis]:
     start, end, pad = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
     input_ids = torch.as_tensor(padded([[*source, end] for source in sources], pad), device=model.device)
     attention_mask = (input_ids != pad).long()
@@ -362,10 +304,7 @@ def _beam_search(
     losses = functional.cross_entropy(
         logits.float().transpose(1, 2), labels, ignore_index=_IGNORED, reduction="none"
     ).sum(1)
-    return [
-        _Hypothesis(ids=ids, finished=finished, log_prob=-loss)
-        for (ids, finished), loss in zip(outputs, losses.tolist(), strict=True)
-    ]
+    return [Hypothesis(ids, finished, -loss) for (ids, finished), loss in zip(outputs, losses.tolist(), strict=True)]
 
 
 def _until(ids: list[int], end: int, limit: int) -> tuple[list[int], bool]:

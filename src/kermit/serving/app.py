@@ -175,12 +175,12 @@ def _model_routes(service: Service) -> APIRouter:
 
     @router.post("/v1/infill", response_model=GeneratedTexts, responses=_PROBLEMS | _STREAM, tags=["model"])
     async def infill(asked: InfillRequest, http: HttpRequest) -> Any:
-        """Fill the blanks of texts or pairs; a blank is four underscores."""
+        """Fill the blanks of texts or pairs; a blank is four underscores, and every text needs one."""
         return await generate(asked, http)
 
     @router.post("/v1/complete", response_model=GeneratedTexts, responses=_PROBLEMS | _STREAM, tags=["model"])
     async def complete(asked: CompleteRequest, http: HttpRequest) -> Any:
-        """Complete pairs from fragments on both sides, inserting anywhere."""
+        """Complete pairs from fragments, inserting at `...` and blanks; a side that is empty is written whole."""
         return await generate(asked, http)
 
     @router.post("/v1/sample", response_model=GeneratedTexts, responses=_PROBLEMS | _STREAM, tags=["model"])

@@ -1,4 +1,4 @@
-"""Requests, validated here once; what depends on the model is checked in `engine`.
+"""Requests, validated here once; what depends on the model is checked in `served_model`.
 
 Requests mirror the methods of `kermit.pipeline.Kermit`: lists of texts in, lists of results out (`answers`).
 """
@@ -64,25 +64,37 @@ class Request(Schema):
     def likeness(self) -> Hashable:
         """Equal for requests that may share a batch."""
         shared = self.model_dump(exclude=set(self.own))
-        return type(self), getattr(self, "y", None) is None, *shared.items()
+        return type(self), self._sides, *shared.items()
+
+    @property
+    def _sides(self) -> tuple[bool, bool]:
+        """Whether texts of each side are given."""
+        return getattr(self, "x", None) is not None, getattr(self, "y", None) is not None
 
 
 class _OnTexts(Request):
     """Texts, or pairs of texts."""
 
-    x: RequestTexts
-    y: RequestTexts | None = Field(default=None, description="The second sides, as many as the first.")
+    x: RequestTexts | None = Field(default=None, description="Texts, or the first sides of pairs.")
+    y: RequestTexts | None = Field(default=None, description="The second sides, as many as the first; or alone.")
+    side: str | None = Field(
+        default=None, max_length=100, description="The language of texts that are given alone as x; x by default."
+    )
 
     @model_validator(mode="after")
     def _as_many(self) -> _OnTexts:
-        if self.y is not None and len(self.x) != len(self.y):
+        if self.x is None and self.y is None:
+            raise ValueError("no text is given; give x, y or both")
+        if self.x is not None and self.y is not None and len(self.x) != len(self.y):
             raise ValueError(f"{len(self.x)} texts in x and {len(self.y)} in y; give as many in both")
+        if self.side is not None and (self.x is None or self.y is not None):
+            raise ValueError("side is the language of texts that are given alone as x; leave it out")
         return self
 
     @property
     def size(self) -> int:
         """Number of texts or pairs."""
-        return len(self.x)
+        return len(self.x or self.y or ())
 
     @property
     def fragments(self) -> list[tuple[str, list[str]]]:
@@ -111,6 +123,12 @@ def rounds_of(decided: DecidedRounds) -> TracedRounds:
 
 class Generating(Request):
     """How to decode. With a temperature, top_k or top_p tokens are drawn; otherwise the best are taken."""
+
+    choices: ClassVar[tuple[str, ...]] = (
+        *("strategy", "termination_penalty", "temperature", "top_k", "top_p", "max_rounds", "max_tokens"),
+        *("candidates", "ranking"),
+    )
+    """The fields that are decoding settings."""
 
     strategy: Strategy | None = Field(
         default=None, description="The first of the model's strategies by default: parallel where it can."
@@ -149,7 +167,7 @@ class Generating(Request):
         """Equal for requests that may share a batch; one with decided rounds is decoded alone."""
         shared = self.model_dump(exclude={*self.own, "begun"})
         alone = None if self.begun is None else id(self)
-        return type(self), getattr(self, "y", None) is None, alone, *shared.items()
+        return type(self), self._sides, alone, *shared.items()
 
     @model_validator(mode="after")
     def _ranked_candidates(self) -> Generating:
@@ -195,12 +213,10 @@ class TranslateRequest(Generating):
         return [(f"texts.{number}", [text]) for number, text in enumerate(self.texts)]
 
 
-class InfillRequest(Generating, _OnTexts):
-    """Fill the blanks, four underscores each; what is given stays as it is."""
+class _OnFragments(Generating, _OnTexts):
+    """Texts with places where text may be inserted."""
 
     keep_words: bool = Field(default=True, description="Whether given words stay whole.")
-    min_tokens_per_blank: int = Field(default=1, ge=0, le=1000)
-    max_tokens_per_blank: Count | None = None
 
     @property
     def fragments(self) -> list[tuple[str, list[str]]]:
@@ -209,12 +225,17 @@ class InfillRequest(Generating, _OnTexts):
         return [(place, list(BlankedText.parse(text).fragments)) for place, (text,) in whole]
 
 
-class CompleteRequest(Generating, _OnTexts):
-    """Complete pairs from fragments on both sides, inserting anywhere."""
+class InfillRequest(_OnFragments):
+    """Fill the blanks, four underscores each; what is given stays as it is. Every text needs a blank."""
 
-    y: RequestTexts
+    min_tokens_per_blank: int = Field(default=1, ge=0, le=1000)
+    max_tokens_per_blank: Count | None = None
+
+
+class CompleteRequest(_OnFragments):
+    """Complete pairs: text may be inserted at `...` or at a blank, and a side that is empty is written whole."""
+
     temperature: float | None = Field(default=DRAWING_TEMPERATURE, ge=0.01, le=100, description="Null takes the best.")
-    keep_words: bool = Field(default=True, description="Whether given words stay whole.")
 
 
 class SampleRequest(Generating):

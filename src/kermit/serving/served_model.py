@@ -10,19 +10,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import TypedDict
+from typing import Any
 
+from kermit.arguments import GenerationOptions, settings_from
 from kermit.canvas import Factorization, Segment
-from kermit.decoding import Constraints, DecodingSettings, OnRound, Trace, TracedRounds, strategies_of
-from kermit.decoding.choices import DecodingChoices
+from kermit.decoding import Constraints, DecodingSettings, Trace, strategies_of
 from kermit.objectives.priors import make_prior
 from kermit.pipeline import Kermit
+from kermit.plans import Plan, PlannedRow
 from kermit.rendering import ReadableTrace
 from kermit.results import Generation, Score
 from kermit.serving.alternatives import alternatives, check_tokens
 from kermit.serving.answers import (
     CanvasRecord,
     Generated,
+    GeneratedTexts,
     ModelCard,
     Reply,
     RoundEvent,
@@ -34,7 +36,6 @@ from kermit.serving.answers import (
 )
 from kermit.serving.card import read_card
 from kermit.serving.jobs import Job, Tell
-from kermit.serving.plans import Plan, PlannedRow
 from kermit.serving.refusals import TooLongError
 from kermit.serving.schemas import (
     MAX_CANDIDATES,
@@ -66,7 +67,7 @@ class ServedModel:
         kermit.batch_size, kermit.progress = settings.max_batch, False
         room = kermit.info.max_segment_length
         self.max_tokens = settings.max_tokens if room is None else min(settings.max_tokens, room)
-        self.strategies = strategies_of(kermit.info)
+        self.strategies = strategies_of(kermit.info) if kermit.searcher is None else []
 
     def card(self) -> ModelCard:
         """Describe the model to callers."""
@@ -111,7 +112,8 @@ class ServedModel:
         """
         parts = request.fragments
         if isinstance(request, TranslateRequest):
-            parts = [(row.place, [row.text]) for row in self._plan(request).rows]
+            plan = self._plan(request)
+            parts = [(_place(plan, row), [row.text]) for row in plan.rows]
         for place, fragments in parts:
             length = sum(map(len, encode_texts(self.kermit.tokenizer, fragments)))
             if length > self.max_tokens:
@@ -137,8 +139,7 @@ class ServedModel:
             case ScoreRequest():
                 yield from map(self._score, jobs)
             case EmbedRequest() as like:
-                x, y = _joined(requests, "x"), None if like.y is None else _joined(requests, "y")
-                vectors = iter(self.kermit.embed(x, y, pooling=like.pooling).tolist())
+                vectors = iter(self.kermit.embed(*_sides(requests), side=like.side, pooling=like.pooling).tolist())
                 yield from (Vectors(vectors=list(islice(vectors, request.size))) for request in requests)
             case AlternativesRequest():
                 yield from (alternatives(self.kermit, job.request) for job in jobs)
@@ -150,56 +151,50 @@ class ServedModel:
         plans = [self._plan(request) for request in asked]
         rows = [row for plan in plans for row in plan.rows]
         found = iter(self._decode(jobs, asked, plans, rows))
-        return [
-            plan.fold([self._generated(result, request) for result in islice(found, len(plan.rows))])
-            for request, plan in zip(asked, plans, strict=True)
-        ]
+        replies: list[Reply] = []
+        for request, plan in zip(asked, plans, strict=True):
+            target = self.kermit.segment(request.to) if isinstance(request, TranslateRequest) else Segment.Y
+            results = plan.fold(list(islice(found, len(plan.rows))), target)
+            replies.append(GeneratedTexts(results=[self._generated(result, request) for result in results]))
+        return replies
 
     def _plan(self, request: Generating) -> Plan:
+        seeds = range(request.seed, request.seed + request.size)
         if not isinstance(request, TranslateRequest):
-            return Plan.of_size(request.size, request.seed)
-        target = self.kermit.segment(request.to)
+            return Plan.of_size(seeds)
         if not request.splits:
-            return Plan.whole(request.texts, request.seed, target)
-        return Plan.split(request.texts, request.seed, target, self.kermit.languages[1 - target])
+            return Plan.whole(request.texts, seeds)
+        return Plan.split(request.texts, seeds, self.kermit.languages[1 - self.kermit.segment(request.to)])
 
     def _decode(
         self, jobs: Sequence[Job], asked: Sequence[Generating], plans: Sequence[Plan], rows: Sequence[PlannedRow]
     ) -> list[Generation]:
         like, kermit = asked[0], self.kermit
         audience = _Audience(kermit, [(job, row) for job, plan in zip(jobs, plans, strict=True) for row in plan.rows])
-        how = _How(
+        how = GenerationOptions(
             settings=self._decoding(like),
             seeds=[row.seed for row in rows],
             begun=None if like.begun is None else [rounds_of(decided) for decided in like.begun],
             trace=any(request.trace for request in asked),
-            on_round=audience.on_round if like.candidates == 1 else None,
+            on_round=audience.on_round if like.candidates == 1 and kermit.searcher is None else None,
         )
-        y = None if getattr(like, "y", None) is None else _joined(asked, "y")
         match like:
             case TranslateRequest():
-                return kermit.translate([row.text for row in rows], like.to, **how)
+                return kermit.translate([row.text for row in rows], like.to, split_sentences=False, **how)
             case InfillRequest():
-                return kermit.infill(_joined(asked, "x"), y, keep_words=like.keep_words, **how)
+                return kermit.infill(*_sides(asked), side=like.side, keep_words=like.keep_words, **how)
             case CompleteRequest():
-                return kermit.complete(_joined(asked, "x"), y or [], keep_words=like.keep_words, **how)
+                return kermit.complete(*_sides(asked), side=like.side, keep_words=like.keep_words, **how)
             case SampleRequest():
                 return kermit.sample(len(rows), segment=like.segment, **how)
             case _:
                 raise TypeError(f"no way to answer a {type(like).__name__}")
 
-    def _decoding(self, request: Generating) -> DecodingSettings:
-        settings = DecodingChoices(
-            strategy=request.strategy or self.strategies[0],
-            termination_penalty=request.termination_penalty,
-            temperature=request.temperature,
-            top_k=request.top_k,
-            top_p=request.top_p,
-            max_rounds=request.max_rounds,
-            max_tokens=request.max_tokens or (None if isinstance(request, TranslateRequest) else self.max_tokens),
-            candidates=request.candidates,
-            ranking=request.ranking,
-        ).settings()
+    def _decoding(self, request: Generating) -> DecodingSettings | Mapping[str, Any]:
+        choices = {name: getattr(request, name) for name in Generating.choices}
+        if isinstance(request, TranslateRequest):
+            return {name: choices[name] for name in choices if name in request.model_fields_set}
+        settings = settings_from(choices | {"max_tokens": request.max_tokens or self.max_tokens}, self.strategies)
         if not isinstance(request, InfillRequest):
             return settings
         return replace(
@@ -222,6 +217,7 @@ class ServedModel:
             finish=result.finish,
             log_prob=result.log_prob,
             trace=TraceRecord.model_validate(readable.to_json()) if readable is not None else None,
+            sentences=[self._generated(sentence, request) for sentence in result.sentences] or None,
         )
 
     def _score(self, job: Job) -> TextScores:
@@ -237,6 +233,7 @@ class ServedModel:
             scores = self.kermit.score(
                 request.x,
                 request.y,
+                side=request.side,
                 factorization=request.factorization,
                 method=request.method,
                 prior=make_prior(request.prior, temperature=request.temperature),
@@ -249,16 +246,6 @@ class ServedModel:
 
 class _UnwantedError(Exception):
     """Nobody waits for the answer any more."""
-
-
-class _How(TypedDict):
-    """What every generating method of the pipeline takes."""
-
-    settings: DecodingSettings
-    seeds: Sequence[int]
-    begun: Sequence[TracedRounds] | None
-    trace: bool
-    on_round: OnRound | None
 
 
 class _Audience:
@@ -299,9 +286,20 @@ class _Audience:
         return readable
 
 
-def _joined(requests: Sequence[Request], name: str) -> list[str]:
-    """The texts of all requests, one after the other."""
-    return [text for request in requests for text in getattr(request, name)]
+def _sides(requests: Sequence[Any]) -> tuple[list[str] | None, list[str] | None]:
+    """Return the texts of like requests, one after the other; None for a side that they do not give."""
+
+    def joined(name: str) -> list[str] | None:
+        given = getattr(requests[0], name) is not None
+        return [text for request in requests for text in getattr(request, name)] if given else None
+
+    return joined("x"), joined("y")
+
+
+def _place(plan: Plan, row: PlannedRow) -> str:
+    """Return where a row is in its request, for error messages."""
+    several = plan.splits is not None and len(plan.splits[row.index].sentences) > 1
+    return f"texts.{row.index}, sentence {row.sentence + 1}" if several else f"texts.{row.index}"
 
 
 def _scored(score: Score, request: ScoreRequest) -> Scored:

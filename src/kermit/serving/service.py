@@ -32,11 +32,11 @@ class Service:
 
     def __init__(self, kermit: Kermit, settings: ServiceSettings | None = None) -> None:
         self.settings = settings or ServiceSettings()
-        self.engine = ServedModel(kermit, self.settings)
+        self.model = ServedModel(kermit, self.settings)
         self.queue = JobQueue(self.settings.queue)
         self.metrics = Metrics(lambda: self.queue.depth)
-        self.worker = Worker(self.engine, self.queue, self.metrics)
-        self.card = self.engine.card()
+        self.worker = Worker(self.model, self.queue, self.metrics)
+        self.card = self.model.card()
 
     def start(self) -> None:
         """Begin to answer."""
@@ -86,7 +86,7 @@ class Service:
 
     async def _events(self, request: Request, disconnected: Disconnected, *, rounds: bool) -> AsyncGenerator[Event]:
         """Put a job into the queue and pass on what is told of it; ends early when the caller has gone."""
-        self.engine.check_size(request)
+        self.model.check_size(request)
         loop = asyncio.get_running_loop()
         told: asyncio.Queue[StartEvent | RoundEvent | None] = asyncio.Queue()
 

@@ -1,4 +1,4 @@
-"""The thread that owns the model: takes like jobs from the queue and has the engine answer them together."""
+"""The thread that owns the model: takes like jobs from the queue and has it answer them together."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class Worker(threading.Thread):
     """Computes what waits in the queue until it is closed and empty.
 
     Args:
-        engine: what answers.
+        model: what answers.
         queue: where jobs wait.
         metrics: where batches and rounds are counted.
     """
 
-    def __init__(self, engine: ServedModel, queue: JobQueue, metrics: Metrics) -> None:
+    def __init__(self, model: ServedModel, queue: JobQueue, metrics: Metrics) -> None:
         super().__init__(name="kermit-worker", daemon=True)
-        self.engine, self.queue, self.metrics = engine, queue, metrics
+        self.model, self.queue, self.metrics = model, queue, metrics
         self.computing = 0
 
     def run(self) -> None:
         """Take and answer batches."""
-        settings = self.engine.settings
+        settings = self.model.settings
         while jobs := self.queue.gather(settings.max_batch, settings.max_wait_ms / 1000):
             begun = [job for job in jobs if job.answer.set_running_or_notify_cancel()]
             self.computing = len(begun)
@@ -53,7 +53,7 @@ class Worker(threading.Thread):
         fitting = []
         for job in jobs:
             try:
-                self.engine.check_lengths(job.request)
+                self.model.check_lengths(job.request)
                 fitting.append(job)
             except KermitError as error:
                 job.answer.set_exception(error)
@@ -61,7 +61,7 @@ class Worker(threading.Thread):
             return
         self.metrics.batch_size.observe(sum(job.size for job in fitting))
         try:
-            for job, answer in zip(fitting, self.engine.answer(fitting), strict=True):
+            for job, answer in zip(fitting, self.model.answer(fitting), strict=True):
                 self._deliver(job, answer)
         except KermitError as error:
             if len(fitting) == 1:
@@ -73,7 +73,7 @@ class Worker(threading.Thread):
 
     def _deliver(self, job: Job, answer: Reply) -> None:
         if not job.wanted:  # some of it may have been abandoned
-            job.answer.set_exception(DeadlineError(self.engine.settings.deadline))
+            job.answer.set_exception(DeadlineError(self.model.settings.deadline))
             return
         if isinstance(answer, GeneratedTexts):
             for result in answer.results:

@@ -8,120 +8,102 @@ module reads no text files.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
-from kermit.canvas import Segment
-from kermit.decoding import Finish
 from kermit.errors import ModelError, in_a_line
-from kermit.facades import Facade
-from kermit.families.transformer import BeamSearch, TransformerFacade, encode_within
-from kermit.results import Generation
-from kermit.text.tokenizer import decode_ids
+from kermit.families.transformer import BeamSearch, BeamSearcher
+from kermit.pipeline import Kermit
+from kermit.searching import Hypothesis
 
 INSTALL = "pip install 'kermit-insertion[distill]'"
 
 
-class CTranslate2Teacher(TransformerFacade):
-    """A converted Transformer; make one with `convert`."""
+class CTranslate2Searcher(BeamSearcher):
+    """A converted Transformer; `converted` makes one."""
 
     backend = "ctranslate2"
 
-    def __init__(self, facade: TransformerFacade, engine: Any, precision: str, version: str) -> None:
-        super().__init__(facade.model, facade.tokenizer)
-        self.engine, self.precision, self.version = engine, precision, version
+    def __init__(self, searcher: BeamSearcher, translator: Any, precision: str, version: str) -> None:
+        super().__init__(searcher.model, searcher.tokenizer)
+        self.translator, self.version = translator, version
+        self.info = replace(self.info, precision=precision)
 
-    @classmethod
-    def convert(cls, facade: Facade, precision: str = "int8") -> CTranslate2Teacher:
-        """Convert a Transformer's weights, for a GPU if there is one, else for as many threads as torch has.
-
-        Args:
-            facade: a loaded model of the family `transformer`, in float32.
-            precision: `int8`, `float32`, or another compute type that CTranslate2 supports on this machine.
-
-        Raises:
-            ModelError: the package is missing, the model is of another family, or CTranslate2 cannot run it.
-        """
-        if not isinstance(facade, TransformerFacade):
-            raise ModelError(
-                "the backend ctranslate2 runs only the family transformer, and the teacher's model_type is"
-                f" {facade.model_type}; use the backend transformers"
-            )
-        try:
-            import ctranslate2
-        except ModuleNotFoundError as error:
-            raise ModelError(f"the backend ctranslate2 needs the package {error.name}; {INSTALL}") from error
-        device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
-        if precision not in (known := ctranslate2.get_supported_compute_types(device)):
-            raise ModelError(
-                f"CTranslate2 has no precision {precision} on this machine; known: {', '.join(sorted(known))}"
-            )
-        threads = torch.get_num_threads() if device == "cpu" else 1
-        with TemporaryDirectory(prefix="kermit-ctranslate2-") as folder:
-            _specification(facade).save(folder)
-            try:
-                engine = ctranslate2.Translator(
-                    folder, device, compute_type=precision, inter_threads=threads, intra_threads=1
-                )
-            except (ValueError, RuntimeError) as error:
-                raise ModelError(f"CTranslate2 cannot run the teacher: {in_a_line(error)}") from error
-        return cls(facade, engine, precision, ctranslate2.__version__)
-
-    def translate(
+    def search(
         self,
-        texts: Sequence[str],
-        to: str,
-        *,
-        settings: BeamSearch | None = None,
-        seeds: Sequence[int] | None = None,
-        trace: bool = False,
+        sources: Sequence[Sequence[int]],
+        settings: BeamSearch,
         on_progress: Callable[[int], object] | None = None,
-    ) -> list[Generation]:
-        """Translate texts, in their order; `on_progress` is called once, at the end.
+    ) -> list[Hypothesis]:
+        """Translate sources; `on_progress` is called once, at the end.
 
         Log-probabilities are slightly higher than those of torch: special tokens have no share in them.
         """
-        target, decoding = self.segment(to), settings or BeamSearch()
-        self.check_trained(target)
-        tokenizer, positions = self.tokenizer, self.model.config.max_position_embeddings
-        sources = encode_within(tokenizer, texts, positions - 1)
-        end = tokenizer.sep_token
-        found = self.engine.translate_batch(
-            [[*tokenizer.convert_ids_to_tokens(source), end] for source in sources],
-            beam_size=decoding.beams,
-            length_penalty=decoding.length_penalty,
-            max_decoding_length=min(decoding.max_tokens, positions - 2) + 1,  # with the end mark
+        tokenizer, end = self.tokenizer, self.tokenizer.sep_token
+        results = self.translator.translate_batch(
+            [[*tokenizer.convert_ids_to_tokens(list(source)), end] for source in sources],
+            beam_size=settings.beams,
+            length_penalty=settings.length_penalty,
+            max_decoding_length=min(settings.max_tokens, self.model.config.max_position_embeddings - 2) + 1,  # with end
             min_decoding_length=0,
-            max_input_length=0,  # no limit besides the one above
-            max_batch_size=max(1, int(decoding.batch_tokens)),
+            max_input_length=0,  # no limit besides the model's
+            max_batch_size=max(1, int(settings.batch_tokens)),
             batch_type="tokens",
             suppress_sequences=[[token] for token in tokenizer.all_special_tokens if token != end],
             return_end_token=True,
             return_scores=True,
         )
-        results = []
-        for text, source, result in zip(texts, sources, found, strict=True):
-            tokens = result.hypotheses[0] if source else [end]  # a blank text stays blank
+        found = []
+        for result in results:
+            tokens = result.hypotheses[0]
+            finished = tokens[-1:] == [end]
             ids = tokenizer.convert_tokens_to_ids(tokens[:-1])
-            translation = decode_ids(tokenizer, ids)
-            results.append(
-                Generation(
-                    x=text if target is Segment.Y else translation,
-                    y=translation if target is Segment.Y else text,
-                    rounds=len(tokens) if source else 0,
-                    tokens=len(ids),
-                    log_prob=result.scores[0] * len(tokens) ** decoding.length_penalty if source else 0.0,
-                    finish=Finish.FINISHED if tokens[-1:] == [end] else Finish.MAX_TOKENS,
-                )
-            )
+            found.append(Hypothesis(ids, finished, result.scores[0] * len(tokens) ** settings.length_penalty))
         if on_progress is not None:
-            on_progress(len(texts))
-        return results
+            on_progress(len(sources))
+        return found
 
 
-def _specification(facade: TransformerFacade) -> Any:
+def converted(kermit: Kermit, precision: str = "int8") -> Kermit:
+    """Convert a Transformer's weights, for a GPU if there is one, else for as many threads as torch has.
+
+    Args:
+        kermit: a loaded model of the family `transformer`, in float32.
+        precision: `int8`, `float32`, or another compute type that CTranslate2 supports on this machine.
+
+    Raises:
+        ModelError: the package is missing, the model is of another family, or CTranslate2 cannot run it.
+    """
+    searcher = kermit.searcher
+    if not isinstance(searcher, BeamSearcher):
+        raise ModelError(
+            "the backend ctranslate2 runs only the family transformer, and the teacher's model_type is"
+            f" {kermit.model_type}; use the backend transformers"
+        )
+    try:
+        import ctranslate2
+    except ModuleNotFoundError as error:
+        raise ModelError(f"the backend ctranslate2 needs the package {error.name}; {INSTALL}") from error
+    device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
+    if precision not in (known := ctranslate2.get_supported_compute_types(device)):
+        raise ModelError(f"CTranslate2 has no precision {precision} on this machine; known: {', '.join(sorted(known))}")
+    threads = torch.get_num_threads() if device == "cpu" else 1
+    with TemporaryDirectory(prefix="kermit-ctranslate2-") as folder:
+        _specification(searcher).save(folder)
+        try:
+            translator = ctranslate2.Translator(
+                folder, device, compute_type=precision, inter_threads=threads, intra_threads=1
+            )
+        except (ValueError, RuntimeError) as error:
+            raise ModelError(f"CTranslate2 cannot run the teacher: {in_a_line(error)}") from error
+    run = CTranslate2Searcher(searcher, translator, precision, ctranslate2.__version__)
+    return Kermit(run, kermit.tokenizer, folder=kermit.folder)
+
+
+def _specification(searcher: BeamSearcher) -> Any:
     """CTranslate2's description of the model, with its weights.
 
     It differs from the package's own conversion of Marian models: the decoder starts from the embedding of `[CLS]`
@@ -131,7 +113,7 @@ def _specification(facade: TransformerFacade) -> Any:
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation
 
-    model, tokenizer = facade.model, facade.tokenizer
+    model, tokenizer = searcher.model, searcher.tokenizer
     config, loader = model.config, BartLoader()
     activations = {"relu": Activation.RELU, "gelu": Activation.GELU, "gelu_new": Activation.GELUTanh}
     activations |= {"silu": Activation.SWISH, "swish": Activation.SWISH}

@@ -20,11 +20,12 @@ from typing import Any
 
 from kermit.data.plain import Fault, OnBad, Report, file_checksum, read_texts
 from kermit.errors import DataError, KermitError, Place
-from kermit.facades import ChosenDecoding, Facade
 from kermit.loading import find_model
+from kermit.pipeline import Kermit
 from kermit.provenance import Manifest, model_checksum, partial, write_whole
 from kermit.results import Generation
-from kermit.tasks.ctranslate2_teacher import CTranslate2Teacher
+from kermit.searching import ChosenDecoding
+from kermit.tasks.ctranslate2_teacher import CTranslate2Searcher
 from kermit.tasks.distillation_filters import Reason, WordCounts, wrong_pair
 from kermit.tasks.translation import Direction, target_text
 
@@ -48,7 +49,7 @@ class Distilled:
 
 
 def distill(
-    facade: Facade,
+    facade: Kermit,
     teacher: str | Path,
     text: Path,
     direction: Direction,
@@ -129,7 +130,7 @@ def distill(
 
 
 def _translate_blocks(
-    facade: Facade,
+    facade: Kermit,
     text: Path,
     direction: Direction,
     decoding: ChosenDecoding,
@@ -169,10 +170,10 @@ def _nothing_left(unfinished: int, filtered: dict[str, int]) -> str:
     )
 
 
-def _engine(facade: Facade) -> dict[str, str]:
+def _engine(facade: Kermit) -> dict[str, str]:
     """Return what runs the teacher, for the manifest."""
-    if isinstance(facade, CTranslate2Teacher):
-        found = (facade.backend, facade.version, facade.precision)
+    if isinstance(searcher := facade.searcher, CTranslate2Searcher):
+        found = (searcher.backend, searcher.version, facade.precision)
     else:
         found = ("transformers", version("transformers"), facade.precision)
     return dict(zip(("backend", "backend_version", "precision"), found, strict=True))
@@ -196,7 +197,7 @@ def _made_before(text: Path, files: list[Path], blocks: Path, manifest: Manifest
 
 
 def _translated(
-    facade: Facade,
+    facade: Kermit,
     block: list[tuple[str, Place]],
     direction: Direction,
     decoding: ChosenDecoding,
@@ -212,6 +213,7 @@ def _translated(
                 direction.target,
                 settings=decoding.settings(),
                 seeds=decoding.seeds(len(texts)),
+                split_sentences=False,
                 on_progress=progress,
             )
             return list(zip(texts, found, strict=True))

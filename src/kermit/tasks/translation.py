@@ -21,8 +21,9 @@ from kermit.canvas import Factorization, Segment
 from kermit.data.parallel import Pair, TextSource, read_pairs
 from kermit.data.plain import Report
 from kermit.errors import DataError, ModelError, placed
-from kermit.facades import ChosenDecoding, Facade
+from kermit.pipeline import Kermit
 from kermit.results import Generation
+from kermit.searching import ChosenDecoding
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,13 @@ def directions_of(factorizations: Collection[Factorization], languages: tuple[st
     return [way for name, way in ways.items() if {name, Factorization.JOINT} & set(factorizations)]
 
 
-def trained_directions(facade: Facade) -> list[Direction]:
+def trained_directions(facade: Kermit) -> list[Direction]:
     """List the directions that a model was trained for; both if that is unknown."""
     trained = facade.factorizations or {Factorization.JOINT.value}
     return directions_of([Factorization(name) for name in trained], facade.languages)
 
 
-def check_direction(facade: Facade, direction: Direction) -> Direction:
+def check_direction(facade: Kermit, direction: Direction) -> Direction:
     """Return the direction if the model was trained for it.
 
     Raises:
@@ -68,13 +69,13 @@ def check_direction(facade: Facade, direction: Direction) -> Direction:
     return direction
 
 
-def direction_to(facade: Facade, target: str) -> Direction:
+def direction_to(facade: Kermit, target: str) -> Direction:
     """Return the direction into a language; ``x`` and ``y`` always work."""
     x, y = facade.languages
     return check_direction(facade, Direction(x, y) if facade.segment(target) is Segment.Y else Direction(y, x))
 
 
-def target_text(facade: Facade, direction: Direction, result: Generation) -> str:
+def target_text(facade: Kermit, direction: Direction, result: Generation) -> str:
     """Return the translation in a result."""
     return (result.y or "") if facade.segment(direction.target) is Segment.Y else result.x
 
@@ -137,7 +138,7 @@ def score_translations(
 
 
 def evaluate_translation(
-    facade: Facade,
+    facade: Kermit,
     pairs: Sequence[Pair],
     direction: Direction,
     decoding: ChosenDecoding | None = None,
@@ -157,6 +158,7 @@ def evaluate_translation(
             direction.target,
             settings=None if decoding is None else decoding.settings(),
             seeds=None if decoding is None else decoding.seeds(len(sources)),
+            split_sentences=False,
             on_progress=progress,
         )
     seconds = time.perf_counter() - start

@@ -9,14 +9,15 @@ from pathlib import Path
 from statistics import fmean
 
 from kermit.data.parallel import Pair
-from kermit.facades import ChosenDecoding, Facade
 from kermit.families import family_of_model_type
+from kermit.pipeline import Kermit
 from kermit.provenance import listed, model_checksum, signature
 from kermit.results import Generation
+from kermit.searching import ChosenDecoding
 from kermit.tasks.translation import TranslationScores
 
 
-def note_of(facade: Facade, decoding: ChosenDecoding, split: str, pairs: Sequence[Pair]) -> str:
+def note_of(facade: Kermit, decoding: ChosenDecoding, split: str, pairs: Sequence[Pair]) -> str:
     """Return the signature of what decided a score beside sacrebleu: model, decoding, precision, split and its text."""
     text = "\n".join(f"{pair.x}\t{pair.y}" for pair in pairs)
     parts = {

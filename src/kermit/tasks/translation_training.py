@@ -21,6 +21,7 @@ from kermit.data.parallel import Pair, TextSource, read_pairs, source_checksum
 from kermit.data.plain import Report, file_checksum
 from kermit.errors import RecipeError
 from kermit.families.base import TranslationFamily
+from kermit.pipeline import Kermit
 from kermit.tasks.translation import Direction, directions_of, evaluate_translation
 from kermit.text.tokenizer import encode_texts
 from kermit.training.settings import EvaluationSettings, SourceSettings, TextSettings
@@ -194,7 +195,7 @@ class TranslationTask:
         family = cast("TranslationFamily", loaded.family)
 
         def judge(model: PreTrainedModel) -> Mapping[str, float]:
-            facade = family.facade(model, tokenizer)
+            facade = Kermit(family.runner(model, tokenizer), tokenizer)
             metrics: dict[str, float] = {}
             results = [evaluate_translation(facade, pairs, way, recipe.decoding)[0] for way in directions]
             for scores in results:

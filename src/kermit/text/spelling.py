@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
-from kermit.canvas import BlankedText, Canvas, SpecialTokens
+from kermit.canvas import BlankedText, SpecialTokens
 from kermit.canvas.arrays import Booleans
-from kermit.canvas.blanks import opens
-from kermit.text.tokenizer import AnyTokenizer, decode_ids, encode_texts, token_ends, word_continuations
+from kermit.text.tokenizer import AnyTokenizer, decode_ids, encode_texts, word_continuations
 
 
 class Speller:
@@ -39,10 +36,6 @@ class Speller:
         """The content tokens of a text."""
         return encode_texts(self.tokenizer, [text])[0]
 
-    def encode_fragment(self, text: str) -> list[int]:
-        """The content tokens of a text between whose words others may come to stand, its blanks left out."""
-        return self.encode(_fragment(text))
-
     def text(self, token_ids: Sequence[int]) -> str:
         """The text of content tokens."""
         return decode_ids(self.tokenizer, list(token_ids))
@@ -63,17 +56,6 @@ class Speller:
             pieces.append(self._run(runs.pop(seen, []), apart=fragment[-1:].isalnum()))
         return blanked.fill(pieces)
 
-    def complete(self, text: str, tokens: Sequence[int], inserted: Sequence[bool]) -> str:
-        """The fragment with what was inserted, its own words as they were written."""
-        given, runs = _fragment(text), _inserted_runs(tokens, inserted)
-        ends = [0, *token_ends(self.tokenizer, given)]
-        if 0 in runs and given[:1].isupper():
-            given, ends = f" {given}", [0, *(end + 1 for end in ends[1:])]
-        cuts = [0, *(ends[seen] for seen in runs), len(given)]
-        fragments = tuple(given[start:end] for start, end in pairwise(cuts))
-        pieces = [self._run(run, apart=True) for run in runs.values()]
-        return BlankedText(fragments, ("",) * len(pieces)).fill(pieces).strip()
-
     def _run(self, token_ids: Sequence[int], *, apart: bool) -> str:
         """Tokens as they read inside a text.
 
@@ -85,25 +67,6 @@ class Speller:
         if text and self.continues[token_ids[0]]:
             return text.removeprefix("##")
         return f" {text}" if apart and text[:1].isalnum() else text
-
-    def with_whole_words(self, canvas: Canvas) -> Canvas:
-        """The canvas with the slots inside its words closed."""
-        row, frame = canvas.token_ids, (self.specials.cls_id, self.specials.sep_id)
-        inside = {slot for slot in canvas.open_slots if row[slot - 1] not in frame and self.continues[row[slot]]}
-        return replace(canvas, open_slots=canvas.open_slots - inside)
-
-
-def _fragment(text: str) -> str:
-    """A fragment as it is encoded: without its blanks, and with a space before it where it does not open the text.
-
-    Several words of which the first has a capital letter and no blank before it are taken to open it; a word alone,
-    such as a German noun, is not.
-    """
-    blanked = BlankedText.parse(text)
-    joined = blanked.fill([""] * len(blanked.spaces)).strip()
-    if joined[:1].isupper() and blanked.fragments[0] and len(joined.split()) > 1:
-        return joined
-    return f" {joined}" if joined[:1].isalnum() or opens(joined[:1]) else joined
 
 
 def _inserted_runs(tokens: Sequence[int], inserted: Sequence[bool]) -> dict[int, list[int]]:

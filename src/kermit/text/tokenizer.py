@@ -69,12 +69,6 @@ def encode_texts(tokenizer: AnyTokenizer, texts: list[str]) -> list[list[int]]:
     return [encoding.ids for encoding in _encodings(tokenizer, texts)]
 
 
-def token_ends(tokenizer: AnyTokenizer, text: str) -> list[int]:
-    """Return where in the text each of its tokens ends."""
-    (encoding,) = _encodings(tokenizer, [text])
-    return [end for _, end in encoding.offsets]
-
-
 def _encodings(tokenizer: AnyTokenizer, texts: list[str]) -> list[Encoding]:
     backend = whole_texts(tokenizer)
     special_as_text = backend.encode_special_tokens

@@ -1,6 +1,7 @@
 // What can be done with two texts: which action is meant, what the service is asked, and what is wrong beforehand.
 
 const BLANK = /_{4,}/;
+const OPEN = /\.{3}|…/; // like a blank, but only for completing, and text may be left out there
 
 export const ACTIONS = {
   "to-y": { path: "v1/translate", needs: ["y_given_x", "joint"], from: "x", to: "y" },
@@ -10,8 +11,9 @@ export const ACTIONS = {
   sample: { path: "v1/sample", needs: ["joint"] },
 };
 
-/** The action that the texts ask for: a blank means infill, an empty side means translate. */
+/** The action that the texts ask for: ... means complete, a blank infill, an empty side translate. */
 export function primary({ x, y }, source) {
+  if (OPEN.test(x) || OPEN.test(y)) return "complete";
   if (BLANK.test(x) || BLANK.test(y)) return "infill";
   const [hasX, hasY] = [x.trim() !== "", y.trim() !== ""];
   if (!hasX && !hasY) return "sample";
@@ -43,6 +45,9 @@ export function complaint(state, names) {
   const { from } = ACTIONS[state.do];
   if (state.do === "infill" && !BLANK.test(state.x) && !BLANK.test(state.y)) {
     return "there is no blank to fill; write ____ where text is to be inserted";
+  }
+  if (state.do === "complete" && [state.x, state.y].every((text) => text.trim() && !OPEN.test(text) && !BLANK.test(text))) {
+    return "there is no open place; write ... where text may be inserted";
   }
   if (!from) return null;
   const name = names[from === "x" ? 0 : 1];

@@ -12,9 +12,9 @@ const ENGLISH_GERMAN = {
     { do: "infill", x: "A dog runs through the ____.", y: "Ein ____ läuft durch den Schnee." },
   ],
   Complete: [
-    { do: "complete", x: "guitar", y: "Bühne" },
-    { do: "complete", x: "children beach", y: "" },
-    { do: "complete", x: "", y: "Hund Ball" },
+    { do: "complete", x: "... guitar ...", y: "... Bühne ..." },
+    { do: "complete", x: "... children ... beach ...", y: "" },
+    { do: "complete", x: "", y: "... Hund ... Ball ..." },
   ],
 };
 

@@ -1,0 +1,202 @@
+"""What the verbs of `kermit.pipeline.Kermit` take: one text or many, of either side or both, and options.
+
+One string gives one result; any iterable of strings, generators included, gives a list. Knows no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from kermit.canvas import Factorization, Segment
+from kermit.decoding import DRAWING_TEMPERATURE, DecodingSettings, OnRound, Strategy, TracedRounds
+from kermit.decoding.choices import DecodingChoices
+from kermit.errors import DataError, DecodingError
+from kermit.objectives.orders import OrderPrior
+from kermit.results import ScoreMethod
+
+TextOrTexts = str | Iterable[str]
+SettingsLike = DecodingSettings | Mapping[str, Any] | Any
+"""Decoding settings, or their flat names and values; a family with a search of its own has its own settings."""
+
+
+class GenerationOptions(TypedDict, total=False):
+    """Options of every verb that generates.
+
+    Attributes:
+        settings: how to decode: `DecodingSettings`, or a mapping such as ``{"temperature": 0.7}``.
+        seeds: one seed per text, for sampling; 0, 1, 2, ... by default.
+        begun: for each text the rounds that are already decided, as in a trace; decoding continues after them.
+        trace: whether to record the rounds.
+        on_progress: called with the number of texts that were just finished.
+        on_round: called after every round; see `kermit.decoding.decode`.
+    """
+
+    settings: SettingsLike | None
+    seeds: Iterable[int] | None
+    begun: Iterable[TracedRounds] | None
+    trace: bool
+    on_progress: Callable[[int], object] | None
+    on_round: OnRound | None
+
+
+class TranslationOptions(GenerationOptions, total=False):
+    """Options of translating.
+
+    Attributes:
+        split_sentences: whether a text of several sentences is translated sentence by sentence, as it is by default.
+            With `begun` or `on_round` texts are translated whole.
+    """
+
+    split_sentences: bool
+
+
+class FillingOptions(GenerationOptions, total=False):
+    """Options of infilling and completing.
+
+    Attributes:
+        side: the language of texts that are given alone; ``x`` by default.
+        keep_words: whether given words stay whole, as they do by default: nothing is glued to one that a blank does not
+            touch.
+    """
+
+    side: str | None
+    keep_words: bool
+
+
+class ScoreOptions(TypedDict, total=False):
+    """Options of scoring.
+
+    Attributes:
+        side: the language of texts that are given alone; ``x`` by default.
+        factorization: what is scored given what; all that is given by default.
+        method: ``importance`` by default; ``exact`` for short texts, ``bound`` or ``paper_bound``; or
+            ``left_to_right``, exact under that order.
+        prior: where orders are drawn from; uniform by default.
+        orders: number of orders to draw; 16 by default.
+        seed: of the drawing, which begins with it anew for every text; 0 by default.
+        on_batch: called after every batch of canvases; what it raises ends the work.
+    """
+
+    side: str | None
+    factorization: Factorization | str | None
+    method: ScoreMethod
+    prior: OrderPrior | None
+    orders: int
+    seed: int
+    on_batch: Callable[[], object] | None
+
+
+def check_options(options: Mapping[str, Any], kind: Any = GenerationOptions) -> None:
+    """Raise for an unknown option, as Python does for an unknown argument."""
+    known = sorted(kind.__optional_keys__)
+    for name in options:
+        if name not in known:
+            raise TypeError(f"unexpected keyword argument {name!r}; known: {', '.join(known)}")
+
+
+@dataclass(frozen=True)
+class GivenTexts:
+    """Texts or pairs, read once.
+
+    Args:
+        x: texts of the first side; None if only the second was given.
+        y: texts of the second side; None if only the first was given.
+        single: whether one text was given, so that one result is returned.
+    """
+
+    x: list[str] | None
+    y: list[str] | None
+    single: bool
+
+    @classmethod
+    def of(cls, x: TextOrTexts | None, y: TextOrTexts | None = None, *, on_y: bool = False) -> GivenTexts:
+        """Read and check texts.
+
+        Args:
+            x: texts, or the first sides of pairs.
+            y: the second sides; alone, texts of the second side.
+            on_y: whether texts given alone as `x` are of the second side.
+
+        Raises:
+            DataError: no text, something that is not a string, or sides that do not match.
+        """
+        if x is not None and y is not None and isinstance(x, str) is not isinstance(y, str):
+            raise DataError("one side is a single text and the other is not; give one text on both, or lists")
+        single = isinstance(y if x is None else x, str)
+        first, second = _read(x), _read(y)
+        if first is None and second is None:
+            raise DataError("no text is given; give x, y or both")
+        if first is not None and second is not None and len(first) != len(second):
+            raise DataError(
+                f"{len(first)} texts on the first side and {len(second)} on the second; give as many on both"
+            )
+        return cls(None, first, single) if on_y and second is None else cls(first, second, single)
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the only side."""
+        texts = self.y if self.x is None else self.x
+        assert texts is not None
+        return texts
+
+    @property
+    def alone(self) -> Segment | None:
+        """The side of texts that are given alone; None for pairs."""
+        if self.x is not None and self.y is not None:
+            return None
+        return Segment.X if self.y is None else Segment.Y
+
+    def pairs(self, absent: str | None) -> list[tuple[str, str | None]]:
+        """Return texts side by side.
+
+        Args:
+            absent: what stands on the second side of texts of the first; the first side of a text of the second is
+                empty.
+        """
+        first = [""] * len(self.texts) if self.x is None else self.x
+        second = [absent] * len(self.texts) if self.y is None else self.y
+        return list(zip(first, second, strict=True))
+
+    def result(self, results: Any) -> Any:
+        """Return one result for one text, else all of them."""
+        return results[0] if self.single else results
+
+
+def _read(texts: TextOrTexts | None) -> list[str] | None:
+    if texts is None:
+        return None
+    if not isinstance(texts, Iterable) or isinstance(texts, bytes | Mapping):
+        raise DataError(f"give a string or an iterable of strings, not {type(texts).__name__}")
+    found = [texts] if isinstance(texts, str) else list(texts)
+    for number, text in enumerate(found):
+        if not isinstance(text, str):
+            raise DataError(f"the type is {type(text).__name__}; give strings", text=number)
+    return found
+
+
+def settings_from(choices: object, strategies: Sequence[Strategy], *, draws: bool = False) -> DecodingSettings:
+    """Return decoding settings from a mapping of their flat names.
+
+    Args:
+        choices: the mapping.
+        strategies: those that the model decodes with; the first is the default.
+        draws: whether tokens are drawn unless the mapping names a temperature.
+
+    Raises:
+        DecodingError: something else than a mapping, an unknown name, or an invalid value.
+    """
+    if not isinstance(choices, Mapping):
+        raise DecodingError(
+            "settings must be DecodingSettings or a mapping such as {'temperature': 0.7}, not"
+            f" {type(choices).__name__}"
+        )
+    if "seed" in choices:
+        raise DecodingError("settings have no seed; give seeds, one per text")
+    chosen = dict(choices)
+    if draws:
+        chosen.setdefault("temperature", DRAWING_TEMPERATURE)
+    if chosen.get("strategy") is None and strategies:
+        chosen["strategy"] = strategies[0]
+    return DecodingChoices.of(chosen).settings()

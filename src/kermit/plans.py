@@ -1,0 +1,123 @@
+"""How texts become rows to decode, and how the results of rows become results of texts again.
+
+A long text is translated sentence by sentence: each sentence is a row, and the translations keep the layout of the
+text. Python, the command line and the service share this plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from kermit.canvas import Segment
+from kermit.decoding import Finish
+from kermit.results import Generation
+from kermit.text.splitting import SplitText, split_text
+
+SENTENCE_SEED_STEP = 1_000_003
+"""Between the seeds of a text's sentences."""
+
+
+@dataclass(frozen=True)
+class PlannedRow:
+    """One text, or one sentence of it, to decode.
+
+    Args:
+        index: the number of the text.
+        sentence: the number of the sentence in the text.
+        seed: for sampling.
+        text: what is translated; empty if the plan is not of a translation.
+    """
+
+    index: int
+    sentence: int
+    seed: int
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The rows of texts, in order.
+
+    Args:
+        rows: the rows.
+        texts: the texts to translate; None if the plan is not of a translation.
+        splits: their sentences; None if they are translated whole.
+    """
+
+    rows: tuple[PlannedRow, ...]
+    texts: tuple[str, ...] | None = None
+    splits: tuple[SplitText, ...] | None = None
+
+    @classmethod
+    def of_size(cls, seeds: Sequence[int]) -> Plan:
+        """Plan one row per seed."""
+        return cls(tuple(PlannedRow(index, 0, seed) for index, seed in enumerate(seeds)))
+
+    @classmethod
+    def whole(cls, texts: Sequence[str], seeds: Sequence[int]) -> Plan:
+        """Plan to translate texts as they are."""
+        rows = (PlannedRow(index, 0, seed, text) for index, (text, seed) in enumerate(zip(texts, seeds, strict=True)))
+        return cls(tuple(rows), tuple(texts))
+
+    @classmethod
+    def split(cls, texts: Sequence[str], seeds: Sequence[int], language: str) -> Plan:
+        """Plan to translate texts sentence by sentence; an empty text is one row.
+
+        Args:
+            texts: the texts.
+            seeds: one per text; those of its sentences follow in steps of `SENTENCE_SEED_STEP`.
+            language: the code of the texts' language, for the rules of splitting.
+        """
+        splits = tuple(split_text(text, language) for text in texts)
+        rows = [
+            PlannedRow(index, number, seed + number * SENTENCE_SEED_STEP, sentence)
+            for index, (split, seed) in enumerate(zip(splits, seeds, strict=True))
+            for number, sentence in enumerate(split.sentences or ("",))
+        ]
+        return cls(tuple(rows), tuple(texts), splits)
+
+    def fold(self, results: Sequence[Generation], target: Segment) -> list[Generation]:
+        """Return the results of the texts, given those of the rows.
+
+        Args:
+            results: one per row.
+            target: the side that was translated into.
+        """
+        if self.texts is None:
+            return list(results)
+        left, folded = iter(results), []
+        for index, text in enumerate(self.texts):
+            split = None if self.splits is None else self.splits[index]
+            parts = [next(left) for _ in range(max(1, len(split.sentences)) if split else 1)]
+            whole = parts[0] if split is None or len(parts) == 1 else _together(split, parts, target)
+            folded.append(replace(whole, x=text) if target is Segment.Y else replace(whole, y=text))
+        return folded
+
+    def by_texts(self, on_progress: Callable[[int], object] | None) -> Callable[[int], object] | None:
+        """Return what counts finished rows and reports them as texts."""
+        if on_progress is None or self.texts is None or len(self.rows) == len(self.texts):
+            return on_progress
+        done, texts, rows = 0, len(self.texts), len(self.rows)
+
+        def report(count: int) -> None:
+            nonlocal done
+            before, done = done, done + count
+            on_progress(done * texts // rows - before * texts // rows)
+
+        return report
+
+
+def _together(split: SplitText, parts: Sequence[Generation], target: Segment) -> Generation:
+    """Join the translations of a text's sentences."""
+    text = split.join([(part.y if target is Segment.Y else part.x) or "" for part in parts]).strip()
+    cut = [part.finish for part in parts if part.finish is not Finish.FINISHED]
+    return Generation(
+        x=text,
+        y=text,
+        rounds=max(part.rounds for part in parts),
+        tokens=sum(part.tokens for part in parts),
+        finish=cut[0] if cut else Finish.FINISHED,
+        log_prob=sum(part.log_prob for part in parts),
+        sentences=tuple(parts),
+    )

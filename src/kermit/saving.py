@@ -1,0 +1,114 @@
+"""Save a model with its tokenizer and a card, in a folder or on the Hub."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kermit.errors import ModelError
+from kermit.provenance import apply_umask, partial
+from kermit.text.languages import language_name
+
+if TYPE_CHECKING:
+    from kermit.text_model import TextModel
+
+CARD = "README.md"
+
+
+def save(kermit: TextModel, folder: Path) -> None:
+    """Write a model into a folder; a card that is already there is kept.
+
+    Args:
+        kermit: the model.
+        folder: where to; made if it does not exist.
+    """
+    if kermit.folder is not None and folder.exists() and folder.samefile(kermit.folder):
+        return
+    scratch = partial(folder)
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    _write(kermit, scratch)
+    if not (folder / CARD).exists() and not (scratch / CARD).exists():
+        (scratch / CARD).write_text(model_card(kermit, folder.name), encoding="utf-8")
+    apply_umask(scratch)
+    folder.mkdir(exist_ok=True)
+    for file in scratch.iterdir():
+        file.replace(folder / file.name)
+    scratch.rmdir()
+
+
+def _write(kermit: TextModel, folder: Path) -> None:
+    model = _torch_model(kermit)
+    if model is not None:
+        model.save_pretrained(folder)
+    elif kermit.folder is not None:
+        for file in kermit.folder.iterdir():
+            if file.is_file():
+                shutil.copyfile(file, folder / file.name)
+    if hasattr(kermit.tokenizer, "save_pretrained"):
+        kermit.tokenizer.save_pretrained(folder)
+    elif kermit.folder is not None:
+        for file in kermit.folder.glob("*token*.json"):
+            shutil.copyfile(file, folder / file.name)
+    else:
+        kermit.tokenizer.save(str(folder / "tokenizer.json"))  # type: ignore[union-attr]
+
+
+def push(kermit: TextModel, name: str, **settings: Any) -> None:
+    """Put a model and its tokenizer on the Hub.
+
+    Args:
+        kermit: the model, run by torch.
+        name: of the repository, as ``user/model``.
+        settings: for transformers' `push_to_hub`, such as ``private=True``.
+
+    Raises:
+        ModelError: torch does not run the model.
+    """
+    model, tokenizer = _torch_model(kermit), kermit.tokenizer
+    if model is None:
+        raise ModelError("only a model that torch runs can be pushed; load it with engine='torch'")
+    if not hasattr(tokenizer, "push_to_hub"):
+        from kermit.data.joint_tokenizer import load_tokenizer
+
+        assert kermit.folder is not None
+        tokenizer = load_tokenizer(kermit.folder)
+    for part in (model, tokenizer):
+        part.push_to_hub(name, **settings)
+
+
+def _torch_model(kermit: TextModel) -> Any:
+    return getattr(kermit.searcher or kermit.engine, "model", None)
+
+
+def model_card(kermit: TextModel, name: str) -> str:
+    """Return a model card from what is known about a model.
+
+    Args:
+        kermit: the model.
+        name: what it is called.
+    """
+    x, y = kermit.languages
+    named = (x, y) != ("x", "y")
+    size = "" if kermit.info.parameters is None else f" with {kermit.info.parameters:,} parameters"
+    texts = f"{language_name(x)} and {language_name(y)} texts" if named else "texts"
+    trained = f", trained for {', '.join(sorted(kermit.factorizations))}" if kermit.factorizations else ""
+    orders = f" Insertion orders: {', '.join(sorted(kermit.info.orders))}." if kermit.info.orders else ""
+    front = ["---", *(["language:", f"- {x}", f"- {y}"] if named else []), "tags:", "- kermit", "- insertion", "---"]
+    return "\n".join(
+        [
+            *front,
+            "",
+            f"# {name}",
+            "",
+            f"A model of type {kermit.model_type}{size} of {texts}{trained}.{orders}",
+            "",
+            "```python",
+            "from kermit import Kermit",
+            "",
+            f'model = Kermit.from_pretrained("{name}")',
+            "```",
+            "",
+        ]
+    )

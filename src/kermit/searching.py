@@ -1,0 +1,75 @@
+"""`Searcher`: a model that translates by a search of its own, such as a Transformer with beams.
+
+It inserts nothing, so it has no canvas, no rounds and no trace; `kermit.pipeline.Kermit` gives it strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kermit.decoding import Finish
+from kermit.engines.engine import ModelInfo
+from kermit.results import Generation
+
+
+class ChosenDecoding(Protocol):
+    """How to decode, as chosen by a user."""
+
+    def settings(self) -> Any:
+        """Return the settings that `Kermit.translate` takes."""
+        ...
+
+    def seeds(self, count: int) -> Sequence[int] | None:
+        """Return one seed per text; None if nothing can be drawn."""
+        ...
+
+    def record(self) -> dict[str, Any]:
+        """Return the choices as plain data, for signatures and manifests."""
+        ...
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """What a search found for one source.
+
+    Args:
+        token_ids: its tokens, without the end mark.
+        finished: whether it ended by itself.
+        log_prob: its log-probability.
+    """
+
+    token_ids: list[int]
+    finished: bool
+    log_prob: float
+
+    def generation(self, text: str) -> Generation:
+        """Return the result with its text on both sides, one of which the caller replaces by what was given."""
+        finish = Finish.FINISHED if self.finished else Finish.MAX_TOKENS
+        return Generation(text, text, len(self.token_ids) + 1, len(self.token_ids), finish, self.log_prob)
+
+
+class Searcher(Protocol):
+    """A model that translates sequences of tokens."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """What the model is."""
+        ...
+
+    def decoding(self, choices: Mapping[str, Any]) -> ChosenDecoding:
+        """Check decoding choices by name, and complete them by defaults."""
+        ...
+
+    def search(
+        self, sources: Sequence[Sequence[int]], settings: Any, on_progress: Callable[[int], object] | None = None
+    ) -> list[Hypothesis]:
+        """Translate sources, none of them empty; the result for one does not depend on the others.
+
+        Args:
+            sources: their tokens.
+            settings: as `decoding(...).settings()` returns them.
+            on_progress: called with the number of sources that were just finished.
+        """
+        ...

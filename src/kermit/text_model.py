@@ -1,0 +1,313 @@
+"""A model with its tokenizer: from texts to canvases, through the decoder, to texts again.
+
+`kermit.pipeline.Kermit` adds the verbs. A model that does not insert (`kermit.searching.Searcher`) only translates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from kermit.arguments import (
+    FillingOptions,
+    GenerationOptions,
+    GivenTexts,
+    SettingsLike,
+    TextOrTexts,
+    TranslationOptions,
+    check_options,
+    settings_from,
+)
+from kermit.canvas import Canvas, Factorization, Segment
+from kermit.decoding import (
+    LENGTH_REWARD,
+    MAX_REPEATS,
+    MAX_TOKENS,
+    Decoded,
+    DecodingSettings,
+    Finish,
+    Strategy,
+    Trace,
+    check_lengths,
+    decode,
+    strategies_of,
+)
+from kermit.decoding.choices import DecodingChoices
+from kermit.engines.engine import Engine
+from kermit.errors import DataError, DecodingError, ModelError
+from kermit.loading import display_name
+from kermit.plans import Plan
+from kermit.rendering import ReadableTrace
+from kermit.results import Generation
+from kermit.searching import ChosenDecoding, Searcher
+from kermit.text.spelling import Speller
+from kermit.text.tokenizer import AnyTokenizer, encode_texts
+
+if TYPE_CHECKING:
+    from kermit.modeling import KermitForInsertion
+
+
+class TextModel:
+    """A model with its tokenizer.
+
+    Args:
+        model: an engine, a searcher, or a model of torch, which is put in evaluation mode.
+        tokenizer: its tokenizer, of the `tokenizers` library or of transformers.
+        batch_size: number of texts to work on together; it does not change the results.
+        progress: whether to show a progress bar.
+        folder: where the model was loaded from; known for a model of torch.
+    """
+
+    def __init__(
+        self,
+        model: Engine | Searcher | KermitForInsertion,
+        tokenizer: AnyTokenizer,
+        *,
+        batch_size: int = 64,
+        progress: bool = False,
+        folder: Path | None = None,
+    ) -> None:
+        self.searcher: Searcher | None = cast("Searcher", model) if hasattr(model, "search") else None
+        self._engine = None if self.searcher is not None else _as_engine(cast("Engine", model))
+        self.info = (self.searcher or self.engine).info
+        self.tokenizer, self.batch_size, self.progress = tokenizer, batch_size, progress
+        self.folder: Path | None = folder or _folder_of(model)
+        self.specials, self.languages = self.info.specials, self.info.languages
+        self.model_type, self.precision = self.info.model_type, self.info.precision
+        self.factorizations: frozenset[str] = self.info.factorizations
+        self._speller = Speller(tokenizer, self.specials, self.info.vocab_size)
+
+    def __repr__(self) -> str:
+        size = "" if self.info.parameters is None else f", {self.info.parameters:,} parameters"
+        return f"Kermit({self.name!r}: {self.model_type}, {' and '.join(self.languages)}{size}, {self.precision})"
+
+    @property
+    def name(self) -> str:
+        """The name of the model's folder, or of the training whose best model it is."""
+        return "model" if self.folder is None else display_name(self.folder)
+
+    @property
+    def engine(self) -> Engine:
+        """The network.
+
+        Raises:
+            ModelError: the model does not insert.
+        """
+        if self._engine is None:
+            raise ModelError(f"a model of type {self.model_type} only translates; load a KERMIT model for all else")
+        return self._engine
+
+    def decoding(self, choices: Mapping[str, Any]) -> ChosenDecoding:
+        """Check decoding choices by name, and complete them by the defaults of translating with this model.
+
+        Raises:
+            DecodingError: unknown name, or an invalid value.
+        """
+        if self.searcher is not None:
+            return self.searcher.decoding(choices)
+        return DecodingChoices.of(choices).for_translating(self.info.termination_penalty)
+
+    def segment(self, name: str) -> Segment:
+        """Return the side of a language; ``x`` and ``y`` always work.
+
+        Raises:
+            ModelError: the model does not know that language.
+        """
+        x, y = self.languages
+        known = {"x": Segment.X, "y": Segment.Y, x: Segment.X, y: Segment.Y}
+        if name not in known:
+            raise ModelError(f"the model's languages are {x} and {y}; it does not know {name!r}")
+        return known[name]
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        """Return the text of content tokens."""
+        return self._speller.text(token_ids)
+
+    def readable(self, trace: Trace | None) -> ReadableTrace | None:
+        """Return a trace with the text of its tokens, to be shown or written as JSON."""
+        return None if trace is None else ReadableTrace(trace, self._speller.piece, self.languages)
+
+    def _check_trained(self, way: Factorization) -> None:
+        """Raise if the model is known not to be trained for this; a model of the joint is trained for all."""
+        trained = self.factorizations
+        if trained and not {way.value, Factorization.JOINT.value} & trained:
+            x, y = self.languages
+            jobs = {
+                Factorization.JOINT: f"sample pairs of {x} and {y}",
+                Factorization.X: f"sample {x}",
+                Factorization.Y: f"sample {y}",
+                Factorization.Y_GIVEN_X: f"translate {x} to {y}",
+                Factorization.X_GIVEN_Y: f"translate {y} to {x}",
+            }
+            raise ModelError(
+                f"the model was not trained to {jobs[way]}, only for {', '.join(sorted(trained))}; ask for what it"
+                f" knows, or train one with {way.value}"
+            )
+
+    def _given(self, x: TextOrTexts | None, y: TextOrTexts | None, side: str | None) -> GivenTexts:
+        if side is not None and (x is None or y is not None):
+            raise DataError("side is the language of texts that are given alone as x; leave it out")
+        return GivenTexts.of(x, y, on_y=side is not None and self.segment(side) is Segment.Y)
+
+    def _pairs(self, given: GivenTexts) -> list[tuple[str, str | None]]:
+        """Return texts side by side; a model of pairs sees a text alone beside an empty one."""
+        return given.pairs("" if self.factorizations else None)
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encode whole texts, without the white space around them."""
+        return encode_texts(self.tokenizer, [text.strip() for text in texts])
+
+    def _encoded_pairs(self, given: GivenTexts) -> list[list[list[int]]]:
+        sides = [[text for text in pair if text is not None] for pair in self._pairs(given)]
+        encoded = iter(self._encode([text for side in sides for text in side]))
+        pairs = [[next(encoded) for _ in side] for side in sides]
+        check_lengths(self.info, [Canvas.from_ids(self.specials, *pair) for pair in pairs])
+        return pairs
+
+    def _settings(self, chosen: SettingsLike | None, *, draws: bool = False) -> DecodingSettings:
+        """Return the decoder's settings; with `draws`, tokens are drawn unless the settings say otherwise."""
+        if isinstance(chosen, DecodingSettings):
+            return chosen
+        return settings_from({} if chosen is None else chosen, strategies_of(self.info)[:1], draws=draws)
+
+    def _for_translating(self, chosen: SettingsLike | None) -> Any:
+        """Return settings with the defaults of translating; those of a searcher are its own."""
+        if self.searcher is not None:
+            return self.searcher.decoding(chosen or {}).settings() if isinstance(chosen, Mapping | None) else chosen
+        settings = self._settings(chosen)
+        if settings.termination_penalty is None and settings.strategy is not Strategy.LEFT_TO_RIGHT:
+            settings = replace(settings, termination_penalty=self.info.termination_penalty)
+        if settings.candidates > 1 and settings.length_reward is None:
+            settings = replace(settings, length_reward=LENGTH_REWARD)
+        return settings if settings.max_repeats is not None else replace(settings, max_repeats=MAX_REPEATS)
+
+    def _plan(self, texts: Sequence[str], target: Segment, options: TranslationOptions) -> Plan:
+        seeds = options.get("seeds")
+        numbers = list(range(len(texts)) if seeds is None else seeds)
+        if len(numbers) != len(texts):
+            raise DecodingError(f"{len(numbers)} seeds for {len(texts)} texts; give one per text")
+        followed = options.get("begun") is not None or options.get("on_round") is not None
+        if followed or not options.get("split_sentences", True):
+            return Plan.whole(texts, numbers)
+        return Plan.split(texts, numbers, self.languages[1 - target])
+
+    def _insert(
+        self, plan: Plan, target: Segment, settings: DecodingSettings, options: GenerationOptions
+    ) -> list[Generation]:
+        """Translate the rows of a plan by insertion."""
+        ids = self._encode([row.text for row in plan.rows])
+        way = translating(target)
+        canvases = [
+            Canvas.from_ids(self.specials, *sides, generate=way if any(sides) else None)
+            for sides in ((tokens, ()) if target is Segment.Y else ((), tokens) for tokens in ids)
+        ]
+        limits = None if settings.max_tokens else [min(MAX_TOKENS, 2 * len(tokens) + 10) for tokens in ids]
+        options["seeds"] = [row.seed for row in plan.rows]
+        return [self._generation(result) for result in self._decode(canvases, settings, options, limits)]
+
+    def _search(self, plan: Plan, target: Segment, settings: Any, options: GenerationOptions) -> list[Generation]:
+        """Translate the rows of a plan by a search, which draws nothing."""
+        assert self.searcher is not None
+        if options.get("trace") or options.get("begun") is not None or options.get("on_round") is not None:
+            raise ModelError(f"a model of type {self.model_type} does not insert: it has no rounds to trace")
+        sources, limit = self._encode([row.text for row in plan.rows]), self.info.max_segment_length
+        for number, source in enumerate(sources):
+            if limit is not None and len(source) > limit:
+                raise DataError(
+                    f"{len(source)} tokens, but the model can read {limit}; split it", text=number, limit=limit
+                )
+        found = iter(self.searcher.search([ids for ids in sources if ids], settings, options.get("on_progress")))
+        hypotheses = [next(found) if source else None for source in sources]
+        texts = ["" if one is None else self.text(one.token_ids) for one in hypotheses]
+        return [
+            Generation(text, text, 0, 0, Finish.FINISHED, 0.0) if one is None else one.generation(text)
+            for one, text in zip(hypotheses, texts, strict=True)
+        ]
+
+    def _fill(
+        self, pairs: Sequence[tuple[str, str | None]], settings: DecodingSettings, options: FillingOptions
+    ) -> list[Generation]:
+        """Fill the blanks of texts; what was given is spelled as it was written, whatever the tokenizer makes of it."""
+        check_options(options, FillingOptions)
+        if options.get("keep_words", True):
+            constraints = replace(settings.constraints, continues_word=self._speller.continues)
+            settings = replace(settings, constraints=constraints)
+        canvases = [Canvas.from_text(self.specials, self._speller.encode, *pair) for pair in pairs]
+        results = []
+        for decoded, pair in zip(self._decode(canvases, settings, options), pairs, strict=True):
+            sides = zip(pair, decoded.canvas.segments, decoded.inserted, strict=False)
+            texts = [self._speller.fill(text or "", tokens, inserted) for text, tokens, inserted in sides]
+            results.append(self._generation(decoded, texts))
+        return results
+
+    def _decode(
+        self,
+        canvases: Sequence[Canvas],
+        settings: DecodingSettings,
+        options: GenerationOptions,
+        limits: Sequence[int] | None = None,
+    ) -> list[Decoded]:
+        seeds, begun, on_progress = options.get("seeds"), options.get("begun"), options.get("on_progress")
+        with self._bar(len(canvases)) as bar:
+
+            def advance(count: int) -> None:
+                if bar is not None:
+                    bar.update(count)
+                if on_progress is not None:
+                    on_progress(count)
+
+            return decode(
+                self.engine,
+                canvases,
+                settings,
+                seeds=None if seeds is None else list(seeds),
+                limits=limits,
+                begun=None if begun is None else list(begun),
+                trace=options.get("trace", False),
+                batch_size=self.batch_size,
+                on_progress=advance,
+                on_round=options.get("on_round"),
+            )
+
+    def _bar(self, count: int) -> Any:
+        """Return a progress bar on a terminal, if one is wanted."""
+        if not self.progress:
+            return nullcontext()
+        from tqdm import tqdm
+
+        return tqdm(total=count, disable=None, unit="text", leave=False)
+
+    def _generation(self, result: Decoded, texts: Sequence[str] | None = None) -> Generation:
+        """Return a result with its texts, by default those of its tokens."""
+        texts = texts or [self.text(tokens).strip() for tokens in result.canvas.segments]
+        return Generation(
+            x=texts[0],
+            y=texts[1] if len(texts) > 1 else None,
+            rounds=result.rounds,
+            tokens=result.tokens,
+            finish=result.finish,
+            log_prob=result.log_prob,
+            trace=result.trace,
+        )
+
+
+def _as_engine(model: Engine | KermitForInsertion) -> Engine:
+    if hasattr(model, "ask"):
+        return model
+    from kermit.engines.torch_engine import TorchEngine
+
+    return TorchEngine(cast("KermitForInsertion", model))
+
+
+def _folder_of(model: object) -> Path | None:
+    """Return the folder that a model of torch was loaded from, if it was."""
+    name = str(getattr(model, "name_or_path", ""))
+    return Path(name) if name else None
+
+
+def translating(target: Segment) -> Factorization:
+    """Return what translating into a side generates."""
+    return Factorization.Y_GIVEN_X if target is Segment.Y else Factorization.X_GIVEN_Y
