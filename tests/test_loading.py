@@ -26,6 +26,20 @@ def test_a_training_has_its_best_model_and_is_called_by_its_name(tmp_path: Path)
     assert (display_name(best), display_name(best.parent)) == ("run", "run")
 
 
+def test_a_training_without_a_best_model_has_its_newest_checkpoint(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for step in (90, 100):
+        checkpoint = tmp_path / f"checkpoint-{step}"
+        checkpoint.mkdir()
+        for name in ("config.json", "model.safetensors"):
+            (checkpoint / name).touch()
+    (tmp_path / "checkpoint-200.part").mkdir()
+    assert find_model(tmp_path) == checkpoint
+    assert "no best model yet; using its newest checkpoint, checkpoint-100" in caplog.text
+    assert display_name(checkpoint) == tmp_path.name
+
+
 def test_a_name_on_the_hub_is_downloaded_weights_as_safetensors_first(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

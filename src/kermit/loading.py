@@ -7,6 +7,7 @@ where a model of theirs is loaded.
 from __future__ import annotations
 
 import json
+import logging
 import struct
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,8 @@ from typing import Any
 
 from kermit.engines.exported_files import exported_files
 from kermit.errors import KermitError, ModelError, in_a_line
+
+logger = logging.getLogger(__name__)
 
 BUNDLED = "bundled"
 """The name of the model that comes with the package."""
@@ -29,8 +32,8 @@ def find_model(name: str | Path | None = None) -> Path:
     """Return the folder that holds a model.
 
     Args:
-        name: a folder, the output folder of a training (its best model so far), a name on the Hub, which is
-            downloaded, or `bundled`, which is the default.
+        name: a folder, the output folder of a training (its best model so far, or its newest checkpoint), a name on
+            the Hub, which is downloaded, or `bundled`, which is the default.
 
     Raises:
         ModelError: there is no model of that name.
@@ -41,14 +44,22 @@ def find_model(name: str | Path | None = None) -> Path:
         return bundled
     folder = Path(name).expanduser()
     if folder.is_dir():
-        for candidate in (folder, folder / "best"):
+        for candidate in (folder, folder / "best", *_checkpoints(folder)):
             if (candidate / "config.json").is_file() and (weight_files(candidate) or exported_files(candidate)):
+                if candidate.parent == folder and candidate.name != "best":
+                    logger.warning("%s has no best model yet; using its newest checkpoint, %s", name, candidate.name)
                 return candidate
         raise ModelError(f"{name} holds no model: no config.json and model.safetensors there or in {folder / 'best'}")
     written = str(name)
     if Path(written).is_absolute() or written.startswith((".", "~")) or written.count("/") > 1 or folder.is_file():
         raise ModelError(f"{written}: there is no such folder; name one that holds a model")
     return _download(written)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints of a training, the newest first."""
+    found = (path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal())
+    return sorted(found, key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True)
 
 
 def bundled_model() -> Path | None:
@@ -74,8 +85,8 @@ def _download(name: str) -> Path:
 
 
 def display_name(folder: Path) -> str:
-    """Return what a model is called: the name of its folder, or of the training whose best model it is."""
-    return folder.parent.name if folder.name == "best" else folder.name
+    """Return what a model is called: the name of its folder, or of the training whose model it is."""
+    return folder.parent.name if folder.name == "best" or folder.name.startswith("checkpoint-") else folder.name
 
 
 def read_config(folder: Path) -> dict[str, Any]:

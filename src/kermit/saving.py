@@ -32,10 +32,12 @@ def save(kermit: TextModel, folder: Path) -> None:
     if not (folder / CARD).exists() and not (scratch / CARD).exists():
         (scratch / CARD).write_text(model_card(kermit, folder.name), encoding="utf-8")
     apply_umask(scratch)
-    folder.mkdir(exist_ok=True)
-    for file in scratch.iterdir():
-        file.replace(folder / file.name)
-    scratch.rmdir()
+    for file in scratch.rglob("*"):
+        if file.is_file():
+            target = folder / file.relative_to(scratch)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            file.replace(target)
+    shutil.rmtree(scratch)
 
 
 def _write(kermit: TextModel, folder: Path) -> None:
@@ -43,9 +45,8 @@ def _write(kermit: TextModel, folder: Path) -> None:
     if model is not None:
         model.save_pretrained(folder)
     elif kermit.folder is not None:
-        for file in kermit.folder.iterdir():
-            if file.is_file():
-                shutil.copyfile(file, folder / file.name)
+        others = shutil.ignore_patterns("checkpoint-*", "runs", "best")  # of a training's output
+        shutil.copytree(kermit.folder, folder, ignore=others, dirs_exist_ok=True)
     if hasattr(kermit.tokenizer, "save_pretrained"):
         kermit.tokenizer.save_pretrained(folder)
     elif kermit.folder is not None:

@@ -101,3 +101,9 @@ def test_files_that_cannot_be_used_say_what_to_do(kermit, model: Path) -> None:
     file.write_bytes(content[: len(content) // 2])
     with pytest.raises(ModelError, match=r"model\.onnx: the graph cannot be loaded: .*; run `kermit export` again"):
         OnnxEngine.load(model)
+
+
+def test_the_bundled_model_is_exported_into_another_folder(kermit) -> None:
+    shown = kermit("export")
+    assert (shown.code, shown.out) == (2, "")
+    assert "name it with --output FOLDER" in shown.err

@@ -129,3 +129,15 @@ def test_wrong_input_is_an_error_that_names_the_place(kermit, folder, arguments,
     assert outcome.code == 2
     assert message in outcome.err
     assert outcome.out == ""
+
+
+def test_a_long_text_is_translated_sentence_by_sentence_unless_whole(ask):
+    text = "A man rides. A red bike."
+    asked = ("translate", "--to", "de", "--set", "max_tokens=3", text)
+    found = json.loads(ask(*asked, "--json").out)
+    assert [sentence["source"] for sentence in found["sentences"]] == ["A man rides.", "A red bike."]
+    assert found["tokens"] == sum(sentence["tokens"] for sentence in found["sentences"]) <= 6
+    whole = json.loads(ask(*asked, "--whole", "--json").out)
+    assert "sentences" not in whole
+    assert whole["tokens"] <= 3
+    assert ask(*asked, "--trace").out.count("de") >= 2

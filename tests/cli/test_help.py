@@ -174,7 +174,12 @@ def test_completion_knows_verbs_and_the_values_of_options() -> None:
         script = "import sys; sys.argv = ['kermit']; import kermit.cli; kermit.cli.main()"
         environment = {**os.environ, "_KERMIT_COMPLETE": "complete_bash", **words}
         done = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            env=environment,
+            cwd=ROOT_FOLDER,
+            check=False,
         )
         return done.stdout.split()
 
@@ -183,3 +188,15 @@ def test_completion_knows_verbs_and_the_values_of_options() -> None:
     assert set(completed("kermit sample --decoding ")) == set(Strategy)
     assert set(completed("kermit evaluate cloze --decoding ")) == set(Strategy)
     assert set(completed("kermit score --method ")) == set(get_args(ScoreMethod))
+    assert set(completed("kermit translate --to ")) == {"en", "de"}
+    assert set(completed("kermit translate --set strategy=p")) == {"strategy=parallel"}
+    assert {"temperature=", "top_k="} <= set(completed("kermit sample --set t"))
+    assert {"schedule.max_steps=", "schedule.name="} <= set(completed("kermit train recipes/quickstart.yaml --set sch"))
+    assert "typos=" in completed("kermit augment --set ty")
+
+
+def test_a_flag_takes_no_value_in_the_help(kermit) -> None:
+    for verb in (("translate",), ("info",), ("evaluate", "cloze")):
+        shown = kermit(*verb, "--help").out
+        assert "--json" in shown
+        assert "bool" not in shown

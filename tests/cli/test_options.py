@@ -75,8 +75,8 @@ def test_results_go_to_the_file(ask, verb, tmp_path):
 def test_texts_come_from_a_file(ask, verb, tmp_path):
     arguments = ("--orders", 2) if verb == "score" else LIMIT if verb == "infill" else ()
     texts = tmp_path / "texts.txt"
-    texts.write_text("A man ____\nred\n", encoding="utf-8")
-    assert ask(verb, "--input", texts, *arguments).out == ask(verb, "A man ____", "red", *arguments).out
+    texts.write_text("A man ____\nred ____\n", encoding="utf-8")
+    assert ask(verb, "--input", texts, *arguments).out == ask(verb, "A man ____", "red ____", *arguments).out
 
 
 def test_a_blank_gets_at_least_and_at_most_so_many_tokens(ask):

@@ -384,3 +384,30 @@ def test_metrics_count_requests_rounds_and_batches(kermit: Kermit) -> None:
         assert live.metric("kermit_rounds_sum") == 12
         assert live.metric("kermit_queue_depth") == 0
         assert "made-up" not in response.text  # callers cannot make new series
+
+
+def test_texts_of_the_second_side_may_be_given_alone(live: Live) -> None:
+    blanked = "____ schläft."
+    expected = results(live, "/v1/infill", x=[""], y=[blanked])
+    assert results(live, "/v1/infill", y=[blanked]) == expected
+    assert results(live, "/v1/infill", x=[blanked], side="de") == expected
+    scored = results(live, "/v1/score", x=["Hund"], side="de", orders=2)
+    assert scored == results(live, "/v1/score", y=["Hund"], orders=2)
+    vectors = [live.post("/v1/embed", **body).json() for body in ({"y": ["Hund"]}, {"x": ["Hund"], "side": "y"})]
+    assert vectors[0] == vectors[1]
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "reason"),
+    [
+        ("infill", {"x": ["A ____", "A man"]}, "text 1: no blank to fill; write a blank as four underscores, ____"),
+        ("complete", {"x": ["A man"], "y": ["Hund"]}, "no open place; write ... where text may be inserted"),
+        ("embed", {}, "no text is given; give x, y or both"),
+        ("embed", {"x": ["A"], "y": ["B"], "side": "de"}, "side is the language of texts that are given alone"),
+        ("score", {"x": ["A"], "side": "fr"}, "does not know 'fr'"),
+    ],
+)
+def test_what_is_not_said_is_asked_for(live: Live, route: str, body: dict[str, Any], reason: str) -> None:
+    response = live.post(f"/v1/{route}", **body)
+    assert response.status_code == 422
+    assert reason in response.json()["detail"]
