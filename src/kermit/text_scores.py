@@ -48,18 +48,7 @@ def scores(
     on_batch: Callable[[], object] | None = None,
     batch_size: int = 64,
 ) -> list[Score]:
-    """Return the log-likelihood of texts; see `kermit.arguments.ScoreOptions`.
-
-    Args:
-        engine: the network.
-        texts: each one or two segments of content tokens.
-        way: what is scored given what.
-        method: how.
-        prior: where orders are drawn from; uniform by default.
-        orders: number of orders to draw.
-        seed: of the drawing.
-        on_batch: called after every batch of canvases.
-        batch_size: number of texts per batch, where texts are scored together.
+    """Return the log-likelihood of texts, each one or two segments of content tokens; see `ScoreOptions`.
 
     Raises:
         DecodingError: unknown method.

@@ -156,16 +156,9 @@ def produce(
     one_side: str | None = None,
     seeded: bool,
 ) -> None:
-    """Generate for all inputs, and write one line or JSON object per result as it comes.
+    """Generate for all inputs with `ask`, and write one line or JSON object per result as it comes.
 
-    Args:
-        kermit: the model.
-        given: the inputs.
-        ask: generates for some of them.
-        output: the file for the results.
-        as_json: whether to write JSON.
-        one_side: the side to show, x or y, for single texts.
-        seeded: whether to include the seed in JSON.
+    Single texts show only `one_side`, x or y; `seeded` adds the seed to JSON.
     """
     with Results(output) as results, progress_bar(len(given), "generating") as advance:
         for chunk in chunks(given):

@@ -23,14 +23,7 @@ CHUNK = 512
 
 @dataclass(frozen=True)
 class InputText:
-    """A text or a pair, and its place.
-
-    Args:
-        x: the first side, or the text.
-        y: the second side; None for a single text.
-        place: the file and line, or the argument.
-        seed: for sampling.
-    """
+    """A text, or a pair if `y` is given, with the file and line or argument it comes from and a seed for sampling."""
 
     x: str
     y: str | None
@@ -39,11 +32,7 @@ class InputText:
 
 
 def given_texts(texts: Sequence[str] | None, input_: Path | None) -> list[InputText]:
-    """Read texts from arguments, a file, or stdin if neither is given and stdin is not a terminal.
-
-    Raises:
-        DataError: both arguments and a file, or no input; a missing file; a line that is not UTF-8.
-    """
+    """Read texts from arguments, a file, or stdin if neither is given and stdin is not a terminal."""
     if texts and input_ is not None:
         raise DataError("give texts as arguments or with --input FILE, not both")
     if texts:
@@ -53,12 +42,7 @@ def given_texts(texts: Sequence[str] | None, input_: Path | None) -> list[InputT
 
 
 def given_lines(path: Path | None, option: str = "--input") -> list[InputText]:
-    """Read the lines of a file, or of stdin.
-
-    Args:
-        path: the file; - for stdin, None for stdin if it is not a terminal.
-        option: the option that names the file, for errors.
-    """
+    """Read the lines of a file that `option` names; - is stdin, and None is stdin if it is not a terminal."""
     from kermit.data import plain
 
     if path is None or str(path) == "-":
@@ -73,11 +57,7 @@ def given_lines(path: Path | None, option: str = "--input") -> list[InputText]:
 
 
 def check_there(option: str, path: Path) -> None:
-    """Check that there is a file to read.
-
-    Raises:
-        DataError: there is no such file, or it is a folder.
-    """
+    """Raise if there is no such file to read."""
     if path.is_dir():
         raise DataError(f"{option} {path}: this is a folder; name a file")
     if not path.exists():
@@ -89,12 +69,7 @@ def given_pairs(
 ) -> list[InputText]:
     """Read texts or pairs from arguments, --x and --y, or lines of a file or stdin.
 
-    Args:
-        texts: single texts.
-        x: the first side of a pair; a single text without the second.
-        y: the second side of a pair; a single text without the first.
-        input_: the file; - for stdin.
-        alone: whether one side without the other is a single text, and not a pair with an empty side.
+    One side without the other is a single text if `alone`, and a pair with an empty side otherwise.
     """
     if x is not None or y is not None:
         if texts or input_ is not None:
@@ -113,12 +88,7 @@ def drawn(given: Sequence[InputText], samples: int, seed: int) -> list[InputText
 
 
 def sides(given: Sequence[InputText], *, on_y: bool) -> tuple[list[str] | None, list[str] | None]:
-    """Return first and second sides; None for a side that is not given.
-
-    Args:
-        given: only texts, or only pairs.
-        on_y: whether texts are of the second side.
-    """
+    """Return the first and second sides of texts, or of pairs; texts are of the second side if `on_y`."""
     texts = [one.x for one in given]
     if all(one.y is None for one in given):
         return (None, texts) if on_y else (texts, None)

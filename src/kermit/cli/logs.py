@@ -12,12 +12,7 @@ import typer
 
 @dataclass
 class Spoken:
-    """Verbosity flags.
-
-    Args:
-        debug: whether to show tracebacks and a more detailed log.
-        quiet: whether to hide progress and log.
-    """
+    """Verbosity flags: show tracebacks and a more detailed log, or hide progress and log."""
 
     debug: bool = False
     quiet: bool = False

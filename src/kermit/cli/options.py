@@ -78,13 +78,7 @@ BAR_DELAY = 1.0
 
 
 def refuse(context: typer.Context, options: Collection[str], why: str) -> None:
-    """Raise for options on the command line that have no effect.
-
-    Args:
-        context: of the verb.
-        options: the options, as ``--name``.
-        why: why they have no effect, and what to do.
-    """
+    """Raise for options, as ``--name``, that are on the command line; `why` says why, and what to do."""
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if (named := set(parameter.opts) & set(options)) and source is not None and source.name == "COMMANDLINE":

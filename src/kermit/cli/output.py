@@ -118,16 +118,7 @@ def warn_if_cut(place: Place, finish: str) -> None:
 
 
 def check_file(option: str, path: Path | None, *, in_new_folder: bool = False) -> None:
-    """Check, before the work begins, that a file can be written.
-
-    Args:
-        option: the option that names the file.
-        path: the file, if given.
-        in_new_folder: whether its folder may be missing.
-
-    Raises:
-        DataError: there is no such folder, or the name is that of a folder.
-    """
+    """Raise, before the work begins, if a file cannot be written; `in_new_folder` allows a missing folder."""
     if path is not None and not path.parent.is_dir() and not in_new_folder:
         raise DataError(f"{option} {path}: there is no folder {path.parent}")
     if path is not None and path.is_dir():
@@ -135,10 +126,6 @@ def check_file(option: str, path: Path | None, *, in_new_folder: bool = False) -
 
 
 def check_folder(option: str, path: Path) -> None:
-    """Check that a path is a folder or does not exist yet.
-
-    Raises:
-        DataError: it is a file.
-    """
+    """Raise if a path is a file instead of a folder, or of nothing yet."""
     if path.exists() and not path.is_dir():
         raise DataError(f"{option} {path}: this is a file; name a folder")

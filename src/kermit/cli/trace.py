@@ -121,11 +121,7 @@ def trace(
 
 
 def format_of(output: Path | None) -> str:
-    """Return the format for the name of an output file; text if there is no suffix.
-
-    Raises:
-        DataError: unknown suffix.
-    """
+    """Return the format for the name of an output file; text if there is no suffix."""
     suffix = "" if output is None else Path(output.name.removesuffix(".gz")).suffix.lower()
     if suffix and suffix not in FORMATS:
         raise DataError(f"--output {output}: unknown suffix; known: {', '.join(FORMATS)}; or give --format")
@@ -181,11 +177,7 @@ def generations(
 
 
 def read_traces(path: Path) -> list[ReadableTrace]:
-    """Read traces from JSON lines, each a result with its trace, or a trace.
-
-    Raises:
-        DataError: a line is neither.
-    """
+    """Read traces from JSON lines, each a result with its trace, or a trace."""
     from kermit.rendering import ReadableTrace
 
     traces = []
@@ -239,11 +231,7 @@ def write(traces: list[ReadableTrace], chosen: str, layout: str | None, title: s
 
 
 def check(traces: list[ReadableTrace], chosen: str, layout: Layout, title: str | None, output: Path | None) -> None:
-    """Check that what was asked for can be written.
-
-    Raises:
-        DataError: it cannot.
-    """
+    """Raise if what was asked for cannot be written."""
     animated = layout == "animated"
     if not traces:
         raise DataError("no text to trace; give one")

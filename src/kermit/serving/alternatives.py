@@ -7,7 +7,6 @@ Picking one of them is a new decode that continues after the rounds up to there 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -21,11 +20,6 @@ from kermit.serving.answers import Alternative, Alternatives
 from kermit.serving.schemas import AlternativesRequest, Request, rounds_of
 
 
-class _Token(Protocol):
-    @property
-    def token_id(self) -> int: ...
-
-
 def alternatives(kermit: Kermit, request: Request) -> Alternatives:
     """List the most likely tokens of a slot.
 
@@ -35,7 +29,7 @@ def alternatives(kermit: Kermit, request: Request) -> Alternatives:
     """
     assert isinstance(request, AlternativesRequest)
     check_ids(kermit, [token_id for side in request.start for token_id in side])
-    check_tokens(kermit, [decided for decisions in request.rounds for decided in decisions])
+    check_ids(kermit, [decided.token_id for decisions in request.rounds for decided in decisions])
     start = Canvas(kermit.specials, tuple(map(tuple, request.start)), frozenset(request.open_slots))
     trace = Trace(start, rounds_of(request.rounds))
     canvas = trace.canvases()[-1]
@@ -47,21 +41,8 @@ def alternatives(kermit: Kermit, request: Request) -> Alternatives:
     return _best(kermit, trace, canvas, request, left_to_right=strategy is Strategy.LEFT_TO_RIGHT)
 
 
-def check_tokens(kermit: Kermit, tokens: Sequence[_Token]) -> None:
-    """Check that the model knows the tokens of insertions.
-
-    Raises:
-        DecodingError: it does not.
-    """
-    check_ids(kermit, [token.token_id for token in tokens])
-
-
 def check_ids(kermit: Kermit, token_ids: Sequence[int]) -> None:
-    """Check that the model knows tokens.
-
-    Raises:
-        DecodingError: it does not.
-    """
+    """Raise if the model does not know tokens."""
     size = kermit.info.vocab_size
     if unknown := [token_id for token_id in token_ids if token_id >= size]:
         raise DecodingError(f"token {unknown[0]} is unknown; the vocabulary ends at {size - 1}")

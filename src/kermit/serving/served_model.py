@@ -20,7 +20,7 @@ from kermit.pipeline import Kermit
 from kermit.plans import Plan, PlannedRow
 from kermit.rendering import ReadableTrace
 from kermit.results import Generation, Score
-from kermit.serving.alternatives import alternatives, check_tokens
+from kermit.serving.alternatives import alternatives, check_ids
 from kermit.serving.answers import (
     CanvasRecord,
     Generated,
@@ -123,7 +123,7 @@ class ServedModel:
                     limit=self.max_tokens,
                 )
         if isinstance(request, Generating) and request.begun is not None:
-            check_tokens(self.kermit, [one for rounds in request.begun for decided in rounds for one in decided])
+            check_ids(self.kermit, [one.token_id for rounds in request.begun for decided in rounds for one in decided])
 
     def answer(self, jobs: Sequence[Job]) -> Iterator[Reply]:
         """Answer like jobs together, each as soon as its answer is known.
