@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -206,7 +207,7 @@ def finetuned(scores):
         for task, values in scores.items()
         for seed, score in enumerate(values)
     ]
-    return json.loads(json.dumps(summarise(results).to_json()))
+    return json.loads(json.dumps(asdict(summarise(results))))
 
 
 def test_a_row_of_glue_gives_means_with_their_spread_and_the_papers_stand_below(tables):

@@ -29,8 +29,9 @@ from kermit.tasks.translation import trained_directions
 from kermit.tasks.translation_training import TRANSLATION
 from kermit.training.checkpoints import list_checkpoints
 from kermit.training.recipe import LoadedRecipe, check_recipe
-from kermit.training.run import prepare_model, prepare_tokenizer, take_over, train
+from kermit.training.run import prepare_tokenizer, train
 from kermit.training.trainer import KermitTrainer
+from kermit.training.warm_start import prepare_model
 
 
 def loaded(recipe: dict[str, Any], corpus: Path, **changes: Any) -> LoadedRecipe:
@@ -499,17 +500,6 @@ def test_every_validation_text_is_judged_once(tiny_recipe: dict[str, Any], corpu
     data = {**tiny_recipe["data"], "validation": {"x": "val.en", "y": "val.de", "weight": 2.0}}
     with pytest.raises(RecipeError, match=r"validation\.weight"):
         loaded(tiny_recipe, corpus, data=data)
-
-
-@pytest.mark.parametrize("asks", [False, True])
-def test_a_next_sentence_head_may_be_in_one_of_two_models_alone(asks: bool) -> None:
-    def model(head: bool) -> Any:
-        parts = {"trunk": torch.nn.Linear(2, 2)} | ({"next_sentence": torch.nn.Linear(2, 2)} if head else {})
-        return torch.nn.ModuleDict(parts)
-
-    trained, new = model(not asks), model(asks)
-    take_over(trained, new, Path("somewhere"))
-    assert torch.equal(trained["trunk"].weight, new["trunk"].weight)
 
 
 def test_positions_before_the_first_are_no_room_for_a_text(tiny_recipe: dict[str, Any]) -> None:

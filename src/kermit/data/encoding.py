@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, TypedDict
 
 import datasets
 import numpy as np
@@ -37,15 +37,11 @@ _BLOCK = 2000
 
 
 class Row(TypedDict):
-    """One encoded text or pair; `source` is the index of the data source it came from.
-
-    `follows` is present only in pretraining with the next-sentence task: whether y continues x.
-    """
+    """One encoded text or pair; `source` is the index of the data source it came from."""
 
     x: list[int]
     y: list[int]
     source: int
-    follows: NotRequired[bool]
 
 
 @dataclass(frozen=True)

@@ -69,14 +69,13 @@ class ArticleData(TextSettings):
     """The articles to train on and to validate with, and how they are packed.
 
     `max_tokens` is the length of a packed pair, special tokens included; `short_rate` the share of pairs that are meant
-    to be shorter; with `next_sentence` every other y is from another article, and the model learns to detect it.
+    to be shorter.
     """
 
     train: tuple[ArticleSettings, ...] = Field(min_length=1)
     validation: ArticleSettings | None = None
     max_tokens: int = Field(default=128, ge=8)
     short_rate: Fraction = 0.1
-    next_sentence: bool = False
 
 
 class PretrainingEvaluation(EvaluationSettings):
@@ -170,7 +169,6 @@ def _packed(
         encode_articles(sources, tokenizer, max_tokens=room // 2, on_bad=data.on_bad),
         room=room,
         short_rate=data.short_rate,
-        next_sentence=data.next_sentence,
         seed=seed,
         limit=limit,
     )

@@ -26,11 +26,7 @@ logger = logging.getLogger(__name__)
 class Example:
     """A text or a pair of texts.
 
-    Attributes:
-        x: the text, or the first of the pair.
-        y: the second; None for single texts.
-        label: the number of the label, or the target of a regression; None in the test split.
-        index: the row's index in the test split.
+    `label` is the number of the label, or the target of a regression; None in the test split, which has an `index`.
     """
 
     x: str
@@ -71,11 +67,7 @@ class GlueData:
         return bool(files) and all(self._find(task, file).is_file() for file in files)
 
     def read(self, task: GlueTask, split: Split) -> list[Part]:
-        """All files of a split.
-
-        Raises:
-            DataError: a file is not there, or a row is broken.
-        """
+        """Read all files of a split."""
         files = task.files.get(split)
         if files is None:
             raise DataError(f"{task.name} has no {split} split; it is answered by a model trained on {task.trained_on}")
