@@ -191,7 +191,7 @@ def test_the_held_out_drops_are_the_same_every_time_and_15_percent_of_the_conten
 def test_single_drops_are_those_between_two_that_stay() -> None:
     texts = complete_texts(SPECIALS, [Row(x=[9] * 6, y=[], source=0)])
     dropped = np.array([[False, True, True, False, True, False, True, False]])
-    batch = HeldOutBatch(texts, dropped, np.array([-100]))
+    batch = HeldOutBatch(texts, dropped)
     assert batch.single.nonzero()[1].tolist() == [4, 6]
 
 
@@ -210,12 +210,12 @@ def test_what_kermit_recovers_worked_by_hand() -> None:
     # [CLS] 10 11 12 13 14 15 [SEP] without 11, 12 and 14: slots 1 (empty), 2 (11 12), 3 (14) and 4 (empty)
     texts = complete_texts(SPECIALS, [Row(x=[10, 11, 12, 13, 14, 15], y=[], source=0)])
     dropped = np.array([[False, False, True, True, False, True, False, False]])
-    batch = HeldOutBatch(texts, dropped, np.array([-100]))
-    _, found = recovered_by(oracle([3, 12, 3, 20]), batch)  # slot 3 says the end, then 11, which it does not miss
+    batch = HeldOutBatch(texts, dropped)
+    found = recovered_by(oracle([3, 12, 3, 20]), batch)  # slot 3 says the end, then 11, which it does not miss
     assert found.correct.nonzero()[1].tolist() == [2, 3], "one of the two that are missing counts for both"
     assert found.said_end.tolist() == [True, False, True, False]
     assert found.empty.tolist() == [True, False, False, True]
-    _, found = recovered_by(oracle([3, 3, 14, 3]), batch)  # slot 2 says the end, and after it 11, which it misses
+    found = recovered_by(oracle([3, 3, 14, 3]), batch)  # slot 2 says the end, and after it 11, which it misses
     assert found.correct.nonzero()[1].tolist() == [2, 3, 5]
 
 
@@ -224,7 +224,7 @@ class Elevens:
 
     def recover(self, model: Any, batch: HeldOutBatch) -> Recovered:
         slots = int((~batch.dropped).sum()) - len(batch.dropped)  # left of every token that stays but [CLS]
-        return recovered_by(oracle([11] * slots), batch)[1]
+        return recovered_by(oracle([11] * slots), batch)
 
 
 def test_the_metrics_are_shares_over_all_batches() -> None:

@@ -69,11 +69,7 @@ class BeamSearch(Settings):
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> BeamSearch:
-        """Check choices by name; None stands for the default.
-
-        Raises:
-            DecodingError: unknown name, or an invalid value.
-        """
+        """Check choices by name; None stands for the default."""
         known = list(cls.model_fields)
         for name in choices:
             if name not in known:
@@ -155,11 +151,7 @@ class TransformerFacade:
         self.folder: Path | None = Path(model.name_or_path) if model.name_or_path else None
 
     def decoding(self, choices: Mapping[str, Any]) -> BeamSearch:
-        """Check decoding choices by name.
-
-        Raises:
-            DecodingError: unknown name, or an invalid value.
-        """
+        """Check decoding choices by name."""
         return BeamSearch.of(choices)
 
     def segment(self, name: str) -> Segment:
@@ -180,7 +172,6 @@ class TransformerFacade:
     def readable(self, trace: Trace | None) -> None:
         """Return nothing: there are no rounds to show."""
 
-    @torch.inference_mode()
     def translate(
         self,
         texts: Sequence[str],
@@ -191,51 +182,58 @@ class TransformerFacade:
         trace: bool = False,
         on_progress: Callable[[int], object] | None = None,
     ) -> list[Generation]:
-        """Translate texts by beam search, those of similar length together; nothing is drawn, so seeds do nothing.
-
-        Raises:
-            ModelError: the model was not trained for that direction, or a trace is wanted.
-            DataError: a text is longer than the model can read.
-        """
+        """Translate texts by beam search; nothing is drawn, so seeds do nothing, and there are no rounds to trace."""
         target = self.segment(to)
         self.check_trained(target)
         if trace:
             raise ModelError("a Transformer does not insert; there are no rounds to trace")
-        decoding = settings or BeamSearch()
-        sources = encode_within(self.tokenizer, texts, self.model.config.max_position_embeddings - 1)
-        results = [_generation(text, "", _Hypothesis([], True, 0.0), target, rounds=0) for text in texts]
-        some = [place for place, source in enumerate(sources) if source]  # a blank text stays blank
-        for places in _batches(sources, some, decoding.batch_tokens):
-            found = _beam_search(self.model, self.tokenizer, [sources[place] for place in places], decoding)
-            for place, hypothesis in zip(places, found, strict=True):
-                text = decode_ids(self.tokenizer, hypothesis.ids)
-                results[place] = _generation(texts[place], text, hypothesis, target, rounds=len(hypothesis.ids) + 1)
-            if on_progress is not None:
-                on_progress(len(places))
-        return results
+        sources = encode_texts(self.tokenizer, [text.strip() for text in texts])
+        limit = self.model.config.max_position_embeddings - 1
+        for number, source in enumerate(sources):
+            if len(source) > limit:
+                message = f"{len(source)} tokens, but the model can read {limit}; split it"
+                raise DataError(message, text=number, limit=limit)
+        progress = on_progress or (lambda _: None)
+        some = [number for number, source in enumerate(sources) if source]  # a blank text stays blank
+        progress(len(texts) - len(some))
+        found = self.search([sources[number] for number in some], settings or BeamSearch(), progress)
+        hypotheses = dict(zip(some, found, strict=True))
+        return [_generation(self.tokenizer, text, hypotheses.get(number), target) for number, text in enumerate(texts)]
+
+    @torch.inference_mode()
+    def search(
+        self, sources: list[list[int]], decoding: BeamSearch, progress: Callable[[int], object]
+    ) -> list[Hypothesis]:
+        """Return the best hypothesis for each source; those of similar length are decoded together."""
+        found: dict[int, Hypothesis] = {}
+        for numbers in _batches(sources, decoding.batch_tokens):
+            batch = _beam_search(self.model, self.tokenizer, [sources[number] for number in numbers], decoding)
+            found |= dict(zip(numbers, batch, strict=True))
+            progress(len(numbers))
+        return [found[number] for number in range(len(sources))]
 
 
-def encode_within(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str], limit: int) -> list[list[int]]:
-    """Encode the texts to translate.
+@dataclass(frozen=True)
+class Hypothesis:
+    """A translation: its tokens without the end mark, whether it ended, and its log-probability."""
 
-    Raises:
-        DataError: a text has more tokens than the model can read.
-    """
-    sources = encode_texts(tokenizer, [text.strip() for text in texts])
-    for number, source in enumerate(sources):
-        if len(source) > limit:
-            raise DataError(f"{len(source)} tokens, but the model can read {limit}; split it", text=number, limit=limit)
-    return sources
+    ids: list[int]
+    finished: bool
+    log_prob: float
 
 
-def _generation(source: str, text: str, hypothesis: _Hypothesis, target: Segment, *, rounds: int) -> Generation:
+def _generation(
+    tokenizer: PreTrainedTokenizerFast, source: str, found: Hypothesis | None, target: Segment
+) -> Generation:
+    ids = [] if found is None else found.ids
+    text = decode_ids(tokenizer, ids)
     return Generation(
         x=source if target is Segment.Y else text,
         y=text if target is Segment.Y else source,
-        rounds=rounds,
-        tokens=len(hypothesis.ids),
-        finish=Finish.FINISHED if hypothesis.finished else Finish.MAX_TOKENS,
-        log_prob=hypothesis.log_prob,
+        rounds=0 if found is None else len(ids) + 1,
+        tokens=len(ids),
+        finish=Finish.FINISHED if found is None or found.finished else Finish.MAX_TOKENS,
+        log_prob=0.0 if found is None else found.log_prob,
     )
 
 
@@ -312,33 +310,26 @@ class TransformerFamily:
 TRANSFORMER = TransformerFamily()
 
 
-@dataclass(frozen=True)
-class _Hypothesis:
-    ids: list[int]
-    finished: bool
-    log_prob: float
-
-
 def _settings(recipe: Recipe) -> TransformerSettings:
     assert isinstance(recipe.model, TransformerSettings)
     return recipe.model
 
 
-def _batches(sources: list[list[int]], places: list[int], budget: float) -> Iterator[list[int]]:
-    """Yield batches of texts sorted by length, each within the budget of source tokens."""
+def _batches(sources: list[list[int]], budget: float) -> Iterator[list[int]]:
+    """Yield batches of sources by number, sorted by length, each within the budget of tokens."""
     batch: list[int] = []
-    for place in sorted(places, key=lambda place: len(sources[place])):
-        if batch and (len(sources[place]) + 1) * (len(batch) + 1) > budget:
+    for number in sorted(range(len(sources)), key=lambda number: len(sources[number])):
+        if batch and (len(sources[number]) + 1) * (len(batch) + 1) > budget:
             yield batch
             batch = []
-        batch.append(place)
+        batch.append(number)
     if batch:
         yield batch
 
 
 def _beam_search(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, sources: list[list[int]], decoding: BeamSearch
-) -> list[_Hypothesis]:
+) -> list[Hypothesis]:
     start, end, pad = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
     input_ids = torch.as_tensor(padded([[*source, end] for source in sources], pad), device=model.device)
     attention_mask = (input_ids != pad).long()
@@ -363,7 +354,7 @@ def _beam_search(
         logits.float().transpose(1, 2), labels, ignore_index=_IGNORED, reduction="none"
     ).sum(1)
     return [
-        _Hypothesis(ids=ids, finished=finished, log_prob=-loss)
+        Hypothesis(ids=ids, finished=finished, log_prob=-loss)
         for (ids, finished), loss in zip(outputs, losses.tolist(), strict=True)
     ]
 

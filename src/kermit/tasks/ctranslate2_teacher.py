@@ -7,19 +7,15 @@ module reads no text files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
-from kermit.canvas import Segment
-from kermit.decoding import Finish
 from kermit.errors import ModelError, in_a_line
 from kermit.facades import Facade
-from kermit.families.transformer import BeamSearch, TransformerFacade, encode_within
-from kermit.results import Generation
-from kermit.text.tokenizer import decode_ids
+from kermit.families.transformer import BeamSearch, Hypothesis, TransformerFacade
 
 INSTALL = "pip install 'kermit-insertion[distill]'"
 
@@ -35,14 +31,9 @@ class CTranslate2Teacher(TransformerFacade):
 
     @classmethod
     def convert(cls, facade: Facade, precision: str = "int8") -> CTranslate2Teacher:
-        """Convert a Transformer's weights, for a GPU if there is one, else for as many threads as torch has.
+        """Convert a Transformer in float32, for a GPU if there is one, else for as many threads as torch has.
 
-        Args:
-            facade: a loaded model of the family `transformer`, in float32.
-            precision: `int8`, `float32`, or another compute type that CTranslate2 supports on this machine.
-
-        Raises:
-            ModelError: the package is missing, the model is of another family, or CTranslate2 cannot run it.
+        The precision is `int8`, `float32`, or another compute type that CTranslate2 supports on this machine.
         """
         if not isinstance(facade, TransformerFacade):
             raise ModelError(
@@ -69,56 +60,35 @@ class CTranslate2Teacher(TransformerFacade):
                 raise ModelError(f"CTranslate2 cannot run the teacher: {in_a_line(error)}") from error
         return cls(facade, engine, precision, ctranslate2.__version__)
 
-    def translate(
-        self,
-        texts: Sequence[str],
-        to: str,
-        *,
-        settings: BeamSearch | None = None,
-        seeds: Sequence[int] | None = None,
-        trace: bool = False,
-        on_progress: Callable[[int], object] | None = None,
-    ) -> list[Generation]:
-        """Translate texts, in their order; `on_progress` is called once, at the end.
+    def search(
+        self, sources: list[list[int]], decoding: BeamSearch, progress: Callable[[int], object]
+    ) -> list[Hypothesis]:
+        """Return the best hypothesis for each source.
 
         Log-probabilities are slightly higher than those of torch: special tokens have no share in them.
         """
-        target, decoding = self.segment(to), settings or BeamSearch()
-        self.check_trained(target)
-        tokenizer, positions = self.tokenizer, self.model.config.max_position_embeddings
-        sources = encode_within(tokenizer, texts, positions - 1)
-        end = tokenizer.sep_token
+        tokenizer, end = self.tokenizer, self.tokenizer.sep_token
         found = self.engine.translate_batch(
             [[*tokenizer.convert_ids_to_tokens(source), end] for source in sources],
             beam_size=decoding.beams,
             length_penalty=decoding.length_penalty,
-            max_decoding_length=min(decoding.max_tokens, positions - 2) + 1,  # with the end mark
+            max_decoding_length=min(decoding.max_tokens, self.model.config.max_position_embeddings - 2) + 1,  # and end
             min_decoding_length=0,
-            max_input_length=0,  # no limit besides the one above
+            max_input_length=0,  # no limit besides the model's
             max_batch_size=max(1, int(decoding.batch_tokens)),
             batch_type="tokens",
             suppress_sequences=[[token] for token in tokenizer.all_special_tokens if token != end],
             return_end_token=True,
             return_scores=True,
         )
-        results = []
-        for text, source, result in zip(texts, sources, found, strict=True):
-            tokens = result.hypotheses[0] if source else [end]  # a blank text stays blank
+        hypotheses = []
+        for result in found:
+            tokens = result.hypotheses[0]
             ids = tokenizer.convert_tokens_to_ids(tokens[:-1])
-            translation = decode_ids(tokenizer, ids)
-            results.append(
-                Generation(
-                    x=text if target is Segment.Y else translation,
-                    y=translation if target is Segment.Y else text,
-                    rounds=len(tokens) if source else 0,
-                    tokens=len(ids),
-                    log_prob=result.scores[0] * len(tokens) ** decoding.length_penalty if source else 0.0,
-                    finish=Finish.FINISHED if tokens[-1:] == [end] else Finish.MAX_TOKENS,
-                )
-            )
-        if on_progress is not None:
-            on_progress(len(texts))
-        return results
+            log_prob = result.scores[0] * len(tokens) ** decoding.length_penalty
+            hypotheses.append(Hypothesis(ids, tokens[-1:] == [end], log_prob))
+        progress(len(sources))
+        return hypotheses
 
 
 def _specification(facade: TransformerFacade) -> Any:
