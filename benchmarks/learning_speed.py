@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 
-from kermit.data.batching import TextPlanner, batch_generator
+from kermit.data.batching import BatchPlanner, batch_generator
 from kermit.families.base import ITEMS
 from kermit.modeling import as_tensors, specials_of
 from kermit.training.averaging import MovingAverage
@@ -45,7 +45,7 @@ def targets_of(batch, end_of_slot_id):
 
 
 def batches(text, collator, recipe):
-    planner = TextPlanner(text, tuple(source.weight for source in recipe.data.train), recipe.batch.tokens, recipe.seed)
+    planner = BatchPlanner(text, tuple(source.weight for source in recipe.data.train), recipe.batch.tokens, recipe.seed)
     epoch = 0
     while True:
         for batch in planner.epoch(epoch):

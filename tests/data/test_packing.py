@@ -139,7 +139,7 @@ def test_encoded_text_is_all_there_with_its_articles_and_sources(
 ) -> None:
     (tmp_path / "a").write_text("One two. Three.\nFour five.\n\nSix.\n")
     (tmp_path / "b").write_text("Seven " * 30 + "\n")
-    sources = [ArticleSource(tmp_path / name) for name in "ab"]
+    sources = [ArticleSource(text=tmp_path / name) for name in "ab"]
     text = encode_articles(sources, tokenizer, max_tokens=12, cache=tmp_path / "cache")
     pieces = [
         decode_ids(tokenizer, text.slice(int(start), int(end - start)))
@@ -159,7 +159,7 @@ def test_an_article_whose_first_sentence_has_no_token_opens_with_the_next(tmp_pa
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     (tmp_path / "a").write_text("One. Two.\n\nNothing. Three. One.\n")
     text = encode_articles(
-        [ArticleSource(tmp_path / "a")],
+        [ArticleSource(text=tmp_path / "a")],
         PreTrainedTokenizerFast(tokenizer_object=backend),
         max_tokens=12,
         cache=tmp_path / "cache",
@@ -171,4 +171,4 @@ def test_an_article_whose_first_sentence_has_no_token_opens_with_the_next(tmp_pa
 def test_text_without_a_sentence_is_an_error(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("\n\n")
     with pytest.raises(DataError, match="no text is left"):
-        encode_articles([ArticleSource(tmp_path / "a")], tokenizer, max_tokens=12, cache=tmp_path / "cache")
+        encode_articles([ArticleSource(text=tmp_path / "a")], tokenizer, max_tokens=12, cache=tmp_path / "cache")

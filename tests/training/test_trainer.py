@@ -19,7 +19,7 @@ from insertion_models import TINY_TRUNK
 from safetensors.torch import load_file
 from transformers import RobertaConfig, RobertaForMaskedLM
 
-from kermit.data.batching import TextPlanner
+from kermit.data.batching import BatchPlanner
 from kermit.data.joint_tokenizer import load_tokenizer
 from kermit.errors import DataError, RecipeError
 from kermit.facades import load_facade
@@ -59,7 +59,7 @@ def test_a_training_leaves_a_model_that_translates(tiny_recipe: dict[str, Any], 
     assert summary["steps"] == 12
     assert summary["best_step"] in (6, 12)
     text = TRANSLATION.training_text(loaded(tiny_recipe, corpus), load_tokenizer(tmp_path))
-    first = len(TextPlanner(text, (1.0,), tokens=500, seed=3).epoch(0))
+    first = len(BatchPlanner(text, (1.0,), tokens=500, seed=3).epoch(0))
     assert first >= 12, "all steps are in the first epoch"
     assert summary["epochs"] == round(12 / first, 2)
     assert_same(weights(tmp_path), weights(tmp_path / "best"))
@@ -213,8 +213,8 @@ def test_an_epoch_is_planned_once_and_not_again_when_a_training_goes_on(
     recipe = loaded(tiny_recipe, corpus, batch={"tokens": 2500})
     train(recipe, tmp_path / "whole")
     planned: list[int] = []
-    plan = TextPlanner.epoch
-    monkeypatch.setattr(TextPlanner, "epoch", lambda self, epoch: planned.append(epoch) or plan(self, epoch))
+    plan = BatchPlanner.epoch
+    monkeypatch.setattr(BatchPlanner, "epoch", lambda self, epoch: planned.append(epoch) or plan(self, epoch))
     with pytest.MonkeyPatch.context() as patch:
         signalled_at(9, patch)
         train(recipe, tmp_path / "stopped")
@@ -270,7 +270,7 @@ def test_accumulating_two_half_batches_is_one_step_of_their_mean(
     del tiny_recipe["data"]["validation"]
     recipe = loaded(tiny_recipe, corpus)
     tokenizer = prepare_tokenizer(recipe)
-    text = encode_sources([s.text_source(corpus) for s in recipe.recipe.data.train], tokenizer, max_tokens=40)
+    text = encode_sources([s.under(corpus) for s in recipe.recipe.data.train], tokenizer, max_tokens=40)
     trainer = KermitTrainer(
         recipe=recipe.recipe,
         family=recipe.family,

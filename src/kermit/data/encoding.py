@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -76,7 +76,7 @@ class EncodedText:
 
 
 def encode_sources(
-    sources: list[TextSource],
+    sources: Sequence[TextSource],
     tokenizer: PreTrainedTokenizerFast,
     *,
     max_tokens: int,

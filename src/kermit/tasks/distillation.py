@@ -75,10 +75,6 @@ def distill(
         filter_pairs: leave out pairs that are clearly wrong (see `distillation_filters`).
         block_size: number of texts per block.
         progress: called with the number of texts just done.
-
-    Raises:
-        DataError: the file holds no text, the folder holds other files or translations made with other settings, or no
-            pair is left.
     """
     name = text.name.removesuffix(".gz").removesuffix(f".{direction.source}")
     files = [output / f"{name}.{language}" for language in (direction.source, direction.target)]

@@ -58,11 +58,7 @@ def trained_directions(facade: Facade) -> list[Direction]:
 
 
 def check_direction(facade: Facade, direction: Direction) -> Direction:
-    """Return the direction if the model was trained for it.
-
-    Raises:
-        ModelError: it was not.
-    """
+    """Return the direction if the model was trained for it."""
     if direction not in (trained := trained_directions(facade)):
         raise ModelError(f"the model was not trained for {direction}, only for {', '.join(map(str, trained))}")
     return direction

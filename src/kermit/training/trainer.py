@@ -31,10 +31,10 @@ from transformers import (
 from kermit.data.batching import (
     SPECIALS_PER_ROW,
     Batch,
+    BatchPlanner,
     BatchStream,
     RankShare,
     Text,
-    TextPlanner,
     batch_generator,
 )
 from kermit.families.base import ITEMS, Collator, Family
@@ -106,7 +106,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         self.collator = family.collator(recipe, tokenizer)
         self.validation_collator = family.collator(on_validation_text(recipe), tokenizer)
         weights = tuple(source.weight for source in recipe.data.train)
-        self.planner = TextPlanner(
+        self.planner = BatchPlanner(
             text, weights, recipe.batch.tokens, recipe.seed, processes=self.accelerator.num_processes
         )
         self.average = None if recipe.averaging.ema is None else MovingAverage(model, recipe.averaging.ema)
@@ -232,7 +232,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         tokens = max(self.recipe.batch.tokens, 2 * self.recipe.data.max_tokens + SPECIALS_PER_ROW)
         rows = validation.epoch(0)
         total, items = torch.zeros(()), torch.zeros(())
-        for batch in TextPlanner(validation, (1.0,), tokens, _VALIDATION_SEED).epoch(0):
+        for batch in BatchPlanner(validation, (1.0,), tokens, _VALIDATION_SEED).epoch(0):
             arrays = self.validation_collator(rows.fetch(batch.rows), batch_generator(_VALIDATION_SEED, batch))
             tensors = as_tensors(arrays)
             items += tensors.pop(ITEMS).sum()
