@@ -3,7 +3,7 @@
 import json
 import shutil
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, make_dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -84,7 +84,7 @@ def test_a_report_is_of_its_weights_and_gets_what_it_lacks(translation, monkeypa
     def evaluate(facade, split, direction, choices, note):
         asked.append((split, choices))
         bleu = 1.0 if choices["termination_penalty"] == facade.best else 0.5
-        return SimpleNamespace(to_json=lambda: {"bleu": bleu}), []
+        return make_dataclass("Scores", ["bleu"])(bleu), []
 
     monkeypatch.setattr("kermit.facades.load_facade", lambda path, dtype: facade)
     monkeypatch.setattr("kermit.tasks.translation.trained_directions", lambda facade: ["en-de", "de-en"])
