@@ -20,7 +20,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean, median
 
@@ -122,7 +122,7 @@ def translation_scores(bench, sources, references, way, settings):
     start = time.perf_counter()
     texts, found = bench.translate(sources, way.target, settings)
     seconds = time.perf_counter() - start
-    scores = score_translations(texts, found, references, way, seconds=seconds).to_json()
+    scores = asdict(score_translations(texts, found, references, way, seconds=seconds))
     del scores["direction"], scores["sentences_per_second"]
     return scores | {
         "log2_of_mean": round(math.log2(scores["mean_tokens"] + 1), 3),

@@ -8,6 +8,7 @@ scored on the test sets, as a user would, and the card's table is written anew.
 """
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 
@@ -34,7 +35,7 @@ def scores(data, splits, penalty=None, texts=None):
         for direction in trained_directions(facade):
             note = note_of(facade, settings, split, pairs)
             found.append(
-                {"test": name, **evaluate_translation(facade, pairs, direction, settings, note=note)[0].to_json()}
+                {"test": name, **asdict(evaluate_translation(facade, pairs, direction, settings, note=note)[0])}
             )
     return found
 

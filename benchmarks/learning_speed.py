@@ -22,15 +22,15 @@ from pathlib import Path
 
 import torch
 
-from kermit.data.batching import TextPlanner, batch_generator
+from kermit.data.batching import BatchPlanner, batch_generator
 from kermit.families.base import ITEMS
 from kermit.modeling import as_tensors, specials_of
-from kermit.training.attention import SingleAttention
 from kermit.training.averaging import MovingAverage
-from kermit.training.dropout import FastDropout
+from kermit.training.cpu import FastDropout, SingleAttention
 from kermit.training.optimizers import build_optimizer
 from kermit.training.recipe import load_recipe
-from kermit.training.run import prepare_model, prepare_tokenizer
+from kermit.training.run import prepare_tokenizer
+from kermit.training.warm_start import prepare_model
 
 WARMUP_STEPS = 300
 FINAL_RATE = 0.02
@@ -45,7 +45,7 @@ def targets_of(batch, end_of_slot_id):
 
 
 def batches(text, collator, recipe):
-    planner = TextPlanner(text, tuple(source.weight for source in recipe.data.train), recipe.batch.tokens, recipe.seed)
+    planner = BatchPlanner(text, tuple(source.weight for source in recipe.data.train), recipe.batch.tokens, recipe.seed)
     epoch = 0
     while True:
         for batch in planner.epoch(epoch):

@@ -22,7 +22,7 @@ from transformers import PreTrainedTokenizerFast
 from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.families.base import ITEMS
 from kermit.modeling import as_tensors
-from kermit.training.dropout import FastDropout
+from kermit.training.cpu import FastDropout
 from kermit.training.optimizers import build_optimizer
 from kermit.training.recipe import check_recipe
 

@@ -216,13 +216,13 @@ class Workshop:
         from kermit.data.joint_tokenizer import load_tokenizer
         from kermit.tasks.glue.data import GlueData
         from kermit.tasks.glue.finetuning import subsample
-        from kermit.tasks.glue.framing import Frame, TextEncoder
+        from kermit.tasks.glue.framing import ExampleEncoder, Frame
         from kermit.tasks.glue.table import Split, task_named
 
         words, how, data = load_tokenizer(self.minilm), FINETUNING[task], GlueData(self.data / "glue")
         [train], [dev] = (data.read(task_named(task), split) for split in (Split.TRAIN, Split.DEV))
         chosen = subsample(train.examples, how.subsample)
-        encoder = TextEncoder(words, Frame(words.cls_token_id, words.sep_token_id), MAX_LENGTH, None, False)
+        encoder = ExampleEncoder(words, Frame(words.cls_token_id, words.sep_token_id), MAX_LENGTH, None, False)
         tokens, dev_tokens = (
             sum(len(row["input_ids"]) for row in encoder.encode(part)) for part in (chosen, dev.examples)
         )

@@ -20,7 +20,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import yaml
@@ -172,7 +172,7 @@ def measure(found, run, data, precision, rankings):
     def scores(split, direction, penalty, **choices):
         settings = facade.decoding(({"termination_penalty": penalty} if inserts else {}) | choices)
         note = note_of(facade, settings, split, splits[split])
-        return evaluate_translation(facade, splits[split], direction, settings, note=note)[0].to_json()
+        return asdict(evaluate_translation(facade, splits[split], direction, settings, note=note)[0])
 
     for direction in trained_directions(facade):
         own = found.setdefault(str(direction), {})

@@ -23,7 +23,7 @@ SHORTEST, LONGEST, MOST_BLANKED = 6, 30, 3
 def choose_sentences(path, count, chance):
     """So many sentences of a middling length, each as likely as any other, in one pass over the file."""
     chosen, seen = [], 0
-    for paragraph in read_paragraphs(ArticleSource(path), Report(OnBad.SKIP)):
+    for paragraph in read_paragraphs(ArticleSource(text=path), Report(OnBad.SKIP)):
         for sentence in split_sentences(paragraph.text):
             if not SHORTEST <= len(sentence.split()) <= LONGEST or BLANK in sentence:
                 continue

@@ -17,7 +17,8 @@ from kermit.loading import bundled_model
 from kermit.modeling import KermitForInsertion, special_token_settings
 from kermit.modeling.tensors import as_tensors
 from kermit.training.recipe import load_recipe
-from kermit.training.run import prepare_model, prepare_tokenizer, train
+from kermit.training.run import prepare_tokenizer, train
+from kermit.training.warm_start import prepare_model
 
 ROOT = Path(__file__).parents[1] / "recipes"
 RECIPES = sorted(ROOT.rglob("*.yaml"))

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from dataclasses import asdict, make_dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -83,7 +84,7 @@ def test_a_report_is_of_its_weights_and_gets_what_it_lacks(translation, monkeypa
     def evaluate(facade, split, direction, choices, note):
         asked.append((split, choices))
         bleu = 1.0 if choices["termination_penalty"] == facade.best else 0.5
-        return SimpleNamespace(to_json=lambda: {"bleu": bleu}), []
+        return make_dataclass("Scores", ["bleu"])(bleu), []
 
     monkeypatch.setattr("kermit.pipeline.Kermit.from_pretrained", lambda path, dtype: facade)
     monkeypatch.setattr("kermit.tasks.translation.trained_directions", lambda facade: ["en-de", "de-en"])
@@ -206,7 +207,7 @@ def finetuned(scores):
         for task, values in scores.items()
         for seed, score in enumerate(values)
     ]
-    return json.loads(json.dumps(summarise(results).to_json()))
+    return json.loads(json.dumps(asdict(summarise(results))))
 
 
 def test_a_row_of_glue_gives_means_with_their_spread_and_the_papers_stand_below(tables):

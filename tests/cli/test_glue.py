@@ -97,36 +97,21 @@ def test_what_is_kept_follows_the_options_and_what_stays_from_before_is_told(
 ) -> None:
     data = ("--data", folder / "glue")
     asked = ("finetune", "glue", "--model", folder / "trunk", *data, *ONE_STEP, "--json")
-    heads = {}
-    for way in ("--keep-insertion-head", "--drop-insertion-head", "--scores-only"):
-        assert run(*asked, way, "--output", tmp_path / way)[0] == 0
-        [place] = (tmp_path / way).glob("CoLA/seed-0/*")
-        if way == "--scores-only":
-            assert [path.name for path in place.iterdir()] == ["result.json"]
-        else:
-            heads[way] = any(name.startswith("head.") for name in load_file(place / "model.safetensors"))
-    assert heads == {"--keep-insertion-head": True, "--drop-insertion-head": False}
+    for way in ((), ("--scores-only",)):
+        assert run(*asked, *way, "--output", tmp_path / f"run{len(way)}")[0] == 0
+    [kept], [scored] = ((tmp_path / name).glob("CoLA/seed-0/*") for name in ("run0", "run1"))
+    assert any(name.startswith("head.") for name in load_file(kept / "model.safetensors")), "the insertion head stays"
+    assert [path.name for path in scored.iterdir()] == ["result.json"]
     assert "finetuned before" not in caplog.text
+    assert run(*asked, "--output", tmp_path / "run1")[0] == 0
+    assert "was finetuned before without keeping its model; remove it to repeat it" in caplog.text
 
-    for made, way, told in (
-        ("--keep-insertion-head", "--drop-insertion-head", "its model was kept with the insertion head"),
-        ("--drop-insertion-head", "--keep-insertion-head", "its model was kept without the insertion head"),
-        ("--keep-insertion-head", "--scores-only", "its model was kept;"),
-        ("--scores-only", "--keep-insertion-head", "its score was kept and not its model"),
-    ):
-        caplog.clear()
-        assert run(*asked, way, "--output", tmp_path / made)[0] == 0
-        [message] = [line for line in caplog.messages if "was finetuned before" in line]
-        assert told in message
-        assert message.endswith("remove the folder to repeat it")
-
-    [place] = (tmp_path / "--keep-insertion-head").glob("CoLA/seed-0/*")
-    score = ("evaluate", "glue", "--model", place, "--task", "CoLA", *data)
+    score = ("evaluate", "glue", "--model", kept, "--task", "CoLA", *data)
     lengths = [run(*score, *length)[1].partition("length:")[2][:2] for length in ((), ("--max-length", "12"))]
     assert lengths == ["40", "12"]
 
     archive = tmp_path / "new" / "glue.zip"
-    answer = run("submit", "glue", "--runs", tmp_path / "--keep-insertion-head", *data, "--output", archive, "--json")
+    answer = run("submit", "glue", "--runs", tmp_path / "run0", *data, "--output", archive, "--json")
     submitted = json.loads(answer[1])
     assert submitted["path"] == str(archive)
     assert [file["name"] for file in submitted["files"] if file["model"]] == ["CoLA"]

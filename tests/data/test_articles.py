@@ -21,17 +21,17 @@ def read(source: ArticleSource, report: Report | None = None) -> list[tuple[str,
 
 def test_a_line_is_a_paragraph_and_blank_lines_part_articles(tmp_path: Path) -> None:
     file = write(tmp_path / "text.txt", "\n\nOne. Two.\r\n  Three. \n\n \nFour.\n")
-    assert read(ArticleSource(file)) == [("One. Two.", True), ("Three.", False), ("Four.", True)]
+    assert read(ArticleSource(text=file)) == [("One. Two.", True), ("Three.", False), ("Four.", True)]
 
 
 def test_a_folder_is_read_in_the_order_of_names_and_every_file_opens_an_article(tmp_path: Path) -> None:
     write(tmp_path / "b" / "a.txt", "Three.\n")
     write(tmp_path / "a.txt.gz", "One.\nTwo.\n")
     write(tmp_path / ".hidden", "no\n")
-    assert read(ArticleSource(tmp_path)) == [("One.", True), ("Two.", False), ("Three.", True)]
-    packed = articles_checksum(ArticleSource(tmp_path))
+    assert read(ArticleSource(text=tmp_path)) == [("One.", True), ("Two.", False), ("Three.", True)]
+    packed = articles_checksum(ArticleSource(text=tmp_path))
     write(tmp_path / "a.txt.gz", "One.\nTwo more.\n")
-    assert articles_checksum(ArticleSource(tmp_path)) != packed
+    assert articles_checksum(ArticleSource(text=tmp_path)) != packed
 
 
 def test_a_record_of_a_dataset_is_an_article(tmp_path: Path) -> None:
@@ -49,15 +49,15 @@ def test_a_record_of_a_dataset_is_an_article(tmp_path: Path) -> None:
 def test_broken_text_names_its_line_or_is_counted(tmp_path: Path) -> None:
     file = write(tmp_path / "text.txt", b"One.\n\xff\xfe\nTwo.\n")
     with pytest.raises(DataError, match=r"text\.txt:2: invalid UTF-8"):
-        read(ArticleSource(file))
+        read(ArticleSource(text=file))
     report = Report(OnBad.SKIP)
-    assert read(ArticleSource(file), report) == [("One.", True), ("Two.", False)]
+    assert read(ArticleSource(text=file), report) == [("One.", True), ("Two.", False)]
     assert "skipped 1: 1 invalid UTF-8" in report.summary()
     with pytest.raises(DataError, match="there is no such file"):
-        read(ArticleSource(tmp_path / "none"))
+        read(ArticleSource(text=tmp_path / "none"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="holds no file"):
-        read(ArticleSource(tmp_path / "empty"))
+        read(ArticleSource(text=tmp_path / "empty"))
 
 
 @pytest.mark.parametrize(

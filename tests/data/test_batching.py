@@ -1,4 +1,7 @@
+from __future__ import annotations
+
 from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -16,10 +19,26 @@ from kermit.data.batching import (
 from kermit.errors import DataError
 
 
-def planner(rows: int = 300, tokens: int = 200, weights: tuple[float, ...] = (1.0,), seed: int = 5) -> BatchPlanner:
+@dataclass(frozen=True)
+class Lengths:
+    """A text of which only the lengths are known, the same in every epoch."""
+
+    x_lengths: np.ndarray
+    y_lengths: np.ndarray
+    sources: np.ndarray
+
+    def epoch(self, number: int) -> Lengths:
+        return self
+
+
+def lengths(rows: int = 300, sources: int = 1) -> Lengths:
     draw = np.random.default_rng(0)
-    sources = np.sort(draw.integers(0, len(weights), rows))
-    return BatchPlanner(draw.integers(1, 30, rows), draw.integers(1, 30, rows), sources, weights, tokens, seed)
+    of_source = np.sort(draw.integers(0, sources, rows))
+    return Lengths(draw.integers(1, 30, rows), draw.integers(1, 30, rows), of_source)
+
+
+def planner(rows: int = 300, tokens: int = 200, weights: tuple[float, ...] = (1.0,), seed: int = 5) -> BatchPlanner:
+    return BatchPlanner(lengths(rows, len(weights)), weights, tokens, seed)
 
 
 @settings(max_examples=40, deadline=None)
@@ -29,7 +48,7 @@ def test_an_epoch_holds_every_row_once_and_no_batch_exceeds_its_budget(tokens: i
     batches = plan.epoch(epoch)
     assert sorted(row for batch in batches for row in batch.rows) == list(range(300))
     for index, batch in enumerate(batches):
-        longest = max(plan.x_lengths[row] + plan.y_lengths[row] + SPECIALS_PER_ROW for row in batch.rows)
+        longest = max(plan.text.x_lengths[row] + plan.text.y_lengths[row] + SPECIALS_PER_ROW for row in batch.rows)
         assert longest * len(batch.rows) <= tokens
         assert (batch.epoch, batch.index, batch.batches_in_epoch) == (epoch, index, len(batches))
 
@@ -43,19 +62,21 @@ def test_an_epoch_depends_on_seed_and_number_alone() -> None:
 def test_rows_of_like_length_are_together_but_not_the_same_ones_every_time() -> None:
     plan = planner(rows=3000, tokens=1000)
     batches = plan.epoch(0)
-    real = sum(int(plan.x_lengths[row] + plan.y_lengths[row]) + SPECIALS_PER_ROW for b in batches for row in b.rows)
+    real = sum(
+        int(plan.text.x_lengths[row] + plan.text.y_lengths[row]) + SPECIALS_PER_ROW for b in batches for row in b.rows
+    )
     assert real / (1000 * len(batches)) > 0.9
     assert {frozenset(batch.rows) for batch in batches}.isdisjoint(frozenset(b.rows) for b in plan.epoch(1))
 
 
 def test_weights_say_how_often_an_epoch_holds_a_source() -> None:
     plan = planner(weights=(2.0, 0.25, 1.5))
-    sizes = Counter(plan.sources.tolist())
+    sizes = Counter(plan.text.sources.tolist())
     seen = [Counter(row for batch in plan.epoch(epoch) for row in batch.rows) for epoch in (0, 1)]
     for counts in seen:
         by_source: Counter[int] = Counter()
         for row, count in counts.items():
-            by_source[int(plan.sources[row])] += count
+            by_source[int(plan.text.sources[row])] += count
         assert by_source[0] == 2 * sizes[0]
         assert by_source[1] == round(0.25 * sizes[1])
         assert by_source[2] == sizes[2] + round(0.5 * sizes[2])
@@ -73,16 +94,16 @@ def test_the_stream_goes_through_epoch_after_epoch() -> None:
 
 def test_a_text_that_no_batch_can_hold_is_an_error_with_the_remedy() -> None:
     with pytest.raises(DataError, match=r"raise `batch\.tokens`"):
-        planner(tokens=20)
+        planner(tokens=20).epoch(0)
 
 
 def test_batches_that_processes_could_not_share_are_an_error_at_the_start_with_the_remedy() -> None:
-    longest = int((planner().x_lengths + planner().y_lengths).max()) + SPECIALS_PER_ROW
-    lengths = planner().x_lengths, planner().y_lengths, planner().sources
-    BatchPlanner(*lengths, (1.0,), tokens=5 * longest, seed=1, processes=3)
+    text = lengths()
+    longest = int((text.x_lengths + text.y_lengths).max()) + SPECIALS_PER_ROW
+    BatchPlanner(text, (1.0,), tokens=5 * longest, seed=1, processes=3).epoch(0)
     told = rf"no more than 2 texts, which cannot be shared by 3 processes; raise `batch\.tokens` to {5 * longest}"
     with pytest.raises(DataError, match=told):
-        BatchPlanner(*lengths, (1.0,), tokens=5 * longest - 1, seed=1, processes=3)
+        BatchPlanner(text, (1.0,), tokens=5 * longest - 1, seed=1, processes=3).epoch(0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -95,7 +116,7 @@ def test_batches_that_processes_could_not_share_are_an_error_at_the_start_with_t
 def test_batches_of_the_least_tokens_can_be_shared(lengths: list[int], processes: int, more: int, seed: int) -> None:
     tokens = (max(lengths) + SPECIALS_PER_ROW) * (2 * processes - 1) + more
     x, none = np.asarray(lengths), np.zeros(len(lengths), dtype=np.int64)
-    for batch in BatchPlanner(x, none, none, (1.0,), tokens, seed, processes).epoch(0):
+    for batch in BatchPlanner(Lengths(x, none, none), (1.0,), tokens, seed, processes).epoch(0):
         assert len(batch.rows) >= processes
 
 
@@ -126,9 +147,8 @@ def test_padding_is_on_the_right() -> None:
 def test_the_last_batch_is_no_leftover_that_processes_could_not_share(left_over: int) -> None:
     each = 200 // (8 + SPECIALS_PER_ROW)
     rows = 5 * each + left_over % each
-    planned = BatchPlanner(
-        np.full(rows, 4), np.full(rows, 4), np.zeros(rows, dtype=np.int64), (1.0,), tokens=200, seed=1
-    ).epoch(0)
+    text = Lengths(np.full(rows, 4), np.full(rows, 4), np.zeros(rows, dtype=np.int64))
+    planned = BatchPlanner(text, (1.0,), tokens=200, seed=1).epoch(0)
     sizes = sorted(len(batch.rows) for batch in planned)
     assert sum(sizes) == rows
     assert sizes[0] >= each // 2

@@ -1,6 +1,5 @@
 """Packed pairs beside BERT's way of making them, sentence by sentence, with the same chance."""
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from kermit.data.articles import ArticleSource
 from kermit.data.joint_tokenizer import train_tokenizer
-from kermit.data.packing import _NOT_ASKED, PackedText, Pairs, pack
+from kermit.data.packing import PackedText, Pairs, pack
 from kermit.data.sentences import EncodedSentences, encode_articles
 from kermit.errors import DataError
 from kermit.text.tokenizer import decode_ids
@@ -36,10 +35,8 @@ def chance(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seed))
 
 
-def bert_pairs(
-    articles: list[list[int]], seed: int, room: int, short_rate: float, next_sentence: bool
-) -> list[tuple[list[int], list[int], int]]:
-    """Tokens of x, tokens of y and the label, made by walking over the sentences."""
+def bert_pairs(articles: list[list[int]], seed: int, room: int, short_rate: float) -> list[tuple[list[int], list[int]]]:
+    """Tokens of x and tokens of y, made by walking over the sentences."""
     place, documents = 0, []
     for article in articles:
         document = []
@@ -47,46 +44,24 @@ def bert_pairs(
             document.append(list(range(place, place + length)))
             place += length
         documents.append(document)
-    random = chance(seed)
-    drawn = random.random((4, sum(map(len, articles))))
+    drawn = chance(seed).random((3, sum(map(len, articles))))
     first_sentence = np.cumsum([0, *map(len, articles)])
     made = []
     for number, document in enumerate(documents):
         i = 0
         while i < len(document):
-            short, size, where, other = drawn[:, first_sentence[number] + i]
+            short, size, where = drawn[:, first_sentence[number] + i]
             target = 2 + int(size * (room - 1)) if short < short_rate else room
-            chunk, total, j = [], 0, i
-            while j < len(document) and total < target:
-                chunk.append(document[j])
-                total += len(document[j])
-                j += 1
-            if len(chunk) == 1:
-                made.append((number, chunk[0], [], _NOT_ASKED, target))
-                i = j
-                continue
-            end = 1 + int(where * (len(chunk) - 1))
-            x = [token for sentence in chunk[:end] for token in sentence]
-            y = [token for sentence in chunk[end:] for token in sentence]
-            if next_sentence and other < 0.5:
-                made.append((number, x, None, 0, target))
-                i += end  # the sentences that are displaced begin the next pair
-            else:
-                made.append((number, x, y, 1 if next_sentence else _NOT_ASKED, target))
-                i = j
-    elsewhere = random.random((2, len(made)))
-    pairs = []
-    for (number, x, y, label, target), which, start in zip(made, *elsewhere, strict=True):
-        if y is None:
-            others = [*range(number + 1, len(documents)), *range(number)]
-            document = documents[others[int(which * len(others))]]
-            y = []
-            for sentence in document[int(start * len(document)) :]:
-                y = y + sentence
-                if len(y) >= target - len(x):
-                    break
-        pairs.append((x, y, label))
-    return pairs
+            chunk, total = [], 0
+            while i < len(document) and total < target:
+                chunk.append(document[i])
+                total += len(document[i])
+                i += 1
+            end = 1 + int(where * (len(chunk) - 1)) if len(chunk) > 1 else 1
+            made.append(
+                tuple([token for sentence in side for token in sentence] for side in (chunk[:end], chunk[end:]))
+            )
+    return made
 
 
 def cut(x: int, y: int, room: int) -> tuple[int, int]:
@@ -99,35 +74,20 @@ def cut(x: int, y: int, room: int) -> tuple[int, int]:
 articles = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=8), min_size=2, max_size=8)
 
 
-@given(articles, st.integers(0, 50), st.integers(4, 40), st.sampled_from([0.0, 0.1, 0.8]), st.booleans())
+@given(articles, st.integers(0, 50), st.integers(4, 40), st.sampled_from([0.0, 0.1, 0.8]))
 def test_pairs_are_those_that_bert_makes_sentence_by_sentence(
-    articles: list[list[int]], seed: int, room: int, short_rate: float, next_sentence: bool
+    articles: list[list[int]], seed: int, room: int, short_rate: float
 ) -> None:
-    found = pack(sentences_of(articles), chance(seed), room=room, short_rate=short_rate, next_sentence=next_sentence)
-    expected = bert_pairs(articles, seed, room, short_rate, next_sentence)
+    found = pack(sentences_of(articles), chance(seed), room=room, short_rate=short_rate)
+    expected = bert_pairs(articles, seed, room, short_rate)
     assert len(found) == len(expected)
-    for row, label, (x, y, wanted) in zip(found.fetch(range(len(found))), found.follows, expected, strict=True):
-        assert label == wanted
-        assert row.get("follows") == (None if wanted == _NOT_ASKED else bool(wanted))
+    for row, (x, y) in zip(found.fetch(range(len(found))), expected, strict=True):
         assert (len(row["x"]), len(row["y"])) == cut(len(x), len(y), room)
         for kept, whole in ((row["x"], x), (row["y"], y)):  # what is left is in one piece
             assert not kept or whole[whole.index(kept[0]) :][: len(kept)] == kept
 
 
 LONG = [[5] * 400] * 5
-
-
-def test_half_of_the_pairs_that_are_asked_have_their_y_from_another_article() -> None:
-    found = pack(sentences_of(LONG), chance(1), room=20, next_sentence=True)
-    labels = Counter(found.follows.tolist())
-    asked = labels[0] + labels[1]
-    assert asked > 500
-    assert labels[1] / asked == pytest.approx(0.5, abs=5 * 0.5 / asked**0.5)
-    ends = np.cumsum([2000] * 5)
-    article = [np.searchsorted(ends, starts, side="right") for starts in (found.x_starts, found.y_starts)]
-    same = article[0] == article[1]
-    assert same[found.follows == 1].all()
-    assert not same[found.follows == 0].any()
 
 
 def test_what_is_too_much_goes_from_the_front_as_often_as_from_the_back() -> None:
@@ -146,7 +106,7 @@ def test_one_pair_in_ten_is_meant_to_be_shorter() -> None:
 
 
 def packed(seed: int = 1, limit: int | None = None) -> PackedText:
-    return PackedText(sentences_of(LONG), room=20, short_rate=0.1, next_sentence=False, seed=seed, limit=limit)
+    return PackedText(sentences_of(LONG), room=20, short_rate=0.1, seed=seed, limit=limit)
 
 
 def test_an_epoch_depends_on_seed_and_number_alone() -> None:
@@ -169,11 +129,6 @@ def test_fewer_pairs_are_spread_evenly() -> None:
     assert len(packed(limit=10**6).epoch(0)) == len(whole)
 
 
-def test_the_next_sentence_task_needs_two_articles() -> None:
-    with pytest.raises(DataError, match="two articles"):
-        pack(sentences_of([[3, 3, 3]]), chance(0), room=10, next_sentence=True)
-
-
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
     return train_tokenizer(["One two three. Four five six seven."] * 3, 290)
@@ -184,7 +139,7 @@ def test_encoded_text_is_all_there_with_its_articles_and_sources(
 ) -> None:
     (tmp_path / "a").write_text("One two. Three.\nFour five.\n\nSix.\n")
     (tmp_path / "b").write_text("Seven " * 30 + "\n")
-    sources = [ArticleSource(tmp_path / name) for name in "ab"]
+    sources = [ArticleSource(text=tmp_path / name) for name in "ab"]
     text = encode_articles(sources, tokenizer, max_tokens=12, cache=tmp_path / "cache")
     pieces = [
         decode_ids(tokenizer, text.slice(int(start), int(end - start)))
@@ -204,7 +159,7 @@ def test_an_article_whose_first_sentence_has_no_token_opens_with_the_next(tmp_pa
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     (tmp_path / "a").write_text("One. Two.\n\nNothing. Three. One.\n")
     text = encode_articles(
-        [ArticleSource(tmp_path / "a")],
+        [ArticleSource(text=tmp_path / "a")],
         PreTrainedTokenizerFast(tokenizer_object=backend),
         max_tokens=12,
         cache=tmp_path / "cache",
@@ -216,4 +171,4 @@ def test_an_article_whose_first_sentence_has_no_token_opens_with_the_next(tmp_pa
 def test_text_without_a_sentence_is_an_error(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("\n\n")
     with pytest.raises(DataError, match="no text is left"):
-        encode_articles([ArticleSource(tmp_path / "a")], tokenizer, max_tokens=12, cache=tmp_path / "cache")
+        encode_articles([ArticleSource(text=tmp_path / "a")], tokenizer, max_tokens=12, cache=tmp_path / "cache")

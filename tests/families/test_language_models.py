@@ -17,7 +17,6 @@ from kermit.families.base import ITEMS
 from kermit.families.language_model import best_tokens, run
 from kermit.families.masked_lm import MaskingCollator
 from kermit.families.recovery import HeldOutBatch, complete_texts
-from kermit.modeling.next_sentence import next_sentence_loss
 from kermit.modeling.tensors import as_tensors
 from kermit.training.recipe import LoadedRecipe, check_recipe
 
@@ -33,7 +32,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "modernbert": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32},
     "gpt2": {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 64},
 }
-ROWS = [Row(x=[30, 31, 32, 33], y=[34, 35], source=0, follows=True), Row(x=[36, 37], y=[], source=0)]
+ROWS = [Row(x=[30, 31, 32, 33], y=[34, 35], source=0), Row(x=[36, 37], y=[], source=0)]
 
 
 @pytest.fixture(scope="module")
@@ -99,11 +98,6 @@ def test_spans_are_hidden_together_and_short_texts_have_at_least_one_token_asked
     assert (collator(tokenizer)(tiny, np.random.default_rng(0))[ITEMS] == 1).all()
 
 
-def test_shares_beyond_one_are_an_error() -> None:
-    with pytest.raises(RecipeError, match="mask_share and random_share"):
-        loaded("masked_lm", "bert", objective={"mask_share": 0.8, "random_share": 0.3})
-
-
 @pytest.mark.parametrize("shape", ["bert", "roberta", "modernbert"])
 def test_the_masked_loss_is_transformers_own_summed(tokenizer: PreTrainedTokenizerFast, shape: str) -> None:
     recipe = loaded("masked_lm", shape)
@@ -141,7 +135,7 @@ def test_the_causal_loss_is_transformers_own_summed(tokenizer: PreTrainedTokeniz
 def test_a_causal_model_sees_nothing_of_what_comes_after(tokenizer: PreTrainedTokenizerFast, shape: str) -> None:
     model = built(loaded("causal_lm", shape), tokenizer)
     one, two = torch.tensor([[1, 30, 31, 32, 2]]), torch.tensor([[1, 30, 31, 99, 2]])
-    first, second = (run(model, input_ids=ids, attention_mask=torch.ones_like(ids)).vectors for ids in (one, two))
+    first, second = (run(model, input_ids=ids, attention_mask=torch.ones_like(ids)) for ids in (one, two))
     torch.testing.assert_close(first[:, :3], second[:, :3])
     assert not torch.allclose(first[:, 3:], second[:, 3:], atol=1e-4)
 
@@ -179,30 +173,19 @@ def test_what_is_recovered_is_what_the_models_own_logits_say(tokenizer: PreTrain
         assert expected.sum() >= 3
     else:
         expected = dropped & (best == texts.batch.token_ids)
-    found = recipe.family.recover(model, HeldOutBatch(texts, dropped, np.array([-100, -100])))
+    found = recipe.family.recover(model, HeldOutBatch(texts, dropped))
     assert np.array_equal(found.correct, expected)
     assert best_tokens(model, torch.zeros(0, 16)).shape == (0,)
 
 
 def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tokenizer: PreTrainedTokenizerFast) -> None:
-    recipe = loaded("masked_lm", "bert", data={"next_sentence": True})
+    recipe = loaded("masked_lm", "bert")
     model = built(recipe, tokenizer)
     batch = as_tensors(recipe.family.collator(recipe.recipe, tokenizer)(ROWS * 2, np.random.default_rng(3)))
     batch.pop(ITEMS)
     whole = recipe.family.loss(model, batch, recipe.recipe)
     parts = [recipe.family.loss(model, as_tensors(RankShare(rank, 2).of(batch)), recipe.recipe) for rank in (0, 1)]
     assert whole.item() == pytest.approx(sum(part.item() for part in parts), rel=1e-5)
-
-
-def test_the_next_sentence_loss_is_a_weighted_cross_entropy_of_those_that_are_asked(
-    tokenizer: PreTrainedTokenizerFast,
-) -> None:
-    model = built(loaded("masked_lm", "bert", data={"next_sentence": True}), tokenizer)
-    hidden = torch.randn(3, 4, 16)
-    logits = model.next_sentence(torch.tanh(model.pooler.dense(hidden[:, 0])))
-    expected = -(2.0 * logits[0].log_softmax(0)[1] + 3.0 * logits[2].log_softmax(0)[0])
-    found = next_sentence_loss(model, hidden, torch.tensor([1, -100, 0]), torch.tensor([2.0, 5.0, 3.0]))
-    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 def test_losses_of_other_tokens_are_not_computed(tokenizer: PreTrainedTokenizerFast) -> None:

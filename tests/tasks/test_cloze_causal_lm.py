@@ -12,8 +12,6 @@ from kermit.decoding import Sampling
 from kermit.decoding.drawing import draw, uniform
 from kermit.errors import DecodingError, ModelError
 from kermit.tasks.cloze import CausalLMSystem
-from kermit.tasks.cloze.causal_lm_system import _Best
-from kermit.tasks.cloze.memory import Memory
 from kermit.tasks.cloze.models import load_causal_lm
 from kermit.tasks.cloze.system import instance_seed
 
@@ -23,25 +21,6 @@ MODELS = {"gpt2": gpt2, "bert": bert_decoder}
 
 def make(kind="gpt2", **settings):
     return CausalLMSystem(MODELS[kind](WORDS), WORDS, **{"samples": 4, "continuation_tokens": 5, **settings})
-
-
-@pytest.fixture
-def calls(monkeypatch):
-    """What memories are asked for: how many sequences grow by a token, and how many look so many tokens ahead."""
-    recorded = []
-    grown, looked = Memory.grow, Memory.look_ahead
-
-    def grow(self, reader, tokens):
-        recorded.append(("grow", len(tokens)))
-        return grown(self, reader, tokens)
-
-    def look_ahead(self, reader, tokens, there):
-        recorded.append(("look", *tokens.shape))
-        return looked(self, reader, tokens, there)
-
-    monkeypatch.setattr(Memory, "grow", grow)
-    monkeypatch.setattr(Memory, "look_ahead", look_ahead)
-    return recorded
 
 
 def direct(system, layout, tokens):
@@ -88,42 +67,23 @@ def test_the_answer_is_the_best_beginning_of_any_continuation(kind, oracle_lengt
         assert answer.sequences <= 1 + 4 * len(drawn[0]) + len(beginnings)
 
 
-def test_what_cannot_win_any_more_is_not_drawn_on_and_what_was_drawn_twice_is_scored_once(calls):
-    system = make(samples=8, continuation_tokens=5)
-    layouts = [system.lay_out(instance) for instance in INSTANCES]
-    for layout in layouts:
-        calls.clear()
+def test_only_distinct_candidates_that_may_win_are_scored(monkeypatch):
+    system, scored = make(samples=8), []
+    scores = system._scores
+    monkeypatch.setattr("kermit.tasks.cloze.causal_lm_system._TOGETHER", 1)
+    monkeypatch.setattr(system, "_scores", lambda part, *rest: scored.extend(map(tuple, part)) or scores(part, *rest))
+    for instance in INSTANCES:
+        layout = system.lay_out(instance)
+        scored.clear()
         [answer] = system.answer([layout])
-        assert answer.forward_passes == 1 + len(calls)
-        assert answer.sequences == 1 + sum(rows for _, rows, *_ in calls)
-        drawn = [rows for kind, rows, *_ in calls if kind == "grow"]
-        assert drawn == sorted(drawn, reverse=True)
         candidates = {tokens[:length] for tokens in continuations(system, layout) for length in range(1, 6)}
-        assert sum(rows for kind, rows, *_ in calls if kind == "look") < len(candidates)
-    twice = system.read(layouts[:1]).select(torch.tensor([0, 0, 1]))  # the first continuation two times
-    calls.clear()
-    system._try(system.extend(twice, layouts), layouts[:1], [_Best()])
-    assert len(layouts[0].after) > 1
-    assert calls == [("grow", 3), ("look", 2, len(layouts[0].after) - 1)]
-
-
-def test_candidates_of_several_gaps_are_scored_in_one_call(calls, monkeypatch):
-    monkeypatch.setattr("kermit.tasks.cloze.system.CPU_CALL_TOKENS", 2**14)  # room for all of them at once
-    system = make(samples=8, continuation_tokens=5)
-    layouts = [system.lay_out(instance) for instance in INSTANCES]
-    alone = [system.answer([layout])[0] for layout in layouts]
-    calls.clear()
-    together = system.answer(layouts)
-    assert [(answer.text, answer.forward_passes, answer.sequences) for answer in together] == [
-        (answer.text, answer.forward_passes, answer.sequences) for answer in alone
-    ]
-    assert len({len(layout.after) for layout in layouts}) > 1  # some are padded
-    assert len(calls) <= 2 * 5  # a draw, and what was drawn scored
-    assert len(calls) + 1 < sum(answer.forward_passes for answer in alone)
+        assert len(scored) == len(set(scored)) < len(candidates)
+        assert answer.forward_passes == 1 + 5 + len(scored)
+        assert answer.sequences == 1 + 8 * 5 + len(scored)
 
 
 @pytest.mark.parametrize("settings", [{"attn_implementation": "eager"}, {"attn_implementation": "sdpa"}], ids=str)
-def test_a_mask_says_the_same_in_any_attention(settings):
+def test_answers_do_not_depend_on_the_attention_implementation(settings):
     system = CausalLMSystem(gpt2(WORDS, **settings), WORDS, samples=4, continuation_tokens=5)
     layouts = [system.lay_out(instance) for instance in INSTANCES]
     expected = [answer.text for answer in make().answer(layouts)]
@@ -155,9 +115,9 @@ def test_models_of_other_kinds_score_as_one_pass_over_the_whole_text(family):
 def test_tokens_are_drawn_from_the_models_distribution():
     system = make(samples=4000, continuation_tokens=1, sampling=Sampling(temperature=0.7))
     layout = system.lay_out(INSTANCES[1])
-    read = system.read([layout])
-    drawn = system.extend(read, [layout]).tokens.flatten()
-    logits = read.logits[0].masked_fill(system.never | system.continues, -torch.inf) / 0.7
+    read = system.read(layout)
+    drawn = system.sample(layout, *read)[0].flatten()
+    logits = read[0][0].masked_fill(system.never | system.continues, -torch.inf) / 0.7
     share = torch.bincount(drawn, minlength=len(logits)) / 4000
     assert torch.allclose(share, logits.softmax(0), atol=0.03)
     assert not (system.never | system.continues)[drawn].any()
@@ -167,9 +127,8 @@ def test_the_first_token_may_continue_what_the_gap_touches():
     system = make(samples=500, continuation_tokens=1)
     layouts = [system.lay_out(INSTANCES[number]) for number in (3, 1)]
     assert [layout.joined for layout in layouts] == [True, False]
-    drawn = system.extend(system.read(layouts), layouts)
-    continues = system.continues[drawn.tokens[:, 0]]
-    assert [bool(continues[drawn.owner == number].any()) for number in (0, 1)] == [True, False]
+    drawn = [system.sample(layout, *system.read(layout))[0][:, 0] for layout in layouts]
+    assert [bool(system.continues[tokens].any()) for tokens in drawn] == [True, False]
 
 
 @pytest.mark.parametrize("kind", list(MODELS))

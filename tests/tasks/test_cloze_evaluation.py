@@ -64,7 +64,7 @@ def test_scores_are_means_over_all_instances():
     assert (scores.mean_forward_passes, scores.mean_sequences) == (2, 3)
     # over the five that were answered: answers of 2, 3, 4, 0, 1 words in gaps of 1, 1, 4, 3, 1
     assert (scores.mean_tokens, scores.mean_gap_tokens) == (2.0, 2.0)
-    assert scores.to_json()["signature"] == "signed"
+    assert scores.signature == "signed"
     assert "exact match" in str(scores)
 
 

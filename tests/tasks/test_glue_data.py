@@ -149,7 +149,7 @@ def test_a_file_that_is_not_there_or_empty_is_named(tmp_path: Path) -> None:
     assert not data.has(cola, Split.DEV)
     with pytest.raises(DataError, match=r"CoLA/dev.tsv: there is no such file"):
         data.read(cola, Split.DEV)
-    with pytest.raises(DataError, match=r"CoLA/train.tsv: the file holds no example"):
+    with pytest.raises(DataError, match=r"CoLA/train.tsv: the train split holds no example"):
         data.read(cola, Split.TRAIN)
     with pytest.raises(DataError, match="there is no such folder"):
         GlueData.find(tmp_path / "nowhere")
@@ -207,7 +207,7 @@ def test_rows_of_the_hub_that_are_left_out_are_counted(
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: rows)
     [part] = GlueData().read(task_named("QQP"), Split.TRAIN)
     assert [example.y for example in part.examples] == ["b", "c"]
-    assert "qqp[train]: 1 invalid rows skipped" in caplog.text
+    assert "qqp: 1 invalid rows skipped, as published; the first: nyu-mll/glue/qqp[train]:1" in caplog.text
     with pytest.raises(DataError, match=r"qqp\[validation\]:1: the column question2 is empty"):
         GlueData().read(task_named("QQP"), Split.DEV)
 

@@ -10,7 +10,6 @@ from hypothesis import given, strategies as st
 from insertion_models import trunk_config
 from tokenizers.processors import TemplateProcessing
 from transformers import (
-    BertForMaskedLM,
     BertForSequenceClassification,
     GPT2Config,
     GPT2ForSequenceClassification,
@@ -19,7 +18,6 @@ from transformers import (
 
 from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForSequenceClassification, special_token_settings
-from kermit.modeling.next_sentence import add_next_sentence_head
 from kermit.modeling.trunk import first_position
 from kermit.tasks.glue.classifier import Classifier
 from kermit.tasks.glue.data import Example
@@ -141,22 +139,6 @@ def test_an_encoder_with_a_causal_mask_is_read_at_its_last_token(tmp_path: Path)
     )
     types = torch.ones_like(tokens)  # which a BERT tokenizer gives, and its pretraining did not have
     torch.testing.assert_close(model(tokens, token_type_ids=types).logits, expected)
-
-
-def test_only_a_kermit_model_has_an_insertion_head_to_leave_out(tmp_path: Path) -> None:
-    start = {"max_length": 40, "seed": 0, "keep_insertion_head": False}
-    assert Classifier.start(str(save_trunk("kermit", tmp_path / "a")), task_named("RTE"), **start).model.head is None
-    with pytest.raises(ModelError, match="has no insertion head"):
-        Classifier.start(str(save_trunk("masked", tmp_path / "b")), task_named("RTE"), **start)
-
-
-def test_finetuning_starts_from_the_pooler_of_the_next_sentence_task(tmp_path: Path) -> None:
-    save_trunk("masked", tmp_path)
-    masked = add_next_sentence_head(BertForMaskedLM.from_pretrained(tmp_path))
-    masked.save_pretrained(tmp_path)
-    classifier = Classifier.start(str(tmp_path), task_named("RTE"), max_length=40, seed=0)
-    assert torch.equal(classifier.model.bert.pooler.dense.weight, masked.pooler.dense.weight)
-    assert torch.equal(classifier.model.bert.pooler.dense.bias, masked.pooler.dense.bias)
 
 
 def test_padding_that_is_also_the_separator_is_replaced() -> None:

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import zipfile
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -308,7 +308,7 @@ def test_the_summary_reports_the_setting_with_the_best_mean_over_seeds() -> None
     assert cola.metrics == {"matthews": Spread(62.0, 2.0)}
     assert rte.score == Spread(80.0, None)
     assert summary.average == 71.0
-    assert json.loads(json.dumps(summary.to_json()))["tasks"][0]["score"] == {"mean": 62.0, "deviation": 2.0}
+    assert json.loads(json.dumps(asdict(summary)))["tasks"][0]["score"] == {"mean": 62.0, "deviation": 2.0}
     assert summary_table(summary).row_count == 3
 
 

@@ -28,8 +28,9 @@ from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
 from kermit.tasks.held_out import DROP_PROBABILITY, held_out_batches, judge
 from kermit.training.checkpoints import list_checkpoints
 from kermit.training.recipe import LoadedRecipe, check_recipe
-from kermit.training.run import prepare_model, prepare_tokenizer, train
+from kermit.training.run import prepare_tokenizer, train
 from kermit.training.trainer import on_validation_text
+from kermit.training.warm_start import prepare_model
 
 CIRCLE = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibis", "jay", "kite", "lynx"]
 TRUNK = {
@@ -126,8 +127,8 @@ def test_a_model_learns_in_seconds_and_is_kept_where_its_loss_is_least(
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["kermit", "masked_lm", "causal_lm"])
 def test_a_resumed_pretraining_gives_the_same_weights(articles: Path, tmp_path: Path, family: str) -> None:
-    """With all that is drawn on the way: packing, drops, empty slots, dropout, and y from elsewhere."""
-    raw = with_data(recipe(family, 8, averaging={"ema": 0.9}), next_sentence=family != "causal_lm")
+    """With all that is drawn on the way: packing, drops, empty slots and dropout."""
+    raw = recipe(family, 8, averaging={"ema": 0.9})
     raw["model"]["trunk"] |= {"hidden_dropout_prob": 0.1}
     loaded = check_recipe(raw, data=articles)
     for name in ("whole", "stopped"):
@@ -143,7 +144,7 @@ def test_a_resumed_pretraining_gives_the_same_weights(articles: Path, tmp_path: 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["kermit", "masked_lm", "causal_lm"])
 def test_half_precision_trains_validates_and_judges(articles: Path, tmp_path: Path, family: str) -> None:
-    raw = with_data(recipe(family, 2, runtime={"precision": "bfloat16"}), next_sentence=family != "causal_lm")
+    raw = recipe(family, 2, runtime={"precision": "bfloat16"})
     if family != "causal_lm":
         shape = {key: value for key, value in TRUNK.items() if not key.endswith("_prob")}
         raw["model"]["trunk"] = shape | {"model_type": "modernbert", "global_attn_every_n_layers": 1}
@@ -173,7 +174,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return train_tokenizer([" ".join(CIRCLE)] * 3, 310)
 
 
-ROWS = [Row(x=[10, 11, 12], y=[13, 14], source=0, follows=True), Row(x=[15] * 30, y=[], source=0)] * 20
+ROWS = [Row(x=[10, 11, 12], y=[13, 14], source=0), Row(x=[15] * 30, y=[], source=0)] * 20
 
 
 def test_the_held_out_drops_are_the_same_every_time_and_15_percent_of_the_content() -> None:
@@ -190,7 +191,7 @@ def test_the_held_out_drops_are_the_same_every_time_and_15_percent_of_the_conten
 def test_single_drops_are_those_between_two_that_stay() -> None:
     texts = complete_texts(SPECIALS, [Row(x=[9] * 6, y=[], source=0)])
     dropped = np.array([[False, True, True, False, True, False, True, False]])
-    batch = HeldOutBatch(texts, dropped, np.array([-100]))
+    batch = HeldOutBatch(texts, dropped)
     assert batch.single.nonzero()[1].tolist() == [4, 6]
 
 
@@ -209,12 +210,12 @@ def test_what_kermit_recovers_worked_by_hand() -> None:
     # [CLS] 10 11 12 13 14 15 [SEP] without 11, 12 and 14: slots 1 (empty), 2 (11 12), 3 (14) and 4 (empty)
     texts = complete_texts(SPECIALS, [Row(x=[10, 11, 12, 13, 14, 15], y=[], source=0)])
     dropped = np.array([[False, False, True, True, False, True, False, False]])
-    batch = HeldOutBatch(texts, dropped, np.array([-100]))
-    _, found = recovered_by(oracle([3, 12, 3, 20]), batch)  # slot 3 says the end, then 11, which it does not miss
+    batch = HeldOutBatch(texts, dropped)
+    found = recovered_by(oracle([3, 12, 3, 20]), batch)  # slot 3 says the end, then 11, which it does not miss
     assert found.correct.nonzero()[1].tolist() == [2, 3], "one of the two that are missing counts for both"
     assert found.said_end.tolist() == [True, False, True, False]
     assert found.empty.tolist() == [True, False, False, True]
-    _, found = recovered_by(oracle([3, 3, 14, 3]), batch)  # slot 2 says the end, and after it 11, which it misses
+    found = recovered_by(oracle([3, 3, 14, 3]), batch)  # slot 2 says the end, and after it 11, which it misses
     assert found.correct.nonzero()[1].tolist() == [2, 3, 5]
 
 
@@ -223,7 +224,7 @@ class Elevens:
 
     def recover(self, model: Any, batch: HeldOutBatch) -> Recovered:
         slots = int((~batch.dropped).sum()) - len(batch.dropped)  # left of every token that stays but [CLS]
-        return recovered_by(oracle([11] * slots), batch)[1]
+        return recovered_by(oracle([11] * slots), batch)
 
 
 def test_the_metrics_are_shares_over_all_batches() -> None:
@@ -235,7 +236,6 @@ def test_the_metrics_are_shares_over_all_batches() -> None:
     assert metrics["accuracy_single"] == pytest.approx(right / single, abs=1e-5)
     assert metrics["end_recall"] == 0.0
     assert "end_precision" not in metrics, "no slot said end-of-slot"
-    assert "next_sentence_accuracy" not in metrics
 
 
 # What is built
@@ -306,34 +306,6 @@ def test_a_wrong_checkpoint_is_the_users_to_mend(encoder: Path, model: dict[str,
             loaded.family.build(loaded.recipe, load_tokenizer(encoder))
 
 
-def test_the_head_of_the_next_sentence_task_comes_back_and_may_be_left_aside(articles: Path, tmp_path: Path) -> None:
-    for family in ("kermit", "masked_lm"):
-        loaded = check_recipe(with_data(recipe(family, 1), next_sentence=True), data=articles)
-        model = prepare_model(loaded, prepare_tokenizer(loaded))
-        model.save_pretrained(tmp_path / family)
-        again = loaded.family.load(tmp_path / family)
-        for name, weight in model.state_dict().items():
-            assert torch.equal(again.state_dict()[name], weight), name
-    plain = KermitForInsertion.from_pretrained(tmp_path / "kermit")
-    assert not hasattr(plain, "next_sentence")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("family", "key"), [("kermit", "init_from"), ("masked_lm", "init_from"), ("masked_lm", "trunk_from")]
-)
-def test_a_second_phase_may_drop_or_add_the_next_sentence_task(
-    articles: Path, tmp_path: Path, family: str, key: str
-) -> None:
-    for before in (True, False):
-        first, second = tmp_path / f"first-{before}", tmp_path / f"second-{before}"
-        train(check_recipe(with_data(recipe(family, 1), next_sentence=before), data=articles), first)
-        raw = with_data(recipe(family, 1), next_sentence=not before)
-        raw |= {key: str(first)} if key == "init_from" else {"model": {"family": family, key: str(first)}}
-        train(check_recipe(raw | {"tokenizer": {"path": str(first)}}, data=articles), second)
-        assert hasattr(check_recipe(raw, data=articles).family.load(second), "next_sentence") == (not before)
-
-
 @pytest.mark.parametrize("family", ["kermit", "masked_lm", "causal_lm"])
 def test_a_checkpoint_without_its_trunk_is_no_start(encoder: Path, tmp_path: Path, family: str) -> None:
     for file in encoder.iterdir():
@@ -346,20 +318,15 @@ def test_a_checkpoint_without_its_trunk_is_no_start(encoder: Path, tmp_path: Pat
         loaded.family.build(loaded.recipe, load_tokenizer(encoder))
 
 
-def test_a_text_without_y_has_one_segment_and_is_not_asked_what_follows(
-    articles: Path, tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_a_text_without_y_has_one_segment(articles: Path, tokenizer: PreTrainedTokenizerFast) -> None:
     for family in OBJECTIVES:
-        raw = with_data(recipe(family, 1), next_sentence=family != "causal_lm")
-        loaded = check_recipe(raw, data=articles)
+        loaded = check_recipe(recipe(family, 1), data=articles)
         batch = loaded.family.collator(loaded.recipe, tokenizer)(ROWS[:2], np.random.default_rng(0))
         if family == "kermit":  # its canvases lack tokens; the frame of each is whole
             frames = np.isin(batch["input_ids"], (tokenizer.cls_token_id, tokenizer.sep_token_id)).sum(1)
             assert frames.tolist() == [3, 2]
         else:
             assert batch["valid"].sum(1).tolist() == [5 + 3, 30 + 2]
-        if family != "causal_lm":
-            assert batch["follows"].tolist() == [1, -100]
 
 
 def test_a_validation_loss_asks_every_empty_slot(articles: Path, tokenizer: PreTrainedTokenizerFast) -> None:
@@ -397,9 +364,7 @@ def test_a_wrong_recipe_is_told_where_and_what(changes: dict[str, Any], message:
         check_recipe(recipe("masked_lm", 1) | changes, data=Path())
 
 
-def test_a_causal_model_has_no_next_sentence_task_and_no_model_has_texts_beyond_its_positions(articles: Path) -> None:
-    with pytest.raises(RecipeError, match=r"data\.next_sentence: a causal language model"):
-        check_recipe(with_data(recipe("causal_lm", 1), next_sentence=True), data=articles)
+def test_no_model_has_texts_beyond_its_positions(articles: Path) -> None:
     for family in OBJECTIVES:
         loaded = check_recipe(with_data(recipe(family, 1), max_tokens=65), data=articles)
         with pytest.raises(RecipeError, match=r"data\.max_tokens: 65 is more than the model's 64 positions"):

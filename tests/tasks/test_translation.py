@@ -1,6 +1,7 @@
 import gzip
 import math
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -51,7 +52,7 @@ def test_scores_are_sacrebleus_with_its_signature_and_the_means_are_by_hand() ->
     assert "tok:13a" in scores.signature
     assert "nc:6" in scores.signature
     assert scores.signature.endswith("kermit|x:y")
-    assert list(scores.to_json()) == [
+    assert list(asdict(scores)) == [
         "direction",
         "bleu",
         "chrf",

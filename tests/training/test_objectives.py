@@ -128,9 +128,9 @@ def test_a_prior_or_an_objective_that_is_not_there_is_an_error_that_says_which_a
 
 def test_the_temperature_is_the_tree_priors_alone_and_a_prior_is_made_once() -> None:
     tree = ObjectiveSettings(prior="balanced_tree", temperature=0.3)
-    assert tree.order_prior() == BalancedTreePrior(0.3)
-    assert tree.build(Termination.SLOT).prior is tree.order_prior()  # type: ignore[attr-defined]
-    assert ObjectiveSettings(prior="uniform").order_prior() == UniformPrior()
+    assert tree.order_prior == BalancedTreePrior(0.3)
+    assert tree.build(Termination.SLOT).prior is tree.order_prior  # type: ignore[attr-defined]
+    assert ObjectiveSettings(prior="uniform").order_prior == UniformPrior()
     with pytest.raises(ValueError, match="temperature applies only to the prior balanced_tree"):
         ObjectiveSettings(prior="uniform", temperature=0.3)
 

@@ -127,7 +127,7 @@ def test_data_paths_are_relative_to_the_option_or_the_environment(
     monkeypatch.setenv("KERMIT_DATA", "/from/environment")
     assert load_recipe(path).data == Path("/from/environment")
     loaded = load_recipe(path, data="/from/option")
-    assert loaded.recipe.data.train[0].text_source(loaded.data).x == Path("/from/option/train.en")
+    assert loaded.recipe.data.train[0].under(loaded.data).x == Path("/from/option/train.en")
 
 
 def test_a_recipe_lies_over_the_one_it_extends(tiny_recipe: dict[str, Any], tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_recipe_lies_over_the_one_it_extends(tiny_recipe: dict[str, Any], tmp_
     recipe = load_recipe(tmp_path / "top.yaml").recipe
     assert (recipe.seed, recipe.schedule.max_steps) == (9, 5)
     assert recipe.schedule.warmup_steps == tiny_recipe["schedule"]["warmup_steps"]
-    assert [source.tsv for source in recipe.data.train] == ["a.tsv"]
+    assert [str(source.tsv) for source in recipe.data.train] == ["a.tsv"]
     assert recipe.data.validation is not None
 
 

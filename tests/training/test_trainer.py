@@ -19,7 +19,7 @@ from insertion_models import TINY_TRUNK
 from safetensors.torch import load_file
 from transformers import RobertaConfig, RobertaForMaskedLM
 
-from kermit.data.batching import TextPlanner
+from kermit.data.batching import BatchPlanner
 from kermit.data.joint_tokenizer import load_tokenizer
 from kermit.errors import DataError, RecipeError
 from kermit.modeling.tensors import as_tensors
@@ -29,8 +29,9 @@ from kermit.tasks.translation import trained_directions
 from kermit.tasks.translation_training import TRANSLATION
 from kermit.training.checkpoints import list_checkpoints
 from kermit.training.recipe import LoadedRecipe, check_recipe
-from kermit.training.run import prepare_model, prepare_tokenizer, take_over, train
+from kermit.training.run import prepare_tokenizer, train
 from kermit.training.trainer import KermitTrainer
+from kermit.training.warm_start import prepare_model
 
 
 def loaded(recipe: dict[str, Any], corpus: Path, **changes: Any) -> LoadedRecipe:
@@ -58,7 +59,7 @@ def test_a_training_leaves_a_model_that_translates(tiny_recipe: dict[str, Any], 
     assert summary["steps"] == 12
     assert summary["best_step"] in (6, 12)
     text = TRANSLATION.training_text(loaded(tiny_recipe, corpus), load_tokenizer(tmp_path))
-    first = len(TextPlanner(text, (1.0,), tokens=500, seed=3).epoch(0))
+    first = len(BatchPlanner(text, (1.0,), tokens=500, seed=3).epoch(0))
     assert first >= 12, "all steps are in the first epoch"
     assert summary["epochs"] == round(12 / first, 2)
     assert_same(weights(tmp_path), weights(tmp_path / "best"))
@@ -212,8 +213,8 @@ def test_an_epoch_is_planned_once_and_not_again_when_a_training_goes_on(
     recipe = loaded(tiny_recipe, corpus, batch={"tokens": 2500})
     train(recipe, tmp_path / "whole")
     planned: list[int] = []
-    plan = TextPlanner.epoch
-    monkeypatch.setattr(TextPlanner, "epoch", lambda self, epoch: planned.append(epoch) or plan(self, epoch))
+    plan = BatchPlanner.epoch
+    monkeypatch.setattr(BatchPlanner, "epoch", lambda self, epoch: planned.append(epoch) or plan(self, epoch))
     with pytest.MonkeyPatch.context() as patch:
         signalled_at(9, patch)
         train(recipe, tmp_path / "stopped")
@@ -269,7 +270,7 @@ def test_accumulating_two_half_batches_is_one_step_of_their_mean(
     del tiny_recipe["data"]["validation"]
     recipe = loaded(tiny_recipe, corpus)
     tokenizer = prepare_tokenizer(recipe)
-    text = encode_sources([s.text_source(corpus) for s in recipe.recipe.data.train], tokenizer, max_tokens=40)
+    text = encode_sources([s.under(corpus) for s in recipe.recipe.data.train], tokenizer, max_tokens=40)
     trainer = KermitTrainer(
         recipe=recipe.recipe,
         family=recipe.family,
@@ -499,17 +500,6 @@ def test_every_validation_text_is_judged_once(tiny_recipe: dict[str, Any], corpu
     data = {**tiny_recipe["data"], "validation": {"x": "val.en", "y": "val.de", "weight": 2.0}}
     with pytest.raises(RecipeError, match=r"validation\.weight"):
         loaded(tiny_recipe, corpus, data=data)
-
-
-@pytest.mark.parametrize("asks", [False, True])
-def test_a_next_sentence_head_may_be_in_one_of_two_models_alone(asks: bool) -> None:
-    def model(head: bool) -> Any:
-        parts = {"trunk": torch.nn.Linear(2, 2)} | ({"next_sentence": torch.nn.Linear(2, 2)} if head else {})
-        return torch.nn.ModuleDict(parts)
-
-    trained, new = model(not asks), model(asks)
-    take_over(trained, new, Path("somewhere"))
-    assert torch.equal(trained["trunk"].weight, new["trunk"].weight)
 
 
 def test_positions_before_the_first_are_no_room_for_a_text(tiny_recipe: dict[str, Any]) -> None:

@@ -90,13 +90,23 @@ def cloze(
     check_file("--output", output, in_new_folder=True)
     logs.set_up()
     import json
+    from dataclasses import asdict
 
     import torch
 
     from kermit.cli.options import progress_bar
     from kermit.provenance import model_checksum
-    from kermit.tasks.cloze import PredictionLog, cloze_scores, predict, provenance_of, read_cloze, signature_of
-    from kermit.tasks.cloze.models import model_files
+    from kermit.tasks.cloze import (
+        CausalLMSystem,
+        MaskedLMSystem,
+        PredictionLog,
+        cloze_scores,
+        predict,
+        provenance_of,
+        read_cloze,
+        signature_of,
+    )
+    from kermit.tasks.cloze.models import load_causal_lm, load_masked_lm, model_files
 
     given = {
         "--decoding": decoding,
@@ -111,14 +121,20 @@ def cloze(
     data = read_cloze(qa2d, squad)
     instances = data.instances[:limit]
     dtype = None if precision is None else getattr(torch, precision)
+    asked: ClozeSystem
     match system:
         case SystemName.KERMIT:
             asked = _kermit(model, dtype, decoding, set_, min_tokens or 0, oracle_length, seed)
         case SystemName.MASKED_LM:
-            asked = _masked_lm(model, dtype, beams or 5, oracle_length)
+            asked = MaskedLMSystem(*load_masked_lm(model, dtype), beams=beams or 5, oracle_length=oracle_length)
         case SystemName.CAUSAL_LM:
-            counts = samples or 20, continuation_tokens or 20
-            asked = _causal_lm(model, dtype, counts, oracle_length, seed or 0)
+            asked = CausalLMSystem(
+                *load_causal_lm(model, dtype),
+                samples=samples or 20,
+                continuation_tokens=continuation_tokens or 20,
+                oracle_length=oracle_length,
+                seed=seed or 0,
+            )
     settings = provenance_of(asked, model_checksum(model_files(model)), qa2d, squad)
     log = PredictionLog(output, settings)
     with progress_bar(len(instances), "cloze") as progress:
@@ -126,7 +142,7 @@ def cloze(
     if all(prediction.too_long for prediction in predictions):
         raise DecodingError("no instance fits the model, even without its passage; ask for shorter answers")
     scores = cloze_scores(asked.name, predictions, data, signature_of(model, settings, limit))
-    typer.echo(json.dumps(scores.to_json(), ensure_ascii=False) if json_ else str(scores))
+    typer.echo(json.dumps(asdict(scores), ensure_ascii=False) if json_ else str(scores))
 
 
 _OWNERS = {
@@ -174,21 +190,3 @@ def _kermit(
     if seed is not None and not settings.draws:
         raise DecodingError("--seed has no effect without sampling; add --set temperature=1")
     return InsertionSystem(*load_insertion_model(model, dtype), settings, oracle_length=oracle_length, seed=seed or 0)
-
-
-def _masked_lm(model: str, dtype: torch.dtype | None, beams: int, oracle_length: bool) -> ClozeSystem:
-    from kermit.tasks.cloze import MaskedLMSystem
-    from kermit.tasks.cloze.models import load_masked_lm
-
-    return MaskedLMSystem(*load_masked_lm(model, dtype), beams=beams, oracle_length=oracle_length)
-
-
-def _causal_lm(
-    model: str, dtype: torch.dtype | None, counts: tuple[int, int], oracle_length: bool, seed: int
-) -> ClozeSystem:
-    from kermit.tasks.cloze import CausalLMSystem
-    from kermit.tasks.cloze.models import load_causal_lm
-
-    samples, tokens = counts
-    loaded = load_causal_lm(model, dtype)
-    return CausalLMSystem(*loaded, samples=samples, continuation_tokens=tokens, oracle_length=oracle_length, seed=seed)

@@ -45,6 +45,7 @@ def translation(
     check_file("--plot", plot)
     logs.set_up()
     import json
+    from dataclasses import asdict
 
     import torch
 
@@ -81,6 +82,6 @@ def translation(
     if plot is not None:
         plot_rounds({scores.direction: translations for scores, translations in results}, plot)
     if json_:
-        typer.echo(json.dumps([scores.to_json() for scores, _ in results], ensure_ascii=False))
+        typer.echo(json.dumps([asdict(scores) for scores, _ in results], ensure_ascii=False))
     else:
         typer.echo(scores_table([scores for scores, _ in results]))

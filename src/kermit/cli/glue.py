@@ -52,13 +52,6 @@ def finetune(
     max_length: Annotated[int, typer.Option(help="Maximum number of tokens of a text or pair.")] = 128,
     subsample: Annotated[int | None, typer.Option(help="Train on N examples, drawn at random.")] = None,
     precision: options.PrecisionOption = "float32",
-    keep_insertion_head: Annotated[
-        bool,
-        typer.Option(
-            "--keep-insertion-head/--drop-insertion-head",
-            help="Whether a finetuned KERMIT model keeps its insertion head.",
-        ),
-    ] = True,
     scores_only: Annotated[bool, typer.Option("--scores-only", help="Keep only results, no finetuned models.")] = False,
     json_: Json = False,
 ) -> None:
@@ -69,10 +62,11 @@ def finetune(
     check_folder("--output", output)
     logs.set_up()
     import json
-    from dataclasses import replace
+    from dataclasses import asdict, replace
 
     from rich.console import Console
 
+    from kermit.provenance import write_json
     from kermit.tasks.glue.data import GlueData
     from kermit.tasks.glue.finetuning import BERT_GRID, Grid
     from kermit.tasks.glue.report import summarise, summary_table
@@ -93,14 +87,13 @@ def finetune(
         output,
         seeds=_numbers(int, seeds, "--seeds"),
         settings=list(chosen.settings(max_length=max_length, subsample=subsample, precision=Precision(precision))),
-        keep_insertion_head=keep_insertion_head,
         keep_models=not scores_only,
         progress=not logs.spoken.quiet,
     )
     summary = summarise([run.result for run in find_runs(output)])
-    summary.write(output / "summary.json")
+    write_json(output / "summary.json", asdict(summary))
     if json_:
-        typer.echo(json.dumps(summary.to_json(), ensure_ascii=False))
+        typer.echo(json.dumps(asdict(summary), ensure_ascii=False))
     else:
         Console().print(summary_table(summary))
 
@@ -121,6 +114,7 @@ def evaluate(
     """
     logs.set_up()
     import json
+    from dataclasses import asdict
 
     from kermit.tasks.glue.data import GlueData
     from kermit.tasks.glue.runs import evaluate_finetuned as run
@@ -135,7 +129,7 @@ def evaluate(
         progress=not logs.spoken.quiet,
     )
     if json_:
-        typer.echo(json.dumps(result.to_json(), ensure_ascii=False))
+        typer.echo(json.dumps(asdict(result), ensure_ascii=False))
         return
     metrics = ", ".join(f"{name} {value:.2f}" for name, value in result.metrics.items())
     typer.echo(f"{result.task} {result.split}: {metrics}, score {result.score:.2f} ({result.examples:,} examples)")

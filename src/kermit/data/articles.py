@@ -11,47 +11,68 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
+
+from pydantic import model_validator
 
 from kermit.data.hub import field_of, load_hub
 from kermit.data.plain import Fault, Report, file_checksum, read_lines
 from kermit.errors import DataError, Place
+from kermit.validated import Settings
 
 # The end of a sentence, perhaps: its mark, what closes after it, and the space (which Chinese and Japanese lack).
 _END = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[”’」』）]*\s*")  # noqa: RUF001
 _OPENED = re.compile(r"[\"'“‘«(\[¿¡]*")  # noqa: RUF001
 
 
-@dataclass(frozen=True)
-class ArticleSource:
-    """Where articles are: exactly one of `path`, a file or a folder of files, or `hub`.
+class ArticleSource(Settings):
+    """Where articles are: `text`, a file or a folder of files, or `hub`, a dataset with articles in its `field`.
 
-    Attributes:
-        path: a file, or a folder whose files are read in the order of their names, except hidden ones.
-        hub: a Hugging Face dataset's name, with `config` and `split`; `field` holds an article's text.
+    The files of a folder are read in the order of their names, except hidden ones.
     """
 
-    path: Path | None = None
+    text: Path | None = None
     hub: str | None = None
     config: str | None = None
     split: str = "train"
     field: str = "text"
 
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.text is None) == (self.hub is None):
+            raise ValueError("give either text, a file or folder, or hub, a dataset's name")
+        if self.hub is None:
+            for name in self.changed("config", "split", "field"):
+                raise ValueError(f"{name} applies only to hub; leave it out")
+        return self
+
     @property
-    def name(self) -> str:
+    def title(self) -> str:
         """For messages."""
-        return self.hub or str(self.path)
+        return self.hub or str(self.text)
 
     @property
     def files(self) -> list[Path]:
         """The files read, in order."""
-        if self.path is None:
+        if self.text is None:
             return []
-        if not self.path.is_dir():
-            return [self.path]
-        found = sorted(path for path in self.path.rglob("*") if path.is_file() and not path.name.startswith("."))
+        if not self.text.is_dir():
+            return [self.text]
+        found = sorted(path for path in self.text.rglob("*") if path.is_file() and not path.name.startswith("."))
         if not found:
-            raise DataError(f"{self.path}: the folder holds no file; put text files there, plain or .gz")
+            raise DataError(f"{self.text}: the folder holds no file; put text files there, plain or .gz")
         return found
+
+    def under(self, folder: Path) -> Self:
+        """Return the source with a relative path found under a folder."""
+        return self if self.text is None else self.model_copy(update={"text": folder / self.text.expanduser()})
+
+    def checksums(self, folder: Path) -> dict[str, str]:
+        """Return the checksum of each file under a folder, by its name here, or of the dataset."""
+        found = self.under(folder)
+        if self.text is None or found.text is None:
+            return {self.title: articles_checksum(self)}
+        return {str(self.text / file.relative_to(found.text)): file_checksum(file) for file in found.files}
 
 
 @dataclass(frozen=True)

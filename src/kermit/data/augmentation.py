@@ -50,9 +50,6 @@ def augment(
         seed: of all draws.
         on_bad: what to do with empty lines and invalid UTF-8.
         progress: called after every kind with 1.
-
-    Raises:
-        DataError: files without a language, no pairs, nothing to write, or a folder with other files.
     """
     languages = _languages(sources)
     settings = {

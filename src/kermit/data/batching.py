@@ -63,14 +63,6 @@ class Text(Protocol):
         ...
 
 
-class Planner(Protocol):
-    """Plans the batches of an epoch."""
-
-    def epoch(self, epoch: int) -> list[Batch]:
-        """The batches of an epoch, in order."""
-        ...
-
-
 @dataclass(frozen=True)
 class Batch:
     """The rows of one batch over all processes, with everything that its randomness depends on."""
@@ -83,27 +75,40 @@ class Batch:
 
 @dataclass(frozen=True)
 class BatchPlanner:
-    """Plans an epoch's batches.
+    """Plans the batches of a text whose rows may differ from epoch to epoch.
 
     Attributes:
-        x_lengths, y_lengths: tokens of each row's sides.
-        sources: each row's source index.
+        text: the rows.
         weights: number of times that an epoch holds each row of a source, by source index.
         tokens: the budget: rows times the longest row (specials included) of a batch is at most this.
         seed: of the training.
         processes: number that share every batch, each with at least one row.
     """
 
-    x_lengths: Integers
-    y_lengths: Integers
-    sources: Integers
+    text: Text
     weights: tuple[float, ...]
     tokens: int
     seed: int
     processes: int = 1
 
-    def __post_init__(self) -> None:
-        longest = int((self.x_lengths + self.y_lengths).max(initial=0)) + SPECIALS_PER_ROW
+    def epoch(self, epoch: int) -> list[Batch]:
+        """The batches of an epoch, in order."""
+        text = self.text.epoch(epoch)
+        lengths = text.x_lengths + text.y_lengths
+        self._check(int(lengths.max(initial=0)) + SPECIALS_PER_ROW)
+        random = np.random.Generator(np.random.PCG64([self.seed, epoch, 0x6B]))
+        rows = self._draw_rows(text.sources, random)
+        if len(rows) == 0:
+            raise DataError("the weights of the data sources leave an epoch without a single text")
+        alike = np.floor(lengths[rows] / _LENGTH_SLACK + random.random(len(rows)))
+        within = text.y_lengths[rows] + _LENGTH_SLACK * random.random(len(rows))
+        rows = rows[np.lexsort((within, alike))]
+        groups = list(self._groups(rows, (lengths[rows] + SPECIALS_PER_ROW).tolist()))
+        order = random.permutation(len(groups))
+        return [Batch(epoch, index, len(groups), groups[place]) for index, place in enumerate(order)]
+
+    def _check(self, longest: int) -> None:
+        """Raise if a batch cannot hold the longest text, or not one per process."""
         if longest > self.tokens:
             raise DataError(
                 f"the longest text has {longest} tokens, but a batch may hold {self.tokens};"
@@ -117,32 +122,18 @@ class BatchPlanner:
                 f" {longest * (2 * self.processes - 1)} or more, lower `data.max_tokens`, or start fewer processes"
             )
 
-    def epoch(self, epoch: int) -> list[Batch]:
-        """The batches of an epoch, in order."""
-        random = np.random.Generator(np.random.PCG64([self.seed, epoch, 0x6B]))
-        rows = self._draw_rows(random)
-        if len(rows) == 0:
-            raise DataError("the weights of the data sources leave an epoch without a single text")
-        total = self.x_lengths[rows] + self.y_lengths[rows]
-        alike = np.floor(total / _LENGTH_SLACK + random.random(len(rows)))
-        within = self.y_lengths[rows] + _LENGTH_SLACK * random.random(len(rows))
-        rows = rows[np.lexsort((within, alike))]
-        groups = list(self._groups(rows))
-        order = random.permutation(len(groups))
-        return [Batch(epoch, index, len(groups), groups[place]) for index, place in enumerate(order)]
-
-    def _draw_rows(self, random: np.random.Generator) -> Integers:
+    def _draw_rows(self, sources: Integers, random: np.random.Generator) -> Integers:
         parts = []
         for source, weight in enumerate(self.weights):
-            (rows,) = np.nonzero(self.sources == source)
+            (rows,) = np.nonzero(sources == source)
             whole, share = divmod(weight, 1.0)
             parts.append(np.repeat(rows, int(whole)))
             if extra := round(share * len(rows)):
                 parts.append(np.sort(random.choice(rows, size=extra, replace=False)))
         return np.concatenate(parts).astype(np.int64)
 
-    def _groups(self, rows: Integers) -> Iterator[tuple[int, ...]]:
-        costs = (self.x_lengths[rows] + self.y_lengths[rows] + SPECIALS_PER_ROW).tolist()
+    def _groups(self, rows: Integers, costs: list[int]) -> Iterator[tuple[int, ...]]:
+        """Cut sorted rows, with the tokens of each, into batches."""
         starts, longest = [0], 0
         for place, cost in enumerate(costs):
             longest = max(longest, cost)
@@ -155,13 +146,7 @@ class BatchPlanner:
             yield tuple(rows[start:end].tolist())
 
     def _filled_up(self, costs: list[int], before: int, start: int) -> int:
-        """Return where the last batch begins after it took rows from the one before, so that processes can share it.
-
-        Args:
-            costs: the tokens of every row.
-            before: where the batch before the last begins.
-            start: where the last batch begins.
-        """
+        """Return where the last batch begins after it took rows from the one before, so that processes can share it."""
         longest = max(costs[start:])
         while start - before > len(costs) - start:
             longest = max(longest, costs[start - 1])
@@ -171,24 +156,6 @@ class BatchPlanner:
         return start
 
 
-@dataclass(frozen=True)
-class TextPlanner:
-    """Plans the batches of a text whose rows may differ from epoch to epoch; attributes as in `BatchPlanner`."""
-
-    text: Text
-    weights: tuple[float, ...]
-    tokens: int
-    seed: int
-    processes: int = 1
-
-    def epoch(self, epoch: int) -> list[Batch]:
-        """The batches of an epoch, in order."""
-        rows = self.text.epoch(epoch)
-        lengths = rows.x_lengths, rows.y_lengths
-        planner = BatchPlanner(*lengths, rows.sources, self.weights, self.tokens, self.seed, self.processes)
-        return planner.epoch(epoch)
-
-
 class BatchStream(torch.utils.data.Sampler[list[Batch]]):
     """The batches of consecutive epochs, `count` in total, each as a list of one for torch's DataLoader.
 
@@ -196,7 +163,7 @@ class BatchStream(torch.utils.data.Sampler[list[Batch]]):
         sizes: number of batches of each epoch that was begun.
     """
 
-    def __init__(self, planner: Planner, count: int) -> None:
+    def __init__(self, planner: BatchPlanner, count: int) -> None:
         self.planner = planner
         self.count = count
         self.sizes: list[int] = []
@@ -240,11 +207,7 @@ class RankShare:
     processes: int = 1
 
     def rows(self, count: int) -> Integers:
-        """Return the indices of this process's rows, of `count` rows in all.
-
-        Raises:
-            DataError: there are fewer rows than processes.
-        """
+        """Return the indices of this process's rows, of `count` rows in all."""
         if count < self.processes:
             raise DataError(
                 f"a batch holds {count} texts, which cannot be shared by {self.processes} processes; raise"

@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, TypedDict
 
 import datasets
 import numpy as np
@@ -37,15 +37,11 @@ _BLOCK = 2000
 
 
 class Row(TypedDict):
-    """One encoded text or pair; `source` is the index of the data source it came from.
-
-    `follows` is present only in pretraining with the next-sentence task: whether y continues x.
-    """
+    """One encoded text or pair; `source` is the index of the data source it came from."""
 
     x: list[int]
     y: list[int]
     source: int
-    follows: NotRequired[bool]
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ class EncodedText:
 
 
 def encode_sources(
-    sources: list[TextSource],
+    sources: Sequence[TextSource],
     tokenizer: PreTrainedTokenizerFast,
     *,
     max_tokens: int,

@@ -18,12 +18,7 @@ def load_hub(name: str, config: str | None, split: str) -> Any:
 
 
 def field_of(record: Any, name: str) -> str:
-    """Return the text in a field of a record; dots lead into nested fields.
-
-    Raises:
-        KeyError: there is no such field.
-        TypeError: it is not a text.
-    """
+    """Return the text in a field of a record; dots lead into nested fields."""
     for key in name.split("."):
         record = record[key]
     if not isinstance(record, str):

@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from pydantic import NonNegativeInt, model_validator
 
 from kermit.data.hub import field_of, load_hub
 from kermit.data.plain import Fault, Line, Report, file_checksum, read_lines
 from kermit.errors import DataError, Place
+from kermit.validated import Settings
 
 Sides = tuple[Line | None, Line | None]
 """The lines of x and y; None for a side that the source lacks."""
@@ -31,17 +34,18 @@ class Pair:
     places: tuple[Place, Place]
 
 
-@dataclass(frozen=True)
-class TextSource:
-    """Where texts are: exactly one of line-aligned files (`x`, `y`), `tsv`, `jsonl` or `hub`.
+_ONLY_FOR = {("tsv",): ("columns",), ("jsonl", "hub"): ("fields",), ("hub",): ("config", "split")}
+
+
+class TextSource(Settings):
+    """Where texts are: line-aligned files (`x`, `y`), `tsv`, `jsonl` or `hub`.
 
     Texts are unpaired if one of the two files, columns or fields is None.
 
     Attributes:
-        x, y: line-aligned files.
-        tsv: a file of tab-separated columns; `columns` are the two that hold x and y, counted from 0.
-        jsonl: a file of JSON objects, one per line; `fields` are the two keys, dotted if nested.
-        hub: a Hugging Face dataset's name, with `config` and `split`; `fields` as for `jsonl`.
+        columns: of a TSV, the two that hold x and y, counted from 0.
+        fields: the two keys of a JSON object or of a record of a dataset, dotted if nested.
+        hub: a Hugging Face dataset's name, with `config` and `split`.
     """
 
     x: Path | None = None
@@ -51,13 +55,50 @@ class TextSource:
     hub: str | None = None
     config: str | None = None
     split: str = "train"
-    columns: tuple[int | None, int | None] = (0, 1)
+    columns: tuple[NonNegativeInt | None, NonNegativeInt | None] = (0, 1)
     fields: tuple[str | None, str | None] = ("x", "y")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        kinds = [self.x is not None or self.y is not None, self.tsv is not None, self.jsonl is not None, bool(self.hub)]
+        if sum(kinds) != 1:
+            raise ValueError("give exactly one of: x and/or y files, tsv, jsonl, hub")
+        if not any(self.sides):
+            raise ValueError("columns or fields: both are null; name the one that the texts are in")
+        for kinds_of, names in _ONLY_FOR.items():
+            if all(getattr(self, kind) is None for kind in kinds_of):
+                for name in self.changed(*names):
+                    raise ValueError(f"{name} applies only to {' and '.join(kinds_of)}; leave it out")
+        return self
+
+    @property
+    def sides(self) -> tuple[bool, bool]:
+        """Whether there are texts of x, and of y."""
+        files = (self.x, self.y)
+        named = files if any(files) else self.columns if self.tsv is not None else self.fields
+        return named[0] is not None, named[1] is not None
+
+    @property
+    def paired(self) -> bool:
+        """Whether every text has its other half."""
+        return all(self.sides)
 
     @property
     def paths(self) -> tuple[Path, ...]:
         """The files read, in order."""
         return tuple(path for path in (self.x, self.y, self.tsv, self.jsonl) if path is not None)
+
+    def under(self, folder: Path) -> Self:
+        """Return the source with relative paths found under a folder."""
+        named = {name: getattr(self, name) for name in ("x", "y", "tsv", "jsonl")}
+        found = {name: folder / path.expanduser() for name, path in named.items() if path is not None}
+        return self.model_copy(update=found)
+
+    def checksums(self, folder: Path) -> dict[str, str]:
+        """Return the checksum of each file under a folder, by its name here, or of the dataset."""
+        if self.hub is not None:
+            return {self.hub: source_checksum(self)}
+        return {str(path): file_checksum(folder / path.expanduser()) for path in self.paths}
 
 
 def read_pairs(source: TextSource, report: Report) -> Iterator[Pair]:
@@ -98,8 +139,6 @@ def _sides(source: TextSource, report: Report) -> Iterator[Sides]:
         yield from ((line, None) for line in read_lines(source.x))
     elif source.y is not None:
         yield from ((None, line) for line in read_lines(source.y))
-    else:
-        raise DataError("a data source names no text; give x and y, one of them, tsv, jsonl or hub")
 
 
 def _from_aligned(x_path: Path, y_path: Path) -> Iterator[Sides]:

@@ -6,7 +6,7 @@ cache is keyed by the content of the text, the tokenizer and the limit, as for p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -65,7 +65,7 @@ class _Piece:
 
 
 def encode_articles(
-    sources: list[ArticleSource],
+    sources: Sequence[ArticleSource],
     tokenizer: PreTrainedTokenizerFast,
     *,
     max_tokens: int,
@@ -87,8 +87,8 @@ def encode_articles(
     streams, lengths, opens, indices = [], [], [], []
     for index, source in enumerate(sources):
         made = _encode_source(source, tokenizer, max_tokens=max_tokens, on_bad=on_bad, cache=folder)
-        streams.append(arrow_rows(made / "tokens.arrow", source.name))
-        sentences = arrow_rows(made / "sentences.arrow", source.name).data
+        streams.append(arrow_rows(made / "tokens.arrow", source.title))
+        sentences = arrow_rows(made / "sentences.arrow", source.title).data
         lengths.append(sentences.column("length").to_numpy())
         opens.append(sentences.column("opens").to_numpy())
         indices.append(np.full(len(opens[-1]), index))
@@ -109,7 +109,7 @@ def _encode_source(
         with (
             arrow_writer(scratch / "tokens.arrow", _TOKENS) as tokens,
             arrow_writer(scratch / "sentences.arrow", _SENTENCES) as sentences,
-            tqdm(desc=f"encoding {source.name}", unit=" tokens", unit_scale=True, disable=None, leave=False) as bar,
+            tqdm(desc=f"encoding {source.title}", unit=" tokens", unit_scale=True, disable=None, leave=False) as bar,
         ):
             for pieces in _pieces(_sentences(source, report), tokenizer, max_tokens):
                 stream = np.concatenate([piece.ids for piece in pieces])
@@ -119,7 +119,7 @@ def _encode_source(
                 sentences.write_batch(pa.record_batch(arrays, schema=_SENTENCES))
                 bar.update(len(stream))
 
-    return encoded_once(key, source.name, write, on_bad=on_bad, cache=cache)
+    return encoded_once(key, source.title, write, on_bad=on_bad, cache=cache)
 
 
 def _sentences(source: ArticleSource, report: Report) -> Iterator[tuple[str, bool]]:

@@ -52,11 +52,7 @@ _FINAL = re.compile(r"(?<![.!?…\s])\s*(?!\.\.)[.!?]+\Z")
 
 
 def checked(settings: Mapping[str, Any]) -> dict[str, float]:
-    """Complete rates by the defaults.
-
-    Raises:
-        UsageError: unknown kind, or a rate out of its range.
-    """
+    """Complete rates by the defaults."""
     for kind, rate in settings.items():
         if kind not in DEFAULTS:
             raise UsageError(f"{kind}: unknown kind{nearest(kind, list(DEFAULTS))}; known: {', '.join(DEFAULTS)}")

@@ -28,10 +28,7 @@ ITEMS = "items"
 
 
 class Collator(Protocol):
-    """Rows to arrays. All randomness comes from the generator, and does not depend on the share.
-
-    The batch holds what the model's loss needs, and under `ITEMS` what each row counts for in the mean.
-    """
+    """Rows to the arrays that the model's loss needs, with `ITEMS`. Randomness does not depend on the share."""
 
     def __call__(
         self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
@@ -94,18 +91,8 @@ class PretrainingFamily(Family, Protocol):
         ...
 
 
-def asks_next_sentence(recipe: Recipe) -> bool:
-    """Whether a recipe trains BERT's next-sentence task, which only pretraining has."""
-    return bool(getattr(recipe.data, "next_sentence", False))
-
-
 def refuse_orders(recipe: Recipe, needed: str) -> None:
-    """Raise if a recipe mixes orders and its model cannot.
-
-    Args:
-        recipe: the recipe.
-        needed: what mixing orders needs.
-    """
+    """Raise if a recipe mixes orders and its model cannot; `needed` is what that takes."""
     for number, source in enumerate(recipe.data.train):
         if source.orders is not None:
             raise RecipeError(f"data.train.{number}.orders: needs {needed}; leave it out")
@@ -114,12 +101,7 @@ def refuse_orders(recipe: Recipe, needed: str) -> None:
 
 
 def check_one_direction(recipe: Recipe, learner: str) -> None:
-    """Raise if a recipe asks a model that translates in one direction for more, or has a source of something else.
-
-    Args:
-        recipe: the recipe.
-        learner: what the model is called.
-    """
+    """Raise if a recipe asks a model that translates in one direction for more, or has a source of something else."""
     mix, data = set(recipe.factorizations), recipe.data
     if len(mix) != 1 or not mix <= {Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y}:
         raise RecipeError(

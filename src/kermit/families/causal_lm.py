@@ -20,8 +20,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 from kermit.canvas import SpecialTokens
 from kermit.canvas.arrays import Array
 from kermit.data.batching import WHOLE, RankShare
-from kermit.errors import RecipeError
-from kermit.families.base import ITEMS, Collator, asks_next_sentence
+from kermit.families.base import ITEMS, Collator
 from kermit.families.language_model import best_tokens, build_language_model, run, token_loss
 from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
 from kermit.families.trunks import TrunkSettings
@@ -59,12 +58,7 @@ class CausalLMFamily:
     decoding_settings: type[Settings] = Settings
 
     def check(self, recipe: Recipe) -> None:
-        """Raise for the next-sentence task: the first token of a causal model sees no other."""
-        if asks_next_sentence(recipe):
-            raise RecipeError(
-                "data.next_sentence: a causal language model has no state at [CLS] that has seen both sides;"
-                " set it to false"
-            )
+        """Do nothing: the sections check themselves."""
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """A new model, or one from a checkpoint, an encoder's too."""
@@ -98,7 +92,7 @@ class CausalLMFamily:
 
 
 def _vectors(model: nn.Module, token_ids: Tensor, valid: Tensor) -> Tensor:
-    return run(model, input_ids=token_ids, attention_mask=valid.long(), use_cache=False).vectors
+    return run(model, input_ids=token_ids, attention_mask=valid.long(), use_cache=False)
 
 
 CAUSAL_LM = CausalLMFamily()

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
-import torch
 from pydantic import NonNegativeInt, model_validator
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
@@ -23,24 +22,17 @@ from kermit.canvas.arrays import Array
 from kermit.data.batching import WHOLE, RankShare
 from kermit.data.joint_tokenizer import blank_id
 from kermit.decoding import Strategy
-from kermit.decoding.asking import ask_canvases, states_of
+from kermit.decoding.asking import ask_canvases
 from kermit.decoding.choices import DecodingChoices
 from kermit.engines.engine import LEFT_TO_RIGHT, Engine
 from kermit.engines.torch_engine import TorchEngine
 from kermit.errors import RecipeError
-from kermit.families.base import ITEMS, Collator, asks_next_sentence, refuse_orders
+from kermit.families.base import ITEMS, Collator, refuse_orders
 from kermit.families.objective_settings import ObjectiveName, ObjectiveSettings
-from kermit.families.recovery import HeldOutBatch, Recovered, labels_of
+from kermit.families.recovery import HeldOutBatch, Recovered
 from kermit.families.trunks import TrunkSettings, made, new_trunk_config
 from kermit.loading import load_whole
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings, specials_of
-from kermit.modeling.next_sentence import (
-    add_next_sentence_head,
-    load_next_sentence_head,
-    next_sentence_logits,
-    next_sentence_loss,
-)
-from kermit.modeling.taps import inner_model
 from kermit.modeling.trunk import refuse_unfit_at_work
 from kermit.objectives.generations import GenerationObjective
 from kermit.objectives.objective import Objective
@@ -81,14 +73,12 @@ class InsertionCollator:
         objective: what draws the kept sets.
         mixes: for each data source, what is generated from its texts, with weights.
         lone_texts: whether a row without y is a text of one segment, and not a pair whose other half is absent.
-        next_sentence: whether rows say if y continues x.
     """
 
     specials: SpecialTokens
     objective: Objective
     mixes: Sequence[Mapping[Factorization, float]]
     lone_texts: bool = False
-    next_sentence: bool = False
 
     def __call__(
         self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
@@ -101,23 +91,18 @@ class InsertionCollator:
         left_out = generator.random(kept.shape)
         mine = share.rows(len(rows))
         canvases = self.objective.build(texts.select(mine), kept[mine], left_out[mine])
-        arrays = canvases.model_inputs() | {ITEMS: np.ones(len(mine), dtype=np.float32)}
-        return arrays | {"follows": labels_of(rows)[mine]} if self.next_sentence else arrays
+        return canvases.model_inputs() | {ITEMS: np.ones(len(mine), dtype=np.float32)}
 
 
 @dataclass(frozen=True)
 class GenerationCollator:
     """Rows to all rounds of a generation per text, for models with cached context.
 
-    Args:
-        specials: the ids that frame a canvas.
+    Args (others as in `InsertionCollator`):
         objective: what draws the given part and the rounds.
-        mixes: for each data source, what is generated from its texts, with weights.
         orders: for each data source, in which orders, with weights.
         blank_id: the token that marks a blank.
         blank_width: number of positions that a blank has room for.
-        lone_texts: whether a row without y is a text of one segment, and not a pair whose other half is absent.
-        next_sentence: whether rows say if y continues x.
     """
 
     specials: SpecialTokens
@@ -127,7 +112,6 @@ class GenerationCollator:
     blank_id: int
     blank_width: int
     lone_texts: bool = False
-    next_sentence: bool = False
 
     def __call__(
         self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
@@ -144,8 +128,7 @@ class GenerationCollator:
         targets = self.objective.build(
             texts, rounds[mine], left_to_right[mine], blank_id=self.blank_id, blank_width=self.blank_width
         )
-        arrays = targets.model_inputs() | {ITEMS: (texts.lengths + 1).astype(np.float32)}
-        return arrays | {"follows": labels_of(rows)[mine]} if self.next_sentence else arrays
+        return targets.model_inputs() | {ITEMS: (texts.lengths + 1).astype(np.float32)}
 
 
 def _complete(specials: SpecialTokens, rows: Sequence[Row], lone_texts: bool) -> CanvasBatch:
@@ -208,11 +191,11 @@ class KermitFamily:
             choices["trunk_config"] = new_trunk_config(settings, tokenizer)
             model = made("model.trunk", lambda: KermitForInsertion(KermitConfig(**choices)))
             made("model.trunk", lambda: refuse_unfit_at_work(model.kermit))
-        return add_next_sentence_head(model) if asks_next_sentence(recipe) else model
+        return model
 
     def load(self, path: Path) -> PreTrainedModel:
         """A saved KERMIT model."""
-        return load_next_sentence_head(load_whole(KermitForInsertion, path), path)
+        return load_whole(KermitForInsertion, path)
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Draws factorizations and kept sets."""
@@ -227,42 +210,30 @@ class KermitFamily:
                 blank_id=blank_id(tokenizer),
                 blank_width=recipe.model.blank_width,
                 lone_texts=recipe.task == "pretraining",
-                next_sentence=asks_next_sentence(recipe),
             )
         return InsertionCollator(
             specials,
             _objective(recipe).build(termination),
             mixes_of(recipe),
             lone_texts=recipe.task == "pretraining",
-            next_sentence=asks_next_sentence(recipe),
         )
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:
         """The objective, summed over texts."""
-        follows = batch.pop("follows", None)
-        output = model(**batch, num_items_in_batch=1)
-        loss: Tensor = output.loss
-        if follows is not None:
-            each = torch.ones_like(loss).expand(len(follows))
-            loss = loss + next_sentence_loss(inner_model(model), output.last_hidden_state, follows, each)
+        loss: Tensor = model(**batch, num_items_in_batch=1).loss
         return loss
 
     def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
         """Predict every slot of the canvases without the dropped tokens."""
-        engine = TorchEngine(model)
-        canvases, found = recovered_by(engine, held_out)
-        if not getattr(model.config, "next_sentence", False):
-            return found
-        states = torch.as_tensor(states_of(engine, canvases), device=model.device).to(model.dtype)
-        return replace(found, follows=(next_sentence_logits(model, states).argmax(1) == 1).cpu().numpy())
+        return recovered_by(TorchEngine(model), held_out)
 
     def runner(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Engine:
         """Return what runs the model."""
         return TorchEngine(model)
 
 
-def recovered_by(engine: Engine, held_out: HeldOutBatch) -> tuple[CanvasBatch, Recovered]:
-    """Return the canvases without the dropped tokens, and what an engine makes of their slots."""
+def recovered_by(engine: Engine, held_out: HeldOutBatch) -> Recovered:
+    """Return what an engine makes of the slots of canvases without the dropped tokens."""
     texts, dropped = held_out.texts, held_out.dropped
     if engine.info.cached_context:
         texts = replace(texts, generated=dropped)  # all else is given
@@ -279,26 +250,18 @@ def recovered_by(engine: Engine, held_out: HeldOutBatch) -> tuple[CanvasBatch, R
     correct = np.zeros_like(dropped)
     correct[rows, tokens] = any_right[rows, slots]
     if engine.info.termination is not Termination.SLOT:
-        return canvases, Recovered(correct)
+        return Recovered(correct)
     said_end = np.asarray(found.answer.end > found.answer.log_probs[:, 0])
-    return canvases, Recovered(correct, said_end, ~missing[found.rows, found.slots])
+    return Recovered(correct, said_end, ~missing[found.rows, found.slots])
 
 
 def mixes_of(recipe: Recipe) -> list[Mapping[Factorization, float]]:
-    """Return what is generated from the texts of each source.
-
-    Raises:
-        RecipeError: a source cannot serve its factorizations.
-    """
+    """Return what is generated from the texts of each source; one that it cannot serve is a RecipeError."""
     return [_mix(source, recipe, f"data.train.{number}") for number, source in enumerate(recipe.data.train)]
 
 
 def orders_of(recipe: Recipe) -> list[Mapping[str, float]]:
-    """Return the insertion orders for the texts of each source.
-
-    Raises:
-        RecipeError: an order that the objective does not have.
-    """
+    """Return the insertion orders for the texts of each source; one that the objective lacks is a RecipeError."""
     own = _objective(recipe).prior
     found: list[Mapping[str, float]] = []
     for number, source in enumerate(recipe.data.train):

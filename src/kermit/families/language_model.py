@@ -7,7 +7,6 @@ its forward runs up to the logits, which are then computed in chunks, and only w
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,31 +16,17 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedM
 from kermit.data.joint_tokenizer import end_of_slot_id
 from kermit.families.trunks import TrunkSettings, made, new_trunk_config
 from kermit.modeling.slot_loss import slot_loss
-from kermit.modeling.taps import inner_model, output_of, withheld_from
+from kermit.modeling.taps import inner_model, withheld_from
 from kermit.validated import FamilySettings
 
 _ROWS = 256  # logits at a time
 
 
-@dataclass(frozen=True)
-class States:
-    """Hidden states of a language model.
-
-    Args:
-        hidden: (batch, length, hidden), of the trunk.
-        vectors: (batch, length, width), the input of the output layer.
-    """
-
-    hidden: Tensor
-    vectors: Tensor
-
-
-def run(model: nn.Module, **inputs: Any) -> States:
-    """Run a model up to its logits."""
-    inner = inner_model(model)
-    with output_of(inner.base_model) as hidden, withheld_from(inner.get_output_embeddings()) as vectors:
+def run(model: nn.Module, **inputs: Any) -> Tensor:
+    """Run a model up to its logits; return the input of its output layer, (batch, length, width)."""
+    with withheld_from(inner_model(model).get_output_embeddings()) as vectors:
         model(**inputs)
-    return States(hidden.value, vectors.value)
+    return vectors.value
 
 
 def token_loss(model: nn.Module, vectors: Tensor, tokens: Tensor) -> Tensor:
@@ -70,15 +55,10 @@ def build_language_model(
     kind: type[AutoModelForMaskedLM] | type[AutoModelForCausalLM],
     **role: Any,
 ) -> PreTrainedModel:
-    """Build a new model, or load one from a checkpoint, with a new head if it has none.
+    """Build a new model of a class of transformers, or load one from a checkpoint, with a new head if it has none.
 
-    Its embedding has a row for every token of the tokenizer, including end-of-slot, as KERMIT's trunk has.
-
-    Args:
-        settings: the trunk.
-        tokenizer: of the model.
-        kind: transformers' class for the kind of model.
-        role: attributes of the trunk's configuration that the kind of model needs, where the configuration has them.
+    Its embedding has a row for every token of the tokenizer, including end-of-slot, as KERMIT's trunk has. `role` are
+    attributes that the kind of model needs, where the trunk's configuration has them.
     """
     assert isinstance(settings, TrunkSettings)
     end_of_slot_id(tokenizer)

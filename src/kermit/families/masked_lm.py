@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
 
@@ -21,25 +21,11 @@ from kermit.canvas import SpecialTokens
 from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.data.batching import WHOLE, RankShare
 from kermit.errors import RecipeError
-from kermit.families.base import ITEMS, Collator, asks_next_sentence
-from kermit.families.language_model import (
-    States,
-    best_tokens,
-    build_language_model,
-    run,
-    segment_inputs,
-    token_loss,
-)
-from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts, labels_of
+from kermit.families.base import ITEMS, Collator
+from kermit.families.language_model import best_tokens, build_language_model, run, segment_inputs, token_loss
+from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
 from kermit.families.trunks import TrunkSettings
 from kermit.modeling import specials_of
-from kermit.modeling.next_sentence import (
-    add_next_sentence_head,
-    load_next_sentence_head,
-    next_sentence_logits,
-    next_sentence_loss,
-)
-from kermit.modeling.taps import inner_model
 from kermit.objectives.dropping import sample_dropped
 from kermit.validated import FamilySettings, Fraction, Settings
 
@@ -48,21 +34,14 @@ if TYPE_CHECKING:
     from kermit.training.recipe import Recipe
 
 _NO_LABEL = -100
+_MASKED, _REPLACED = 0.8, 0.1  # of the tokens to predict
 
 
 class MaskedLMObjective(Settings):
-    """The share of tokens to predict, the mean length of their runs, and what replaces them."""
+    """The share of tokens to predict, and the mean length of their runs."""
 
     drop_probability: Fraction = 0.15
     span_length: Annotated[float, Field(ge=1.0)] = 1.0
-    mask_share: Fraction = 0.8
-    random_share: Fraction = 0.1
-
-    @model_validator(mode="after")
-    def _shares(self) -> MaskedLMObjective:
-        if self.mask_share + self.random_share > 1:
-            raise ValueError("mask_share and random_share must not sum to more than 1")
-        return self
 
 
 @dataclass(frozen=True)
@@ -73,15 +52,13 @@ class MaskingCollator:
         specials: the ids that frame a text.
         mask_id: what hides a token.
         ordinary: (tokens,) the ids that a random token is drawn from.
-        objective: how much is hidden, and how.
-        next_sentence: whether rows say if y continues x.
+        objective: how much is hidden.
     """
 
     specials: SpecialTokens
     mask_id: int
     ordinary: Integers
     objective: MaskedLMObjective
-    next_sentence: bool = False
 
     def __call__(
         self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
@@ -92,9 +69,8 @@ class MaskingCollator:
         asked = self._asked(content, generator)
         fate = generator.random(content.shape)
         chosen = generator.integers(len(self.ordinary), size=content.shape)
-        shares = self.objective
-        hidden = asked & (fate < shares.mask_share)
-        changed = asked & ~hidden & (fate < shares.mask_share + shares.random_share)
+        hidden = asked & (fate < _MASKED)
+        changed = asked & ~hidden & (fate < _MASKED + _REPLACED)
         input_ids = np.where(hidden, self.mask_id, np.where(changed, self.ordinary[chosen], token_ids))
         arrays: dict[str, Array] = {
             "input_ids": input_ids,
@@ -103,7 +79,7 @@ class MaskingCollator:
             "labels": np.where(asked, token_ids, _NO_LABEL),
             ITEMS: asked.sum(1).astype(np.float32),
         }
-        return share.of(arrays | {"follows": labels_of(rows)} if self.next_sentence else arrays)
+        return share.of(arrays)
 
     def _asked(self, content: Booleans, generator: np.random.Generator) -> Booleans:
         """Draw the tokens to predict: as KERMIT drops them, but at least one per text, as in BERT."""
@@ -136,47 +112,39 @@ class MaskedLMFamily:
             )
         model = build_language_model(recipe.model, tokenizer, AutoModelForMaskedLM)
         model.config.mask_token_id = tokenizer.mask_token_id
-        model.config.next_sentence = False  # a checkpoint to start from may say otherwise
-        return add_next_sentence_head(model) if asks_next_sentence(recipe) else model
+        return model
 
     def load(self, path: Path) -> PreTrainedModel:
         """A saved model."""
-        return load_next_sentence_head(AutoModelForMaskedLM.from_pretrained(path, dtype=torch.float32), path)
+        return AutoModelForMaskedLM.from_pretrained(path, dtype=torch.float32)
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Draws what is hidden."""
         assert isinstance(recipe.objective, MaskedLMObjective)
         specials = specials_of(tokenizer)
         ordinary = [index for index in range(len(tokenizer)) if index not in specials.ids]
-        next_sentence = asks_next_sentence(recipe)
-        return MaskingCollator(specials, tokenizer.mask_token_id, np.array(ordinary), recipe.objective, next_sentence)
+        return MaskingCollator(specials, tokenizer.mask_token_id, np.array(ordinary), recipe.objective)
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:
-        """The cross-entropy summed over the tokens asked for; with the next-sentence task, a text counts as many."""
+        """The cross-entropy summed over the tokens asked for."""
         labels = batch["labels"]
-        states = _states(model, batch["input_ids"], batch["valid"], batch["segment_ids"])
+        vectors = _vectors(model, batch["input_ids"], batch["valid"], batch["segment_ids"])
         asked = labels != _NO_LABEL
-        loss = token_loss(model, states.vectors[asked], labels[asked])
-        if (follows := batch.get("follows")) is not None:
-            loss = loss + next_sentence_loss(inner_model(model), states.hidden, follows, asked.sum(1).to(loss.dtype))
-        return loss
+        return token_loss(model, vectors[asked], labels[asked])
 
     def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
         """Mask all dropped tokens and predict them."""
         batch, dropped = held_out.texts.batch, held_out.dropped
         hidden = np.where(dropped, model.config.mask_token_id, batch.token_ids)
         planes = (torch.as_tensor(plane, device=model.device) for plane in (hidden, batch.valid, batch.segment_ids))
-        states = _states(model, *planes)
+        vectors = _vectors(model, *planes)
         asked = torch.as_tensor(dropped, device=model.device)
         correct = np.zeros_like(dropped)
-        correct[dropped] = best_tokens(model, states.vectors[asked]).cpu().numpy() == batch.token_ids[dropped]
-        follows = None
-        if getattr(model.config, "next_sentence", False):
-            follows = (next_sentence_logits(model, states.hidden).argmax(1) == 1).cpu().numpy()
-        return Recovered(correct, follows=follows)
+        correct[dropped] = best_tokens(model, vectors[asked]).cpu().numpy() == batch.token_ids[dropped]
+        return Recovered(correct)
 
 
-def _states(model: nn.Module, input_ids: Tensor, valid: Tensor, segment_ids: Tensor) -> States:
+def _vectors(model: nn.Module, input_ids: Tensor, valid: Tensor, segment_ids: Tensor) -> Tensor:
     return run(model, input_ids=input_ids, attention_mask=valid.long(), **segment_inputs(model, segment_ids))
 
 

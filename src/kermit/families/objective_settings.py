@@ -41,12 +41,10 @@ _OBJECTIVES: Registry[Callable[..., Objective]] = Registry(
 
 
 def register_objective(name: str, make: Callable[..., Objective]) -> None:
-    """Make an objective known by a name; it replaces one of the same name.
+    """Make an objective known by a name, as recipes give it in `objective.name`.
 
-    Args:
-        name: as recipes give it in `objective.name`.
-        make: the class, or what makes an instance; it gets the prior, all other arguments of `SlotObjective` by their
-            names, as the recipe has them, and `objective.settings` as further keyword arguments.
+    `make` gets the prior, all other arguments of `SlotObjective` by their names, as the recipe has them, and
+    `objective.settings` as further keyword arguments.
     """
     _OBJECTIVES.add(name, make)
 
@@ -132,12 +130,9 @@ class ObjectiveSettings(Settings):
         whole = dict(self) | {"empty_slot_rate": 1.0}
         return type(self).model_construct(self.model_fields_set, **whole)
 
-    def order_prior(self) -> OrderPrior:
-        """Return the prior, made once."""
-        return self._order_prior
-
     @cached_property
-    def _order_prior(self) -> OrderPrior:
+    def order_prior(self) -> OrderPrior:
+        """The prior, made once."""
         return make_prior(self.prior, temperature=self.temperature, **self.prior_settings)
 
     def build(self, termination: Termination) -> Objective:
@@ -149,14 +144,8 @@ class ObjectiveSettings(Settings):
     @cached_property
     def generation(self) -> GenerationObjective:
         """The objective for whole generations, made once."""
-        return GenerationObjective(
-            self.order_prior(),
-            location_weight=self.location_weight,
-            empty_slot_weight=self.empty_slot_weight,
-            infilling=self.infilling,
-            unmarked=self.unmarked,
-            staggered=self.staggered,
-        )
+        names = ("location_weight", "empty_slot_weight", *_OF_GENERATIONS)
+        return GenerationObjective(self.order_prior, **{name: getattr(self, name) for name in names})
 
     @cached_property
     def _objectives(self) -> dict[Termination, Objective]:
@@ -165,20 +154,10 @@ class ObjectiveSettings(Settings):
     def _make(self, termination: Termination) -> Objective:
         make = _OBJECTIVES.get(self.name)
         if self.name == ObjectiveName.LOWER_BOUND:
-            return make(self.order_prior(), **self.settings)
-        return make(
-            self.order_prior(),
-            kept=self.kept if len(self.kept) > 1 else next(iter(self.kept)),
-            drop_probability=self.drop_probability,
-            termination=termination,
-            share=self.share,
-            location_weight=self.location_weight,
-            empty_slot_rate=self.empty_slot_rate,
-            empty_slot_weight=self.empty_slot_weight,
-            span_length=self.span_length,
-            common_ids=self.common_ids,
-            **self.settings,
-        )
+            return make(self.order_prior, **self.settings)
+        shared = {name: getattr(self, name) for name in (*_OF_SLOT_LOSS, "common_ids")}
+        shared["kept"] = self.kept if len(self.kept) > 1 else next(iter(self.kept))
+        return make(self.order_prior, termination=termination, **shared, **self.settings)
 
 
 def _known(name: str, known: list[str]) -> str:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kermit.canvas import CanvasBatch, Factorization, SpecialTokens
-from kermit.canvas.arrays import Booleans, Integers
-from kermit.modeling.next_sentence import NOT_ASKED
+from kermit.canvas.arrays import Booleans
 from kermit.objectives.texts import Texts
 
 if TYPE_CHECKING:
@@ -19,17 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HeldOutBatch:
-    """Complete texts and what is dropped from them.
-
-    Args:
-        texts: the complete texts; their content is all generated.
-        dropped: (batch, tokens) bool.
-        follows: (batch,) whether y continues x: 1, 0, or `NOT_ASKED`.
-    """
+    """Complete texts, whose content is all generated, and what is dropped from them: (batch, tokens) bool."""
 
     texts: Texts
     dropped: Booleans
-    follows: Integers
 
     @property
     def single(self) -> Booleans:
@@ -46,13 +38,11 @@ class Recovered:
         correct: (batch, tokens) bool, whether a dropped token was recovered; False elsewhere.
         said_end: (slots,) bool, which slots predict end-of-slot; None for models without slots.
         empty: (slots,) bool, which slots have nothing missing.
-        follows: (batch,) bool, whether y is predicted to continue x; None for models without that head.
     """
 
     correct: Booleans
     said_end: Booleans | None = None
     empty: Booleans | None = None
-    follows: Booleans | None = None
 
 
 def complete_texts(specials: SpecialTokens, rows: Sequence[Row]) -> Texts:
@@ -60,8 +50,3 @@ def complete_texts(specials: SpecialTokens, rows: Sequence[Row]) -> Texts:
     segments = [(row["x"], row["y"]) if row["y"] else (row["x"],) for row in rows]
     batch = CanvasBatch.from_segments(specials, segments)
     return Texts.of(batch, [Factorization.JOINT] * len(rows))
-
-
-def labels_of(rows: Sequence[Row]) -> Integers:
-    """(rows,) whether y continues x: 1, 0, or `NOT_ASKED`."""
-    return np.array([int(row["follows"]) if "follows" in row else NOT_ASKED for row in rows])

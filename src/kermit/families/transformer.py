@@ -69,11 +69,7 @@ class BeamSearch(Settings):
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> BeamSearch:
-        """Check choices by name; None stands for the default.
-
-        Raises:
-            DecodingError: unknown name, or an invalid value.
-        """
+        """Check choices by name; None stands for the default."""
         known = list(cls.model_fields)
         for name in choices:
             if name not in known:
@@ -164,11 +160,7 @@ class BeamSearcher:
         )
 
     def decoding(self, choices: Mapping[str, Any]) -> BeamSearch:
-        """Check decoding choices by name.
-
-        Raises:
-            DecodingError: unknown name, or an invalid value.
-        """
+        """Check decoding choices by name."""
         return BeamSearch.of(choices)
 
     @torch.inference_mode()

@@ -38,21 +38,6 @@ class Tap:
 
 
 @contextmanager
-def output_of(module: nn.Module) -> Iterator[Tap]:
-    """The output of a module, or the first part of it, such as a trunk's last hidden state."""
-    tap = Tap()
-
-    def keep(_: nn.Module, __: Any, output: Any) -> None:
-        tap.fill(output if isinstance(output, Tensor) else output[0])
-
-    handle = module.register_forward_hook(keep)
-    try:
-        yield tap
-    finally:
-        handle.remove()
-
-
-@contextmanager
 def withheld_from(module: nn.Module) -> Iterator[Tap]:
     """The input of a module, (..., length, width), which itself gets one of no length and so has nothing to do."""
     tap = Tap()

@@ -32,6 +32,7 @@ from kermit.tasks.translation import Direction, target_text
 logger = logging.getLogger(__name__)
 
 _NOTED = ("backend_version", "texts", "unfinished", "filtered")
+_TRANSFORMERS = ("transformers", version("transformers"))
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,48 @@ class Distilled:
     texts: int
     unfinished: int
     filtered: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Teacher:
+    """A teacher with its direction, its decoding, and what is told about progress and invalid texts."""
+
+    facade: Kermit
+    direction: Direction
+    decoding: ChosenDecoding
+    report: Report
+    progress: Callable[[int], None]
+
+    def translate(self, block: list[tuple[str, Place]]) -> Iterator[tuple[str, Generation]]:
+        """Translate texts, given with their places; those that are too long for the model go to the report."""
+        while True:
+            texts = [text for text, _ in block]
+            seeds = self.decoding.seeds(len(texts))
+            try:
+                found = self.facade.translate(
+                    texts,
+                    self.direction.target,
+                    settings=self.decoding.settings(),
+                    seeds=seeds,
+                    split_sentences=False,
+                    on_progress=self.progress,
+                )
+                return zip(texts, found, strict=True)
+            except KermitError as error:
+                if (number := error.text) is None:
+                    raise
+                self.report.bad(Fault.TOO_LONG, block[number][1], error.message)
+                self.report.read -= 1
+                self.progress(1)
+                block = block[:number] + block[number + 1 :]
+
+    def write(self, block: list[tuple[str, Place]], path: Path) -> None:
+        """Translate a block into a file."""
+        lines = []
+        for text, result in self.translate(block):
+            translation = " ".join(target_text(self.facade, self.direction, result).splitlines())
+            lines.append(json.dumps([text, translation, result.finish], ensure_ascii=False) + "\n")
+        write_whole(path, "".join(lines))
 
 
 def distill(
@@ -76,22 +119,20 @@ def distill(
         filter_pairs: leave out pairs that are clearly wrong (see `distillation_filters`).
         block_size: number of texts per block.
         progress: called with the number of texts just done.
-
-    Raises:
-        DataError: the file holds no text, the folder holds other files or translations made with other settings, or no
-            pair is left.
     """
     name = text.name.removesuffix(".gz").removesuffix(f".{direction.source}")
     files = [output / f"{name}.{language}" for language in (direction.source, direction.target)]
     blocks = output / f".{name}.{direction}.blocks"
-    engine = _engine(facade)
+    searcher = facade.searcher
+    backend = ("ctranslate2", searcher.version) if isinstance(searcher, CTranslate2Searcher) else _TRANSFORMERS
+    noted = {"backend_version": backend[1]}
     settings: dict[str, Any] = {
         "teacher": model_checksum(find_model(teacher)),
         "text": file_checksum(text),
         "direction": str(direction),
         "decoding": decoding.record(),
-        "backend": engine["backend"],
-        "precision": engine["precision"],
+        "backend": backend[0],
+        "precision": facade.precision,
         "limit": limit,
         "block_size": block_size,
         "filter": filter_pairs,
@@ -103,12 +144,43 @@ def distill(
         return Distilled(files[0], files[1], made["texts"], made["unfinished"], made.get("filtered", {}))
     blocks.mkdir(parents=True, exist_ok=True)
     if not made:
-        manifest.write(backend_version=engine["backend_version"])
+        manifest.write(**noted)
     report = Report(on_bad, how_to_skip="add --skip-bad")
-    _translate_blocks(facade, text, direction, decoding, blocks, report, limit, block_size, progress)
+    at_work = _Teacher(facade, direction, decoding, report, progress or (lambda _: None))
+    texts, number = islice(read_texts(text, report), limit), 0
+    while block := list(islice(texts, block_size)):
+        path = blocks / f"{number:06}.jsonl"
+        if path.is_file():
+            at_work.progress(len(block))
+        else:
+            at_work.write(block, path)
+        number += 1
     logger.info("%s: %s", text, report.summary())
     if not report.read:
         raise DataError(f"{text}: the file holds no text to translate")
+    return _finish(text, files, blocks, manifest, noted, filter_pairs)
+
+
+def _made_before(text: Path, files: list[Path], blocks: Path, manifest: Manifest) -> dict[str, Any]:
+    """Return what was noted about translations made before, if any; raise if other files are in their place."""
+    for file in files:
+        if file.exists() and file.samefile(text):
+            raise DataError(f"{file} is the text to translate and would be replaced; choose another output folder")
+    present = [file for file in files if file.exists()]
+    if not present and not any(blocks.glob("*.jsonl")):
+        return {}
+    made = manifest.made("translations")
+    if present and "texts" not in made:
+        raise DataError(f"{present[0]} was not made by this command and is not replaced; choose another output folder")
+    if not made:
+        raise DataError(f"{blocks} holds translations without their {manifest.path.name}; remove that folder")
+    return made
+
+
+def _finish(
+    text: Path, files: list[Path], blocks: Path, manifest: Manifest, noted: dict[str, Any], filter_pairs: bool
+) -> Distilled:
+    """Write the two files and the counts, and remove the blocks."""
     scratch = [partial(file) for file in files]
     kept, unfinished, filtered = _join(blocks, scratch, filter_pairs)
     if not kept:
@@ -122,119 +194,11 @@ def distill(
     if filter_pairs:
         logger.info("%s: %d pairs left out by the filter (%s)", text, sum(filtered.values()), counted(filtered))
         counts["filtered"] = filtered
-    manifest.write(backend_version=engine["backend_version"], **counts)  # first: it says that the files are ours
+    manifest.write(**noted, **counts)  # first: it says that the files are ours
     for path, file in zip(scratch, files, strict=True):
         path.rename(file)
     shutil.rmtree(blocks)
     return Distilled(files[0], files[1], kept, unfinished, filtered)
-
-
-def _translate_blocks(
-    facade: Kermit,
-    text: Path,
-    direction: Direction,
-    decoding: ChosenDecoding,
-    blocks: Path,
-    report: Report,
-    limit: int | None,
-    block_size: int,
-    progress: Callable[[int], None] | None,
-) -> None:
-    """Translate the file block by block; blocks that exist are not translated again."""
-    for index, block in enumerate(_blocks(text, report, block_size, limit)):
-        path = blocks / f"{index:06}.jsonl"
-        if not path.is_file():
-            lines = [
-                json.dumps([text, _one_line(target_text(facade, direction, result)), result.finish], ensure_ascii=False)
-                for text, result in _translated(facade, block, direction, decoding, report, progress)
-            ]
-            write_whole(path, "".join(f"{line}\n" for line in lines))
-        elif progress is not None:
-            progress(len(block))
-
-
-def counted(filtered: dict[str, int]) -> str:
-    """Format counts by reason, as `length 3, copy 1`."""
-    return ", ".join(f"{reason} {count:,}" for reason, count in filtered.items())
-
-
-def _nothing_left(unfinished: int, filtered: dict[str, int]) -> str:
-    if any(filtered.values()):
-        return (
-            f"no pair is left: {unfinished:,} of the teacher's translations did not end, and the filter left out the"
-            f" others ({counted(filtered)}), so nothing was written; look at them without the filter"
-        )
-    return (
-        f"none of the teacher's {unfinished:,} translations ended, so nothing was written; raise max_tokens, or choose"
-        " another teacher"
-    )
-
-
-def _engine(facade: Kermit) -> dict[str, str]:
-    """Return what runs the teacher, for the manifest."""
-    if isinstance(searcher := facade.searcher, CTranslate2Searcher):
-        found = (searcher.backend, searcher.version, facade.precision)
-    else:
-        found = ("transformers", version("transformers"), facade.precision)
-    return dict(zip(("backend", "backend_version", "precision"), found, strict=True))
-
-
-def _made_before(text: Path, files: list[Path], blocks: Path, manifest: Manifest) -> dict[str, Any]:
-    """Return what was noted about translations made before, if any; raise if other files are in their place."""
-    for file in files:
-        if file.exists() and file.samefile(text):
-            raise DataError(f"{file} is the text to translate and would be replaced; choose another output folder")
-    present = [file for file in files if file.exists()]
-    begun = any(blocks.glob("*.jsonl"))
-    if not present and not begun:
-        return {}
-    made = manifest.made("translations")
-    if present and "texts" not in made:
-        raise DataError(f"{present[0]} was not made by this command and is not replaced; choose another output folder")
-    if not made:
-        raise DataError(f"{blocks} holds translations without their {manifest.path.name}; remove that folder")
-    return made
-
-
-def _translated(
-    facade: Kermit,
-    block: list[tuple[str, Place]],
-    direction: Direction,
-    decoding: ChosenDecoding,
-    report: Report,
-    progress: Callable[[int], None] | None,
-) -> list[tuple[str, Generation]]:
-    """Translate texts, given with their places; those that are too long for the model go to the report."""
-    while True:
-        try:
-            texts = [text for text, _ in block]
-            found = facade.translate(
-                texts,
-                direction.target,
-                settings=decoding.settings(),
-                seeds=decoding.seeds(len(texts)),
-                split_sentences=False,
-                on_progress=progress,
-            )
-            return list(zip(texts, found, strict=True))
-        except KermitError as error:
-            if (number := error.text) is None:
-                raise
-            report.bad(Fault.TOO_LONG, block[number][1], error.message)
-            report.read -= 1
-            if progress is not None:
-                progress(1)
-            block = block[:number] + block[number + 1 :]
-
-
-def _blocks(text: Path, report: Report, size: int, limit: int | None) -> Iterator[list[tuple[str, Place]]]:
-    texts = islice(read_texts(text, report), limit)
-    while block := list(islice(texts, size)):
-        yield block
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.splitlines())
 
 
 def _join(blocks: Path, files: list[Path], filter_pairs: bool) -> tuple[int, int, dict[str, int]]:
@@ -262,3 +226,20 @@ def _pairs(blocks: Path) -> Iterator[tuple[str, str] | None]:
             if line:
                 source, target, finish = json.loads(line)
                 yield (source, target) if finish == "finished" and target.strip() else None
+
+
+def counted(filtered: dict[str, int]) -> str:
+    """Format counts by reason, as `length 3, copy 1`."""
+    return ", ".join(f"{reason} {count:,}" for reason, count in filtered.items())
+
+
+def _nothing_left(unfinished: int, filtered: dict[str, int]) -> str:
+    if any(filtered.values()):
+        return (
+            f"no pair is left: {unfinished:,} of the teacher's translations did not end, and the filter left out the"
+            f" others ({counted(filtered)}), so nothing was written; look at them without the filter"
+        )
+    return (
+        f"none of the teacher's {unfinished:,} translations ended, so nothing was written; raise max_tokens, or choose"
+        " another teacher"
+    )

@@ -25,8 +25,7 @@ import torch
 
 from kermit.canvas import SpecialTokens
 from kermit.canvas.arrays import Booleans
-from kermit.families.recovery import HeldOutBatch, complete_texts, labels_of
-from kermit.modeling.next_sentence import NOT_ASKED
+from kermit.families.recovery import HeldOutBatch, complete_texts
 from kermit.objectives.dropping import sample_dropped
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def held_out_batches(specials: SpecialTokens, rows: Sequence[Row]) -> Iterator[H
         texts = complete_texts(specials, block)
         shape = (len(block), texts.present.shape[1])
         dropped = sample_dropped(shape, DROP_PROBABILITY, generator) & texts.generated
-        yield HeldOutBatch(texts, dropped, labels_of(block))
+        yield HeldOutBatch(texts, dropped)
 
 
 @torch.inference_mode()
@@ -71,6 +70,4 @@ def judge(
         if found.said_end is not None and found.empty is not None:
             count("end_precision", found.empty, found.said_end)
             count("end_recall", found.said_end, found.empty)
-        if found.follows is not None:
-            count("next_sentence_accuracy", found.follows == (batch.follows == 1), batch.follows != NOT_ASKED)
     return {name: round(right / among, 5) for name, (right, among) in tallies.items() if among}

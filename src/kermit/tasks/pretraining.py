@@ -7,11 +7,10 @@ recover the same held-out tokens is reported as well (`kermit.tasks.held_out`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Factorization
@@ -19,7 +18,7 @@ from kermit.data.articles import ArticleSource, articles_checksum, read_paragrap
 from kermit.data.batching import SPECIALS_PER_ROW
 from kermit.data.joint_tokenizer import end_of_slot_id
 from kermit.data.packing import PackedText
-from kermit.data.plain import Report, file_checksum
+from kermit.data.plain import Report
 from kermit.data.sentences import encode_articles
 from kermit.errors import RecipeError
 from kermit.families.base import PretrainingFamily
@@ -34,49 +33,21 @@ if TYPE_CHECKING:
     from kermit.training.recipe import LoadedRecipe, Recipe
 
 
-class ArticleSettings(SourceSettings):
-    """Where articles are: `text`, a file or a folder of files, or `hub`, a dataset with articles in its `field`."""
-
-    text: str | None = None
-    hub: str | None = None
-    config: str | None = None
-    split: str = "train"
-    field: str = "text"
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> ArticleSettings:
-        if (self.text is None) == (self.hub is None):
-            raise ValueError("give either text, a file or folder, or hub, a dataset's name")
-        if self.hub is None:
-            for name in self.changed("config", "split", "field"):
-                raise ValueError(f"{name} applies only to hub; leave it out")
-        return self
-
-    def article_source(self, data: Path) -> ArticleSource:
-        """The source with its path found under the data folder."""
-        path = None if self.text is None else data / Path(self.text).expanduser()
-        return ArticleSource(path, self.hub, self.config, self.split, self.field)
-
-    def checksums(self, data: Path) -> dict[str, str]:
-        """Of each file, or of the dataset."""
-        source = self.article_source(data)
-        if source.path is None:
-            return {source.name: articles_checksum(source)}
-        return {str(Path(str(self.text)) / file.relative_to(source.path)): file_checksum(file) for file in source.files}
+class ArticleSettings(ArticleSource, SourceSettings):
+    """One corpus of articles."""
 
 
 class ArticleData(TextSettings):
     """The articles to train on and to validate with, and how they are packed.
 
     `max_tokens` is the length of a packed pair, special tokens included; `short_rate` the share of pairs that are meant
-    to be shorter; with `next_sentence` every other y is from another article, and the model learns to detect it.
+    to be shorter.
     """
 
     train: tuple[ArticleSettings, ...] = Field(min_length=1)
     validation: ArticleSettings | None = None
     max_tokens: int = Field(default=128, ge=8)
     short_rate: Fraction = 0.1
-    next_sentence: bool = False
 
 
 class PretrainingEvaluation(EvaluationSettings):
@@ -119,7 +90,7 @@ class PretrainingTask:
         validation = article_data(loaded.recipe).validation
         if validation is None:
             return None
-        source, limit = validation.article_source(loaded.data), loaded.recipe.evaluation.texts
+        source, limit = validation.under(loaded.data), loaded.recipe.evaluation.texts
         return _packed([source], loaded.recipe, tokenizer, seed=HELD_OUT_SEED, limit=limit)
 
     def evaluator(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Evaluator | None:
@@ -151,12 +122,12 @@ def article_data(recipe: Recipe) -> ArticleData:
     return recipe.data
 
 
-def _sources(loaded: LoadedRecipe) -> list[ArticleSource]:
-    return [source.article_source(loaded.data) for source in article_data(loaded.recipe).train]
+def _sources(loaded: LoadedRecipe) -> list[ArticleSettings]:
+    return [source.under(loaded.data) for source in article_data(loaded.recipe).train]
 
 
 def _packed(
-    sources: list[ArticleSource],
+    sources: Sequence[ArticleSource],
     recipe: Recipe,
     tokenizer: PreTrainedTokenizerFast,
     *,
@@ -170,7 +141,6 @@ def _packed(
         encode_articles(sources, tokenizer, max_tokens=room // 2, on_bad=data.on_bad),
         room=room,
         short_rate=data.short_rate,
-        next_sentence=data.next_sentence,
         seed=seed,
         limit=limit,
     )

@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
 
@@ -59,11 +58,7 @@ def trained_directions(facade: Kermit) -> list[Direction]:
 
 
 def check_direction(facade: Kermit, direction: Direction) -> Direction:
-    """Return the direction if the model was trained for it.
-
-    Raises:
-        ModelError: it was not.
-    """
+    """Return the direction if the model was trained for it."""
     if direction not in (trained := trained_directions(facade)):
         raise ModelError(f"the model was not trained for {direction}, only for {', '.join(map(str, trained))}")
     return direction
@@ -94,10 +89,6 @@ class TranslationScores:
     sentences_per_second: float
     signature: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
-
 
 def score_translations(
     texts: Sequence[str],
@@ -108,16 +99,7 @@ def score_translations(
     seconds: float,
     note: str = "",
 ) -> TranslationScores:
-    """Score translations against one reference each.
-
-    Args:
-        texts: the translations.
-        results: how each was generated.
-        references: one per translation.
-        direction: from which language to which.
-        seconds: how long translating took.
-        note: signature of what else decided the result (model, decoding, data).
-    """
+    """Score translations against one reference each; `note` is the signature of what else decided the result."""
     if len(texts) != len(references) or not texts:
         raise DataError(f"{len(texts)} translations cannot be scored against {len(references)} references")
     bleu, chrf = BLEU(), CHRF()

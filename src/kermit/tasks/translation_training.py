@@ -6,19 +6,18 @@ evaluate. The best model is the one with the highest mean BLEU.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, cast
 
-from pydantic import Field, NonNegativeInt, model_validator
+from pydantic import Field, model_validator
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Factorization
 from kermit.data.encoding import EncodedText, encode_sources
 from kermit.data.parallel import Pair, TextSource, read_pairs, source_checksum
-from kermit.data.plain import Report, file_checksum
+from kermit.data.plain import Report
 from kermit.errors import RecipeError
 from kermit.families.base import TranslationFamily
 from kermit.pipeline import Kermit
@@ -47,55 +46,13 @@ class Languages(Settings):
         return self
 
 
-_ONLY_FOR = {("tsv",): ("columns",), ("jsonl", "hub"): ("fields",), ("hub",): ("config", "split")}
+class PairSource(TextSource, SourceSettings):
+    """One corpus; `factorizations` overrides the recipe's mix for its texts.
 
-
-class PairSource(SourceSettings):
-    """Where one corpus is: x and y files, or tsv, jsonl, hub; unpaired if one file, column or field is null.
-
-    `factorizations` overrides the recipe's mix for these texts; for example, a teacher's translations serve only their
-    own direction.
+    For example, a teacher's translations serve only their own direction.
     """
 
-    x: str | None = None
-    y: str | None = None
-    tsv: str | None = None
-    jsonl: str | None = None
-    hub: str | None = None
-    config: str | None = None
-    split: str = "train"
-    columns: tuple[NonNegativeInt | None, NonNegativeInt | None] = (0, 1)
-    fields: tuple[str | None, str | None] = ("x", "y")
     factorizations: FactorizationMix | None = None
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> PairSource:
-        kinds = [self.x is not None or self.y is not None, self.tsv is not None, self.jsonl is not None, bool(self.hub)]
-        if sum(kinds) != 1:
-            raise ValueError("give exactly one of: x and/or y files, tsv, jsonl, hub")
-        if not any(self.sides):
-            raise ValueError("columns or fields: both are null; name the one that the texts are in")
-        return self
-
-    @model_validator(mode="after")
-    def _nothing_in_vain(self) -> PairSource:
-        for kinds, names in _ONLY_FOR.items():
-            if all(getattr(self, kind) is None for kind in kinds):
-                for name in self.changed(*names):
-                    raise ValueError(f"{name} applies only to {' and '.join(kinds)}; leave it out")
-        return self
-
-    @property
-    def sides(self) -> tuple[bool, bool]:
-        """Whether there are texts of x, and of y."""
-        files = (self.x, self.y)
-        named = files if any(files) else self.columns if self.tsv is not None else self.fields
-        return named[0] is not None, named[1] is not None
-
-    @property
-    def paired(self) -> bool:
-        """Whether every text has its other half."""
-        return all(self.sides)
 
     def mix(self, default: FactorizationMix) -> FactorizationMix:
         """Return what is generated from these texts; unpaired text serves only its own marginal."""
@@ -106,23 +63,6 @@ class PairSource(SourceSettings):
         if set(mix) != {own}:
             raise ValueError(f"unpaired text of this side serves only {own.value}")
         return mix
-
-    def text_source(self, data: Path) -> TextSource:
-        """The source with its paths found under the data folder."""
-        paths = {
-            kind: None if path is None else data / Path(path).expanduser()
-            for kind, path in {"x": self.x, "y": self.y, "tsv": self.tsv, "jsonl": self.jsonl}.items()
-        }
-        return TextSource(
-            **paths, hub=self.hub, config=self.config, split=self.split, columns=self.columns, fields=self.fields
-        )
-
-    def checksums(self, data: Path) -> dict[str, str]:
-        """Of each file, or of the dataset."""
-        if self.hub is not None:
-            return {self.hub: source_checksum(self.text_source(data))}
-        named = [path for path in (self.x, self.y, self.tsv, self.jsonl) if path is not None]
-        return {path: file_checksum(data / Path(path).expanduser()) for path in named}
 
 
 class PairData(TextSettings):
@@ -176,7 +116,7 @@ class TranslationTask:
     def validation_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> EncodedText | None:
         """The validation pairs, encoded."""
         validation = pair_data(loaded.recipe).validation
-        return None if validation is None else _encoded([validation.text_source(loaded.data)], loaded, tokenizer)
+        return None if validation is None else _encoded([validation.under(loaded.data)], loaded, tokenizer)
 
     def evaluator(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Evaluator | None:
         """BLEU, length ratio and rounds of every direction, and the mean BLEU."""
@@ -189,7 +129,7 @@ class TranslationTask:
         directions = directions or directions_of(trained(recipe), languages)
         if not directions:
             return None
-        source = data.validation.text_source(loaded.data)
+        source = data.validation.under(loaded.data)
         fitting = (pair for pair in read_pairs(source, Report(data.on_bad)) if _fits(pair, tokenizer, data.max_tokens))
         pairs = list(islice(fitting, recipe.evaluation.texts))
         family = cast("TranslationFamily", loaded.family)
@@ -228,11 +168,11 @@ def _fits(pair: Pair, tokenizer: PreTrainedTokenizerFast, most: int) -> bool:
     return all(len(ids) <= most for ids in encode_texts(tokenizer, [pair.x or "", pair.y or ""]))
 
 
-def _sources(loaded: LoadedRecipe) -> list[TextSource]:
-    return [source.text_source(loaded.data) for source in pair_data(loaded.recipe).train]
+def _sources(loaded: LoadedRecipe) -> list[PairSource]:
+    return [source.under(loaded.data) for source in pair_data(loaded.recipe).train]
 
 
-def _encoded(sources: list[TextSource], loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> EncodedText:
+def _encoded(sources: Sequence[TextSource], loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> EncodedText:
     data = loaded.recipe.data
     return encode_sources(sources, tokenizer, max_tokens=data.max_tokens, on_bad=data.on_bad)
 

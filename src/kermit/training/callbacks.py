@@ -67,12 +67,7 @@ def minutes_spent(state: TrainerState) -> float:
 
 
 class Bar(TrainerCallback):  # type: ignore[misc]
-    """Progress on stderr, if it is a terminal; stdout is for results.
-
-    Args:
-        title: the bar's title, or None.
-        hidden: whether to hide it.
-    """
+    """Progress on stderr, if it is a terminal; stdout is for results."""
 
     def __init__(self, title: str | None, *, hidden: bool) -> None:
         self._title, self._hidden = title, hidden
@@ -81,14 +76,8 @@ class Bar(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Show the bar, from the current step on."""
         hidden = True if self._hidden or not state.is_world_process_zero else None
-        self._bar = tqdm(
-            total=state.max_steps,
-            initial=state.global_step,
-            desc=self._title,
-            file=sys.stderr,
-            disable=hidden,
-            leave=False,
-        )
+        done, total = state.global_step, state.max_steps
+        self._bar = tqdm(initial=done, total=total, desc=self._title, file=sys.stderr, disable=hidden, leave=False)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Advance the bar."""

@@ -23,13 +23,7 @@ def step_of(checkpoint: Path) -> int:
 
 
 def remove_old(output: Path, keep: int, counts: Callable[[int], bool] = lambda step: True) -> None:
-    """Remove checkpoints that are no longer needed, and what killed processes left half-written.
-
-    Args:
-        output: the training's output folder.
-        keep: number to keep of those that count; the last of all is kept as well.
-        counts: whether the checkpoint of a step counts.
-    """
+    """Remove all checkpoints but the last, the last `keep` that count, and what killed processes left half-written."""
     found = list_checkpoints(output)
     kept = {*found[-1:], *[path for path in found if counts(step_of(path))][-keep:]}
     for path in found:

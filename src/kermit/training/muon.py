@@ -20,11 +20,7 @@ _POLYNOMIALS = ((4.5909, -13.3846, 9.8828), (4.3068, -9.9649, 6.0889), (3.8863, 
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
-    """Return matrices with the same singular vectors and singular values near 1, by Newton-Schulz.
-
-    Args:
-        matrices: (number, rows, columns).
-    """
+    """Return matrices (number, rows, columns) with the same singular vectors and singular values near 1."""
     tall = matrices.shape[1] > matrices.shape[2]
     found = matrices.mT if tall else matrices
     found = found / found.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
@@ -39,14 +35,9 @@ def orthogonalised(matrices: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Nesterov momentum, orthogonalised and scaled to the size of AdamW's steps.
+    """Nesterov momentum, orthogonalised and scaled to the size of AdamW's steps, with AdamW's weight decay.
 
-    Args:
-        parameters: matrices.
-        lr: comparable to AdamW's.
-        momentum: of the gradients' moving average.
-        weight_decay: decoupled, as AdamW's.
-        orthogonalise_in: the format to orthogonalise in; the matrices' own by default.
+    It orthogonalises in the matrices' own format, unless another is given.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ updates embeddings, norms and biases, and the two step as one optimiser.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,14 +20,8 @@ from kermit.training.settings import OptimizerName, OptimizerSettings, Precision
 def build_optimizer(
     model: nn.Module, settings: OptimizerSettings, precision: Precision = Precision.FLOAT32
 ) -> torch.optim.Optimizer:
-    """Build the recipe's optimiser for a model's trainable parameters.
-
-    Args:
-        model: the model.
-        settings: the recipe's.
-        precision: of the training; in bfloat16, Muon orthogonalises in bfloat16 too.
-    """
-    embeddings = {id(parameter) for parameter in _embedding_parameters(model)}
+    """Build the recipe's optimiser for a model's trainable parameters; in bfloat16 Muon orthogonalises in it too."""
+    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     hidden, matrices, vectors = [], [], []
     for parameter in model.parameters():
         if not parameter.requires_grad:
@@ -57,12 +51,6 @@ def build_optimizer(
         orthogonalise_in=torch.bfloat16 if precision is Precision.BFLOAT16 else None,
     )
     return JointOptimizer([muon, adamw])
-
-
-def _embedding_parameters(model: nn.Module) -> Iterable[nn.Parameter]:
-    for module in model.modules():
-        if isinstance(module, nn.Embedding):
-            yield from module.parameters(recurse=False)
 
 
 class JointOptimizer(torch.optim.Optimizer):

@@ -105,10 +105,8 @@ class LoadedRecipe:
 def load_recipe(path: str | Path, *, data: str | Path | None = None, overrides: Sequence[str] = ()) -> LoadedRecipe:
     """Read and check a recipe.
 
-    Args:
-        path: the YAML file.
-        data: the folder of relative data paths; else the environment's KERMIT_DATA, else the current folder.
-        overrides: `a.b=value` each, the value as in YAML; list items by number.
+    Relative paths in it start from `data`, by default KERMIT_DATA, or else the current folder. `overrides` are
+    `a.b=value` each, the value as in YAML; list items by number.
     """
     path = Path(path)
     raw = read_keys(path)
@@ -128,7 +126,10 @@ def read_keys(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
         named = f", which {below[-1]} extends" if below else ""
         raise RecipeError(f"{path}: there is no such recipe{named}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path}{_place(error)}: this is not YAML: {_problem(error)}") from error
+        mark = getattr(error, "problem_mark", None)
+        place = "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
+        problem = getattr(error, "problem", None) or in_a_line(error)
+        raise RecipeError(f"{path}{place}: this is not YAML: {problem}") from error
     if not isinstance(raw, dict):
         what = "empty" if raw is None else f"a {type(raw).__name__}"
         raise RecipeError(f"{path}: a recipe is a mapping of keys to values, this is {what}")
@@ -140,16 +141,6 @@ def read_keys(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
     if base.resolve() in (path.resolve(), *below):
         raise RecipeError(f"{path}: extends: {name} extends this recipe in turn; break the circle")
     return _laid_over(read_keys(base, (*below, path.resolve())), raw)
-
-
-def _place(error: Exception) -> str:
-    """Return the place of a YAML error, as `:line:column`."""
-    mark = getattr(error, "problem_mark", None)
-    return "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
-
-
-def _problem(error: Exception) -> str:
-    return getattr(error, "problem", None) or in_a_line(error)
 
 
 def _expanded(value: Any, place: str) -> Any:
@@ -237,29 +228,23 @@ def _override(raw: dict[str, Any], override: str) -> None:
     *parents, last = key.split(".")
     place: Any = raw
     for parent in parents:
-        if isinstance(place, list):
-            place = place[_list_index(place, parent, key)]
-        elif isinstance(place, dict):
-            place = place.setdefault(parent, {})
-            continue
-        else:
-            raise RecipeError(f"--set {key}: {parent!r} is inside a plain value, not a section")
+        name = _name_in(place, parent, key)
+        place = place.setdefault(name, {}) if isinstance(place, dict) else place[name]
     try:
-        value = yaml.safe_load(text)
+        place[_name_in(place, last, key)] = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise RecipeError(f"--set {override}: {text!r} is not a YAML value") from error
-    if isinstance(place, list):
-        place[_list_index(place, last, key)] = value
-    elif isinstance(place, dict):
-        place[last] = value
-    else:
-        raise RecipeError(f"--set {key}: {last!r} is inside a plain value, not a section")
 
 
-def _list_index(items: list[Any], text: str, key: str) -> int:
-    if not text.isdecimal() or int(text) >= len(items):
-        raise RecipeError(f"--set {key}: {text!r} is not the number of an item, 0 to {len(items) - 1}")
-    return int(text)
+def _name_in(section: Any, name: str, key: str) -> Any:
+    """Return the name of a key in a section, or the number of an item in a list."""
+    if isinstance(section, dict):
+        return name
+    if not isinstance(section, list):
+        raise RecipeError(f"--set {key}: {name!r} is inside a plain value, not a section")
+    if not name.isdecimal() or int(name) >= len(section):
+        raise RecipeError(f"--set {key}: {name!r} is not the number of an item, 0 to {len(section) - 1}")
+    return int(name)
 
 
 def _causes(error: ValidationError) -> list[Any]:

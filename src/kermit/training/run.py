@@ -26,8 +26,6 @@ from kermit.data.cache import cache_folder, made_once
 from kermit.data.joint_tokenizer import fingerprint, load_tokenizer, train_tokenizer
 from kermit.data.plain import Fault, OnBad, Report, file_checksum, read_lines
 from kermit.errors import RecipeError
-from kermit.loading import BUNDLED, find_model
-from kermit.modeling.next_sentence import PARTS
 from kermit.provenance import differences, partial, restore_interrupted_swap, write_json, write_whole, written_whole
 from kermit.training.callbacks import minutes_spent
 from kermit.training.checkpoints import list_checkpoints
@@ -42,22 +40,14 @@ from kermit.training.recipe import (
 from kermit.training.settings import Precision
 from kermit.training.tasks import BestMetric
 from kermit.training.trainer import KermitTrainer
-from kermit.training.vocabulary import carry_over, pieces_of
+from kermit.training.warm_start import named, prepare_model
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How a training ended.
-
-    Args:
-        model: the folder of the model.
-        steps: number of steps done.
-        best: the best value of the task's metric on the validation text, if any.
-        metric: that metric.
-        stopped_by: the signal that stopped it, if one did.
-    """
+    """How a training ended: the model's folder, the best value of the metric, and the signal that stopped it."""
 
     model: Path
     steps: int
@@ -67,12 +57,9 @@ class TrainingResult:
 
 
 def train(loaded: LoadedRecipe, output: Path, *, resume: bool = False) -> TrainingResult:
-    """Run a recipe, or resume it.
+    """Run a recipe into an output folder, which must not hold another training.
 
-    Args:
-        loaded: the checked recipe.
-        output: the output folder; must not hold another training, unless resuming.
-        resume: continue from the last complete checkpoint in `output`, or start over if there is none.
+    With `resume`, continue from the last complete checkpoint there, or start over if there is none.
     """
     recipe = loaded.recipe
     _check_precision(recipe)
@@ -117,7 +104,7 @@ def prepare_tokenizer(loaded: LoadedRecipe) -> PreTrainedTokenizerFast:
     """Return the recipe's tokenizer: loaded, or trained once and then cached by the content of its text."""
     settings = loaded.recipe.tokenizer
     if settings.path is not None:
-        return load_tokenizer(_named(loaded, settings.path))
+        return load_tokenizer(named(loaded, settings.path))
     assert settings.vocab_size is not None
     vocab_size = settings.vocab_size
     files = [loaded.data / path for path in settings.texts]
@@ -135,14 +122,6 @@ def prepare_tokenizer(loaded: LoadedRecipe) -> PreTrainedTokenizerFast:
     return load_tokenizer(made_once(folder, make))
 
 
-def _named(loaded: LoadedRecipe, name: str) -> str | Path:
-    """Resolve a name in a recipe: `bundled`, a folder below the data folder, or any other model."""
-    if name == BUNDLED:
-        return find_model()
-    local = loaded.data / name
-    return local if local.exists() else name
-
-
 def _texts_of_files(files: Sequence[Path], on_bad: OnBad) -> Iterator[str]:
     """Read the lines of files, except blank ones, which may separate articles."""
     for file in files:
@@ -154,46 +133,6 @@ def _texts_of_files(files: Sequence[Path], on_bad: OnBad) -> Iterator[str]:
                 report.read += 1
                 yield line.text
         logger.info("%s: %s", file, report.summary())
-
-
-def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-    """Return a new model of the recipe's family, with the weights that `init_from` names."""
-    recipe = loaded.recipe
-    if recipe.init_from is None:
-        model = _new_model(loaded, tokenizer)
-    else:
-        folder = find_model(_named(loaded, recipe.init_from))
-        trained, model = loaded.family.load(folder), _new_model(loaded, tokenizer)
-        saved = load_tokenizer(folder)
-        if saved.get_vocab() == tokenizer.get_vocab():
-            take_over(trained, model, folder)
-        elif recipe.tokenizer.replaces:
-            carry_over(trained, model, pieces_of(saved, tokenizer))
-        else:
-            raise RecipeError(
-                f"init_from: {folder} was trained with another tokenizer; set `tokenizer: {{path:"
-                f" {recipe.init_from}}}`, or `replaces: true` beside what makes the new one"
-            )
-    loaded.task.describe(model, recipe)
-    return model
-
-
-def _new_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-    torch.manual_seed(loaded.recipe.seed)
-    return loaded.family.build(loaded.recipe, tokenizer)
-
-
-def take_over(trained: PreTrainedModel, model: PreTrainedModel, folder: Path) -> None:
-    """Copy the weights of a trained model of the same shape; only one of the two may have a next-sentence head."""
-    given, own = trained.state_dict(), model.state_dict()
-    for name in {**own, **given}:
-        shapes = [list(weights[name].shape) if name in weights else "none" for weights in (given, own)]
-        if shapes[0] != shapes[1] and not (name.startswith(PARTS) and "none" in shapes):
-            raise RecipeError(
-                f"init_from: {name} of {folder} has another shape than in the recipe's model: {shapes[0]}, not"
-                f" {shapes[1]}; give the `model` that it was trained with"
-            )
-    model.load_state_dict(own | {name: weight for name, weight in given.items() if name in own})
 
 
 def _check_room(model: PreTrainedModel, text: Text) -> None:
@@ -300,11 +239,10 @@ def _keep(trainer: KermitTrainer, output: Path, parameters: int) -> None:
         shutil.copyfile(path, partial(kept))
         partial(kept).rename(kept)
     state = trainer.state
-    minutes = minutes_spent(state)
     summary = {
         "steps": state.global_step,
         "epochs": round(state.epoch or 0.0, 2),
-        "minutes": round(minutes, 1),
+        "minutes": round(minutes_spent(state), 1),
         "parameters": parameters,
         "best_step": state.best_global_step,
         f"best_validation_{trainer.task.best.name}": state.best_metric,

@@ -28,13 +28,7 @@ Evaluator = Callable[["PreTrainedModel"], Mapping[str, float]]
 
 @dataclass(frozen=True)
 class BestMetric:
-    """The metric that decides which model is kept: `loss`, or one of the evaluator's.
-
-    Args:
-        name: its name among the metrics.
-        title: how it is shown.
-        higher: whether more is better.
-    """
+    """The metric that decides which model is kept: `loss`, or one of the evaluator's; `title` is how it is shown."""
 
     name: str
     title: str
@@ -111,12 +105,7 @@ _SERVED_BY: dict[str, frozenset[str]] = {}
 
 
 def register_task(task: Task, families: Collection[str] = ()) -> None:
-    """Make a task known by its name; it replaces one of the same name.
-
-    Args:
-        task: the task.
-        families: names of families that serve it, besides those that list it in their `tasks`.
-    """
+    """Make a task known by its name, to families that list it in their `tasks` and to those named here."""
     _TASKS.add(task.name, task)
     _SERVED_BY[task.name] = frozenset([families] if isinstance(families, str) else families)
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,10 @@ from transformers import (
 from kermit.data.batching import (
     SPECIALS_PER_ROW,
     Batch,
+    BatchPlanner,
     BatchStream,
     RankShare,
     Text,
-    TextPlanner,
     batch_generator,
 )
 from kermit.families.base import ITEMS, Collator, Family
@@ -61,21 +62,14 @@ class CollatedBatches(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
     text: Text
     collator: Collator
     seed: int
-    rank: int
-    processes: int
+    share: RankShare
 
     def __len__(self) -> int:
         return len(self.text)
 
     def __getitem__(self, batch: Batch) -> dict[str, torch.Tensor]:
         rows = self.text.epoch(batch.epoch).fetch(batch.rows)
-        share = RankShare(self.rank, self.processes)
-        return as_tensors(self.collator(rows, batch_generator(self.seed, batch), share))
-
-
-def _only(items: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    (item,) = items
-    return item
+        return as_tensors(self.collator(rows, batch_generator(self.seed, batch), self.share))
 
 
 class KermitTrainer(Trainer):  # type: ignore[misc]
@@ -106,18 +100,13 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
             callbacks=[Progress(self), Log(), Bar(None, hidden=not logger.isEnabledFor(logging.INFO)), self.signals],
         )
         self.remove_callback(PrinterCallback)
-        self.recipe = recipe
-        self.task = get_task(recipe.task)
-        self.family = family
-        self.tokenizer = tokenizer
-        self.text = text
-        self.validation = validation
-        self.evaluator = evaluator
-        self.output = output
+        self.recipe, self.task, self.family = recipe, get_task(recipe.task), family
+        self.tokenizer, self.text, self.validation = tokenizer, text, validation
+        self.evaluator, self.output = evaluator, output
         self.collator = family.collator(recipe, tokenizer)
         self.validation_collator = family.collator(on_validation_text(recipe), tokenizer)
         weights = tuple(source.weight for source in recipe.data.train)
-        self.planner = TextPlanner(
+        self.planner = BatchPlanner(
             text, weights, recipe.batch.tokens, recipe.seed, processes=self.accelerator.num_processes
         )
         self.average = None if recipe.averaging.ema is None else MovingAverage(model, recipe.averaging.ema)
@@ -128,18 +117,12 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
 
     def get_train_dataloader(self) -> torch.utils.data.DataLoader[dict[str, torch.Tensor]]:
         """Return the stream of batches; every process takes its share itself, so accelerate must not shard it."""
-        settings = self.recipe.batch
-        self.stream = BatchStream(self.planner, self.recipe.schedule.max_steps * settings.accumulate)
+        self.stream = BatchStream(self.planner, self.recipe.schedule.max_steps * self.recipe.batch.accumulate)
+        share = RankShare(self.args.process_index, self.accelerator.num_processes)
+        batches = CollatedBatches(self.text, self.collator, self.recipe.seed, share)
+        workers = self.recipe.runtime.workers
         return torch.utils.data.DataLoader(
-            self._collated(self.text),
-            batch_sampler=self.stream,
-            collate_fn=_only,
-            num_workers=self.recipe.runtime.workers,
-        )
-
-    def _collated(self, text: Text) -> CollatedBatches:
-        return CollatedBatches(
-            text, self.collator, self.recipe.seed, self.args.process_index, self.accelerator.num_processes
+            batches, batch_sampler=self.stream, collate_fn=itemgetter(0), num_workers=workers
         )
 
     # Loss
@@ -249,7 +232,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         tokens = max(self.recipe.batch.tokens, 2 * self.recipe.data.max_tokens + SPECIALS_PER_ROW)
         rows = validation.epoch(0)
         total, items = torch.zeros(()), torch.zeros(())
-        for batch in TextPlanner(validation, (1.0,), tokens, _VALIDATION_SEED).epoch(0):
+        for batch in BatchPlanner(validation, (1.0,), tokens, _VALIDATION_SEED).epoch(0):
             arrays = self.validation_collator(rows.fetch(batch.rows), batch_generator(_VALIDATION_SEED, batch))
             tensors = as_tensors(arrays)
             items += tensors.pop(ITEMS).sum()

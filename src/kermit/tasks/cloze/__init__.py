@@ -5,11 +5,18 @@ model by beam search over masks, a left-to-right one by sampling continuations. 
 """
 
 from kermit.tasks.cloze.causal_lm_system import CausalLMSystem
-from kermit.tasks.cloze.evaluation import ClozeScores, cloze_scores, predict, provenance_of, signature_of
+from kermit.tasks.cloze.evaluation import (
+    ClozeScores,
+    Prediction,
+    PredictionLog,
+    cloze_scores,
+    predict,
+    provenance_of,
+    signature_of,
+)
 from kermit.tasks.cloze.insertion_system import InsertionSystem
 from kermit.tasks.cloze.instances import ClozeInstance, ClozeSet, Skip, read_cloze
 from kermit.tasks.cloze.masked_lm_system import MaskedLMSystem
-from kermit.tasks.cloze.predictions import Prediction, PredictionLog
 from kermit.tasks.cloze.system import ClozeAnswer, ClozeSystem
 
 __all__ = [

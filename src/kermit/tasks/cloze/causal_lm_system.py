@@ -1,25 +1,22 @@
-"""Left-to-right language models: sample continuations, and take the one that fits the rest best (section 4.3).
+"""Left-to-right language models: sample continuations, and take the prefix that fits the rest best (section 4.3).
 
 The model reads ``passage question cloze(left)`` once. From there continuations are sampled, and every prefix of each is
-a candidate. A candidate's score is the log-probability of candidate and cloze(right) given what was read; the best one
-is the answer. With the oracle length only candidates of that length count.
-
-What was read is kept in the model's cache, one row per continuation, and a candidate is scored from the cache in which
-it was drawn. Log-probabilities only fall as a text grows, so a continuation that is less likely by itself than the best
-candidate so far is dropped, and a candidate that is less likely with the first token of cloze(right) is not tried with
-the others.
+a candidate. A candidate's score is the log-probability of candidate and cloze(right). It is at most that of the
+candidate and the first token of cloze(right), which sampling already yields: candidates are scored in the order of this
+bound, until no bound is above the best score.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import Cache, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.decoding import Sampling
 from kermit.decoding.drawing import draw, uniform
@@ -27,82 +24,27 @@ from kermit.errors import DecodingError, ModelError
 from kermit.loading import position_limit
 from kermit.tasks.cloze.instances import ClozeInstance
 from kermit.tasks.cloze.layout import ClozeLayout, lay_out_cloze
-from kermit.tasks.cloze.memory import Memory, Reader
 from kermit.tasks.cloze.system import (
     ClozeAnswer,
-    call_tokens,
     continuing_tokens,
-    in_calls,
     instance_seed,
     never_generated,
     spelled,
     text_encoder,
 )
 
-_LOGITS = 1 / 8  # rows of logits held at once, as a share of the tokens of a call
-CONTINUATION_TOKENS = 20
-"""Length of continuations."""
-
-
-@dataclass(frozen=True)
-class Continuations:
-    """Continuations of some gaps, as far as they are sampled.
-
-    Args:
-        owner: (rows,) number of the gap.
-        number: (rows,) number of the continuation of its gap.
-        tokens: (rows, drawn).
-        log_probs: (rows,) of these tokens.
-        memory: what was read and drawn.
-        logits: (rows, vocabulary) of the next token.
-    """
-
-    owner: Tensor
-    number: Tensor
-    tokens: Tensor
-    log_probs: Tensor
-    memory: Memory
-    logits: Tensor
-
-    def __len__(self) -> int:
-        return len(self.owner)
-
-    def select(self, rows: Tensor) -> Continuations:
-        """Return some rows; a row may be repeated."""
-        return Continuations(
-            self.owner[rows],
-            self.number[rows],
-            self.tokens[rows],
-            self.log_probs[rows],
-            self.memory.select(rows),
-            self.logits[rows],
-        )
-
-
-@dataclass
-class _Best:
-    """The best candidate for a gap so far, and its cost."""
-
-    score: float = -torch.inf
-    tokens: tuple[int, ...] = ()
-    forward_passes: int = 1
-    sequences: int = 1
+_TOGETHER = 16  # candidates scored in one call
 
 
 class CausalLMSystem:
     """A left-to-right language model that fills gaps.
 
     Args:
-        model: the model; it is put in evaluation mode.
-        tokenizer: its tokenizer.
         samples: number of continuations per gap.
         continuation_tokens: their length.
         sampling: how tokens are drawn.
         oracle_length: whether candidates have the gap's number of tokens.
-        seed: for sampling.
-
-    Raises:
-        ModelError: the model sees what comes next.
+        seed: for sampling; a gap's draws depend only on it and the instance's id.
     """
 
     name = "causal-lm"
@@ -113,7 +55,7 @@ class CausalLMSystem:
         tokenizer: PreTrainedTokenizerFast,
         *,
         samples: int = 20,
-        continuation_tokens: int = CONTINUATION_TOKENS,
+        continuation_tokens: int = 20,
         sampling: Sampling | None = None,
         oracle_length: bool = False,
         seed: int = 0,
@@ -130,7 +72,6 @@ class CausalLMSystem:
         self.continues = torch.as_tensor(continuing_tokens(tokenizer, vocabulary), device=model.device)
         self.opening = _opening(tokenizer)
         self._check_causal()
-        self.reader = Reader(model)
 
     @property
     def settings(self) -> Mapping[str, object]:
@@ -138,9 +79,7 @@ class CausalLMSystem:
         return {
             "samples": self.samples,
             "continuation_tokens": self.continuation_tokens,
-            "temperature": self.sampling.temperature,
-            "top_k": self.sampling.top_k,
-            "top_p": self.sampling.top_p,
+            **asdict(self.sampling),
             "oracle_length": self.oracle_length,
             "seed": self.seed,
         }
@@ -156,123 +95,87 @@ class CausalLMSystem:
 
     @torch.inference_mode()
     def answer(self, layouts: Sequence[ClozeLayout]) -> list[ClozeAnswer]:
-        """Sample continuations and take the best prefix of any."""
-        answers: dict[int, ClozeAnswer] = {}
-        for part in in_calls([self._columns(layout) for layout in layouts], call_tokens(self.model)):
-            answers |= dict(zip(part, self._answer_group([layouts[number] for number in part]), strict=True))
-        return [answers[number] for number in range(len(layouts))]
-
-    def _answer_group(self, layouts: Sequence[ClozeLayout]) -> list[ClozeAnswer]:
-        best = [_Best() for _ in layouts]
-        drawn = self.read(layouts)
-        while len(drawn):
-            drawn = self.extend(drawn, layouts)
-            length = drawn.tokens.shape[1]
-            _count(best, drawn.owner)
-            self._try(drawn, layouts, best)
-            scores = drawn.log_probs.new_tensor([found.score for found in best])
-            longest = torch.tensor([self._longest(layout) for layout in layouts], device=drawn.owner.device)
-            hopeful = (drawn.log_probs > scores[drawn.owner]) & (length < longest[drawn.owner])
-            if not hopeful.all():
-                drawn = drawn.select(hopeful.nonzero().flatten())
-        return [self._answer(layout, found) for layout, found in zip(layouts, best, strict=True)]
+        """Answer one gap after the other: the continuations of one gap already fill a batch."""
+        return [self._answer(layout) for layout in layouts]
 
     @torch.inference_mode()
-    def read(self, layouts: Sequence[ClozeLayout]) -> Continuations:
-        """Read what is before the gaps; return the continuations to sample, all still empty."""
-        device = self.model.device
-        rows = [torch.tensor([*self.opening, *layout.before]) for layout in layouts]
-        token_ids = pad_sequence(rows, batch_first=True, padding_side="left").to(device)
-        lengths = torch.tensor([len(row) for row in rows], device=device)
-        valid = torch.arange(token_ids.shape[1], device=device) >= token_ids.shape[1] - lengths[:, None]
-        logits, memory = self.reader.read(token_ids, valid)
-        owner = torch.arange(len(layouts), device=device)
-        nothing = torch.zeros_like(token_ids[:, :0])
-        read = Continuations(owner, owner, nothing, logits.new_zeros(len(layouts)), memory, logits)
-        every = read.select(owner.repeat_interleave(self.samples))
-        return replace(every, number=torch.arange(self.samples, device=device).repeat(len(layouts)))
+    def read(self, layout: ClozeLayout) -> tuple[Tensor, Cache]:
+        """Read what is before a gap; return the logits of the next token (1, vocabulary), and the cache."""
+        out = self.model(input_ids=self._ids([[*self.opening, *layout.before]]), use_cache=True)
+        return out.logits[:, -1].float(), out.past_key_values
 
     @torch.inference_mode()
-    def extend(self, drawn: Continuations, layouts: Sequence[ClozeLayout]) -> Continuations:
-        """Sample one more token for each continuation, and read it. Uses up the argument, as its memory grows.
+    def sample(self, layout: ClozeLayout, logits: Tensor, cache: Cache) -> tuple[Tensor, Tensor]:
+        """Sample the continuations of a gap, given what `read` returned.
 
-        What is sampled for a layout depends only on its id, the seed, and the number of the continuation.
+        Returns:
+            (samples, length) tokens, and (samples, length, vocabulary) the log-probabilities after each of them, those
+            of the tokens so far included.
         """
-        step = drawn.tokens.shape[1]
-        owners = drawn.owner.tolist()
-        seeds = np.array([instance_seed(self.seed, layouts[owner].id) for owner in owners])
-        barred = self.never
-        if step == 0:
-            apart = torch.tensor([not layouts[owner].joined for owner in owners], device=drawn.owner.device)
-            barred = barred | (apart[:, None] & self.continues)
-        noise = uniform(seeds, step, drawn.number.cpu().numpy())
-        scores = drawn.logits.masked_fill(barred, -torch.inf).float().cpu().numpy()
-        token = torch.as_tensor(draw(scores, self.sampling, noise), device=drawn.logits.device)
-        logits, memory = drawn.memory.grow(self.reader, token)
-        return replace(
-            drawn,
-            tokens=torch.cat([drawn.tokens, token[:, None]], 1),
-            log_probs=drawn.log_probs + _log_probs(drawn.logits, token),
-            memory=memory,
-            logits=logits,
-        )
+        seeds = np.full(self.samples, instance_seed(self.seed, layout.id))
+        numbers = np.arange(self.samples)
+        cache = _repeated(cache, self.samples)
+        log_probs = logits.log_softmax(1).expand(self.samples, -1)
+        tokens, after = [], []
+        for step in range(self._longest(layout)):
+            barred = self.never if step or layout.joined else self.never | self.continues
+            scores = log_probs.masked_fill(barred, -torch.inf).cpu().numpy()
+            token = self._ids(draw(scores, self.sampling, uniform(seeds, step, numbers)))[:, None]
+            out = self.model(input_ids=token, past_key_values=cache, use_cache=True)
+            log_probs = log_probs.gather(1, token) + out.logits[:, -1].float().log_softmax(1)
+            tokens.append(token)
+            after.append(log_probs)
+        return torch.cat(tokens, 1), torch.stack(after, 1)
 
-    def _try(self, drawn: Continuations, layouts: Sequence[ClozeLayout], best: Sequence[_Best]) -> None:
-        """Score the candidates, each once and only if it could be the best so far."""
-        rows = self._candidates(drawn, layouts)
-        if not len(rows):
-            return
-        owners = drawn.owner[rows]
-        after = [layouts[owner].after for owner in owners.tolist()]
-        first = torch.tensor([part[0] if part else -1 for part in after], device=rows.device)
-        scores = drawn.log_probs[rows] + torch.where(first < 0, 0.0, _log_probs(drawn.logits[rows], first.clamp(min=0)))
-        before = scores.new_tensor([found.score for found in best])[owners]
-        goes_on = torch.tensor([len(part) > 1 for part in after], device=rows.device) & (scores > before)
-        asked = goes_on.nonzero().flatten()
-        _count(best, owners[asked])
-        budget = int(call_tokens(self.model) * _LOGITS)
-        for part in in_calls([len(after[number]) for number in asked.tolist()], budget):
-            numbers = asked[part].tolist()
-            scores[numbers] += self._rest(drawn.select(rows[numbers]), [after[number] for number in numbers])
-        for owner, tokens, score in zip(owners.tolist(), drawn.tokens[rows].tolist(), scores.tolist(), strict=True):
-            if score > best[owner].score:
-                best[owner].score, best[owner].tokens = score, tuple(tokens)
+    def _answer(self, layout: ClozeLayout) -> ClozeAnswer:
+        logits, cache = self.read(layout)
+        tokens, after = self.sample(layout, logits, cache)
+        length = tokens.shape[1]
+        passes, sequences = 1 + length, 1 + tokens.numel()
+        # the log-probability of a candidate and the first token of cloze(right); without one, of the candidate alone
+        bounds = after[..., layout.after[0]] if layout.after else after.logsumexp(2)
+        lengths = [length] if self.oracle_length else range(1, length + 1)
+        candidates = {
+            tuple(row[:size]): bound[size - 1]
+            for row, bound in zip(tokens.tolist(), bounds.tolist(), strict=True)
+            for size in lengths
+        }
+        ordered = sorted(candidates, key=lambda candidate: candidates[candidate], reverse=True)
+        best, score = ordered[0], candidates[ordered[0]] if len(layout.after) < 2 else -torch.inf
+        for start in range(0, len(ordered), _TOGETHER):
+            part = [candidate for candidate in ordered[start : start + _TOGETHER] if candidates[candidate] > score]
+            if not part:
+                break
+            found = self._scores(part, layout.after, logits, cache)
+            passes, sequences = passes + 1, sequences + len(part)
+            if max(found) > score:
+                score = max(found)
+                best = part[found.index(score)]
+        text = spelled(self.tokenizer, best, layout.passage)
+        return ClozeAnswer(text, len(best), passes, sequences, score)
 
-    def _candidates(self, drawn: Continuations, layouts: Sequence[ClozeLayout]) -> Tensor:
-        """Return the rows to score: one per distinct candidate; with the oracle length, only of that length."""
-        length = drawn.tokens.shape[1]
-        first: dict[tuple[int, ...], int] = {}
-        for row, (owner, tokens) in enumerate(zip(drawn.owner.tolist(), drawn.tokens.tolist(), strict=True)):
-            if not self.oracle_length or length == layouts[owner].gap_length:
-                first[(owner, *tokens)] = row
-        return torch.tensor(list(first.values()), dtype=torch.long, device=drawn.owner.device)
-
-    def _rest(self, drawn: Continuations, after: Sequence[Sequence[int]]) -> Tensor:
-        """(rows,) the log-probability of all tokens of each row's cloze(right) but the first, given that one."""
-        rows = [torch.tensor(part, device=self.model.device) for part in after]
+    def _scores(
+        self, candidates: Sequence[Sequence[int]], after: Sequence[int], logits: Tensor, cache: Cache
+    ) -> list[float]:
+        """Return the log-probability of each candidate and cloze(right)."""
+        rows = [self._ids([*candidate, *after]) for candidate in candidates]
         tokens = pad_sequence(rows, batch_first=True)
-        number = torch.arange(tokens.shape[1], device=tokens.device)
-        there = number < torch.tensor([len(row) for row in rows], device=tokens.device)[:, None]
-        given, asked, counts = tokens[:, :-1], tokens[:, 1:], there[:, 1:]
-        logits = drawn.memory.look_ahead(self.reader, given, counts)
-        found = _log_probs(logits.flatten(0, 1), asked.flatten()).view(asked.shape)
-        return torch.where(counts, found, 0.0).sum(1)
+        cache = _repeated(cache, len(rows))
+        out = self.model(input_ids=tokens[:, :-1], past_key_values=cache, use_cache=True)
+        every = torch.cat([logits.expand(len(rows), -1)[:, None], out.logits.float()], 1).log_softmax(2)
+        found = every.gather(2, tokens[..., None]).squeeze(2)
+        real = torch.arange(tokens.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
+        return [float(total) for total in torch.where(real.to(found.device), found, 0.0).sum(1)]
 
-    def _columns(self, layout: ClozeLayout) -> int:
-        """Return the tokens that a gap's continuations may come to, what was read included."""
-        return self.samples * (len(self.opening) + len(layout) + self._longest(layout))
+    def _ids(self, values: object) -> Tensor:
+        return torch.as_tensor(values, device=self.model.device)
 
     def _longest(self, layout: ClozeLayout) -> int:
         return layout.gap_length if self.oracle_length else self.continuation_tokens
 
-    def _answer(self, layout: ClozeLayout, found: _Best) -> ClozeAnswer:
-        text = spelled(self.tokenizer, found.tokens, layout.passage)
-        return ClozeAnswer(text, len(found.tokens), found.forward_passes, found.sequences, found.score)
-
     @torch.inference_mode()
     def _check_causal(self) -> None:
-        token_ids = torch.tensor([[0, 2], [0, 3]], device=self.model.device)
-        first = self.model(input_ids=token_ids).logits[:, 0]
+        first = self.model(input_ids=self._ids([[0, 2], [0, 3]])).logits[:, 0]
         if not torch.allclose(first[0], first[1], atol=1e-3, rtol=1e-3):
             raise ModelError(
                 f"{type(self.model).__name__} is not a left-to-right model: its prediction of a token depends on later"
@@ -280,11 +183,11 @@ class CausalLMSystem:
             )
 
 
-def _count(best: Sequence[_Best], owners: Tensor) -> None:
-    """Count one call of the model and the sequences of each gap in it."""
-    for found, sequences in zip(best, owners.bincount(minlength=len(best)).tolist(), strict=True):
-        found.forward_passes += sequences > 0
-        found.sequences += sequences
+def _repeated(cache: Cache, rows: int) -> Cache:
+    """Return a copy of the cache of one text for several continuations."""
+    copied = copy.deepcopy(cache)
+    copied.batch_repeat_interleave(rows)
+    return copied
 
 
 def _opening(tokenizer: PreTrainedTokenizerFast) -> list[int]:
@@ -293,8 +196,3 @@ def _opening(tokenizer: PreTrainedTokenizerFast) -> list[int]:
     special = encoding.special_tokens_mask
     opening = list(encoding.ids[: special.index(0)]) if 0 in special else []
     return opening or ([] if tokenizer.cls_token_id is None else [tokenizer.cls_token_id])
-
-
-def _log_probs(logits: Tensor, tokens: Tensor) -> Tensor:
-    """(rows,) of (rows,) tokens under (rows, vocabulary) logits."""
-    return logits.gather(1, tokens[:, None]).squeeze(1) - logits.logsumexp(1)

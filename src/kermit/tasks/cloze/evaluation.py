@@ -1,4 +1,4 @@
-"""Scoring a system on cloze questions: exact match, F1, the cost of answers, and the signature.
+"""Scoring a system on cloze questions: predictions on disk, exact match, F1, the cost of answers, and the signature.
 
 An instance that does not fit the model, even without its passage, counts as an empty answer, so that all systems are
 scored on the same instances. Batches hold instances of similar length, the longest first; batching changes no answer.
@@ -6,8 +6,9 @@ scored on the same instances. Batches hold instances of similar length, the long
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -16,9 +17,9 @@ from typing import Any
 from kermit import __version__
 from kermit.data.joint_tokenizer import fingerprint
 from kermit.data.plain import file_checksum
-from kermit.provenance import listed, signature
+from kermit.errors import DataError, Place
+from kermit.provenance import Manifest, listed, signature
 from kermit.tasks.cloze.instances import ClozeInstance, ClozeSet
-from kermit.tasks.cloze.predictions import Prediction, PredictionLog
 from kermit.tasks.cloze.squad_metrics import exact_match, f1
 from kermit.tasks.cloze.system import ClozeAnswer, ClozeSystem
 
@@ -26,25 +27,82 @@ _NOTHING = ClozeAnswer(text="", tokens=0, forward_passes=0, sequences=0, score=0
 
 
 @dataclass(frozen=True)
-class ClozeScores:
-    """Scores of a system, as `kermit evaluate cloze --json` prints them.
+class Prediction:
+    """The answer to an instance with its scores (from 0 to 1) and its cost, as a line of `--output` has it.
 
-    Args:
-        system: its name.
-        exact_match: percent of the answers.
-        f1: mean F1 in percent.
-        instances: number of instances.
-        skipped: rows of QA2D that made no instance, by reason.
-        cut: instances whose passage was cut.
-        too_long: instances without room for an answer.
-        empty: number of empty answers.
-        mean_forward_passes: calls of the model per answer.
-        mean_sequences: sequences through the model per answer.
-        mean_tokens: tokens per answer.
-        mean_gap_tokens: tokens per gap.
-        answers_per_second: over all answers, including those of earlier runs.
-        signature: everything that decided the scores.
+    `score` is the log-probability by which the answer was chosen, None if the instance is `too_long` for the model;
+    `cut` says whether its passage was cut; `seconds` is its share of its batch's time.
     """
+
+    id: str
+    answer: str
+    answers: tuple[str, ...]
+    exact_match: int
+    f1: float
+    tokens: int
+    gap_tokens: int
+    forward_passes: int
+    sequences: int
+    score: float | None
+    cut: bool
+    too_long: bool
+    seconds: float
+
+
+class PredictionLog:
+    """The predictions so far, in memory and, with a path, in a file that is appended to.
+
+    ``NAME.settings.json`` records what decided the predictions in ``NAME``; with other settings the file is refused.
+    A truncated last line is made again.
+    """
+
+    def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
+        self.path = path
+        self.predictions: dict[str, Prediction] = {}
+        if path is None:
+            return
+        if path.suffix == ".gz":
+            raise DataError(
+                f"{path}: predictions are appended, so the file cannot be compressed; leave .gz out of the name"
+            )
+        manifest = Manifest(path.with_name(f"{path.name}.settings.json"), settings)
+        if not path.is_file() or not path.stat().st_size:
+            manifest.write()
+            return
+        if not manifest.path.is_file():
+            raise DataError(f"{path} exists without its {manifest.path.name}; choose another --output")
+        manifest.made("predictions")
+        self._resume(path)
+
+    def add(self, predictions: Iterable[Prediction]) -> None:
+        """Add predictions."""
+        new = {prediction.id: prediction for prediction in predictions}
+        self.predictions |= new
+        if self.path is not None:
+            lines = (json.dumps(asdict(prediction), ensure_ascii=False) + "\n" for prediction in new.values())
+            with self.path.open("a", encoding="utf-8") as stream:
+                stream.write("".join(lines))
+
+    def _resume(self, path: Path) -> None:
+        text = path.read_bytes()
+        whole = text[: text.rfind(b"\n") + 1]
+        for number, line in enumerate(whole.splitlines(), start=1):
+            try:
+                record = json.loads(line)
+                prediction = Prediction(**record | {"answers": tuple(record["answers"])})
+            except (ValueError, TypeError, KeyError) as error:
+                raise DataError(
+                    f"this is not a prediction ({error}); choose another --output", place=Place(str(path), number)
+                ) from error
+            self.predictions[prediction.id] = prediction
+        if len(whole) < len(text):
+            with path.open("r+b") as stream:
+                stream.truncate(len(whole))
+
+
+@dataclass(frozen=True)
+class ClozeScores:
+    """Scores of a system in percent, and means per answer, as `kermit evaluate cloze --json` prints them."""
 
     system: str
     exact_match: float
@@ -60,10 +118,6 @@ class ClozeScores:
     mean_gap_tokens: float
     answers_per_second: float
     signature: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
 
     def __str__(self) -> str:
         skipped = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in self.skipped.items())
@@ -88,18 +142,7 @@ def predict(
     batch_size: int = 32,
     progress: Callable[[int], None] | None = None,
 ) -> list[Prediction]:
-    """Answer every instance that has no prediction in the log.
-
-    Args:
-        system: the system.
-        instances: the questions.
-        log: earlier predictions, and where new ones go.
-        batch_size: number of instances per batch.
-        progress: called with the number of instances just done.
-
-    Returns:
-        One prediction per instance, in order.
-    """
+    """Answer every instance that has no prediction in the log; return one prediction per instance, in order."""
     left = [instance for instance in instances if instance.id not in log.predictions]
     if progress is not None and len(left) < len(instances):
         progress(len(instances) - len(left))
@@ -142,44 +185,26 @@ def _predict_batch(system: ClozeSystem, batch: Sequence[ClozeInstance]) -> list[
 def cloze_scores(system: str, predictions: Sequence[Prediction], data: ClozeSet, signature: str) -> ClozeScores:
     """Compute the scores of predictions."""
     answered = [prediction for prediction in predictions if not prediction.too_long] or predictions
+
+    def mean(name: str, among: Sequence[Prediction] = answered, factor: float = 1, digits: int = 3) -> float:
+        return round(factor * fmean(getattr(prediction, name) for prediction in among), digits)
+
     return ClozeScores(
         system=system,
-        exact_match=round(100 * fmean(prediction.exact_match for prediction in predictions), 2),
-        f1=round(100 * fmean(prediction.f1 for prediction in predictions), 2),
+        exact_match=mean("exact_match", predictions, 100, 2),
+        f1=mean("f1", predictions, 100, 2),
         instances=len(predictions),
         skipped={reason.value: count for reason, count in data.skipped.items()},
         cut=sum(prediction.cut for prediction in predictions),
         too_long=sum(prediction.too_long for prediction in predictions),
         empty=sum(not prediction.answer for prediction in predictions),
-        mean_forward_passes=round(fmean(prediction.forward_passes for prediction in answered), 3),
-        mean_sequences=round(fmean(prediction.sequences for prediction in answered), 3),
-        mean_tokens=round(fmean(prediction.tokens for prediction in answered), 3),
-        mean_gap_tokens=round(fmean(prediction.gap_tokens for prediction in answered), 3),
+        mean_forward_passes=mean("forward_passes"),
+        mean_sequences=mean("sequences"),
+        mean_tokens=mean("tokens"),
+        mean_gap_tokens=mean("gap_tokens"),
         answers_per_second=round(len(predictions) / max(sum(p.seconds for p in predictions), 1e-9), 3),
         signature=signature,
     )
-
-
-def signature_of(model: str, settings: Mapping[str, Any], limit: int | None) -> str:
-    """Return everything that decided a score on one line; checksums are shortened.
-
-    Args:
-        model: the model's name.
-        settings: as `provenance_of` returns them.
-        limit: number of instances, or None for all.
-    """
-    parts = {
-        "task": "cloze",
-        "system": settings["system"],
-        "model": f"{model}@{settings['weights']}",
-        "precision": settings["precision"],
-        "tokenizer": settings["tokenizer"],
-        "decoding": listed(settings["decoding"]),
-        "qa2d": settings["qa2d"][:12],
-        "squad": settings["squad"][:12],
-        "limit": limit,
-    }
-    return signature(parts, settings["version"])
 
 
 def provenance_of(system: ClozeSystem, weights: str, qa2d: Path, squad: Path) -> dict[str, Any]:
@@ -194,3 +219,19 @@ def provenance_of(system: ClozeSystem, weights: str, qa2d: Path, squad: Path) ->
         "squad": file_checksum(squad),
         "version": __version__,
     }
+
+
+def signature_of(model: str, settings: Mapping[str, Any], limit: int | None) -> str:
+    """Format what decided a score on one line: the model's name, what `provenance_of` returned, and the limit."""
+    parts = {
+        "task": "cloze",
+        "system": settings["system"],
+        "model": f"{model}@{settings['weights']}",
+        "precision": settings["precision"],
+        "tokenizer": settings["tokenizer"],
+        "decoding": listed(settings["decoding"]),
+        "qa2d": settings["qa2d"][:12],
+        "squad": settings["squad"][:12],
+        "limit": limit,
+    }
+    return signature(parts, settings["version"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from transformers import PreTrainedTokenizerFast
 
@@ -37,8 +37,6 @@ class InsertionSystem:
     """A KERMIT model that fills gaps.
 
     Args:
-        model: the model; it is put in evaluation mode.
-        tokenizer: its tokenizer.
         decoding: how to decode; its `max_tokens` is the longest answer.
         oracle_length: whether to insert the gap's number of tokens.
         seed: for sampling.
@@ -76,9 +74,8 @@ class InsertionSystem:
             "min_tokens": self.decoding.constraints.min_tokens_per_blank or 0,
             "oracle_length": self.oracle_length,
         }
-        if (sampling := self.decoding.sampling) is not None:
-            drawn = {"temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p}
-            chosen |= drawn
+        if self.decoding.sampling is not None:
+            chosen |= asdict(self.decoding.sampling)
         if (ranking := self.decoding.ranked_by) is not None:
             chosen |= {"candidates": self.decoding.candidates, "ranking": str(ranking)}
             chosen |= {"length_reward": self.decoding.length_reward or 0.0}

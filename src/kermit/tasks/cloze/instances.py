@@ -50,9 +50,6 @@ class ClozeInstance:
     """A passage, a question, and a sentence with a gap.
 
     Args:
-        id: SQuAD's.
-        passage: what to read.
-        question: what is asked.
         left: the sentence before the gap, without the white space between.
         right: the sentence after it, with the white space between, if any.
         joined: whether the gap touches what is left of it, as after an opening bracket.
@@ -73,11 +70,7 @@ class ClozeInstance:
     def from_text(
         cls, passage: str, question: str, sentence: str, answers: Sequence[str], id: str = ""
     ) -> ClozeInstance:
-        """An instance from a sentence with a blank of four underscores.
-
-        Raises:
-            DataError: the sentence does not have exactly one blank, or there is no answer.
-        """
+        """Make an instance of a sentence with one blank of four underscores."""
         parts = BlankedText.parse(sentence)
         if len(parts.fragments) != 2:
             raise DataError(f"{sentence!r} has {len(parts.spaces)} blanks; write one gap, as ____")
@@ -92,13 +85,7 @@ class ClozeInstance:
 
 @dataclass(frozen=True)
 class ClozeSet:
-    """What was read.
-
-    Args:
-        instances: in QA2D's order.
-        rows: number of rows of QA2D.
-        skipped: number of rows that made no instance, by reason.
-    """
+    """Instances in QA2D's order, its number of rows, and the number that made no instance, by reason."""
 
     instances: tuple[ClozeInstance, ...]
     rows: int
@@ -117,15 +104,7 @@ class _Question:
 
 
 def read_cloze(qa2d: Path, squad: Path) -> ClozeSet:
-    """Make cloze instances of QA2D's rows, with passages and answers from SQuAD.
-
-    Args:
-        qa2d: QA2D's TSV, plain or gzipped.
-        squad: SQuAD's JSON, plain or gzipped, that QA2D's ids refer to.
-
-    Raises:
-        DataError: an invalid file, with the place.
-    """
+    """Make instances of QA2D's TSV, with passages and answers from the SQuAD JSON that its ids refer to."""
     questions = _read_squad(squad)
     instances: dict[str, ClozeInstance] = {}
     skipped: Counter[Skip] = Counter()

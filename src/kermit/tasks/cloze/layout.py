@@ -26,12 +26,8 @@ Encode = Callable[[str], list[int]]
 class TextEncoder:
     """Encodes texts that begin a segment, and texts that follow something else.
 
-    SentencePiece tokenizers assume that a text begins a word, and put the marker of a space before it. That is right at
-    the start of a segment, but a full stop after the gap would gain a token that the sentence does not have. Other
-    tokenizers encode a text the same way everywhere.
-
-    Args:
-        beginning: a text to content token ids.
+    SentencePiece tokenizers put the marker of a space before every text, so a full stop after the gap would gain a
+    token that the sentence does not have. Other tokenizers encode a text the same way everywhere.
     """
 
     def __init__(self, beginning: Encode) -> None:
@@ -57,7 +53,6 @@ class ClozeLayout:
     """An instance as token ids, without special tokens.
 
     Args:
-        id: the instance's.
         first: the passage's first half; empty if the passage is not split.
         before: the rest of the passage, the question and cloze(left).
         after: cloze(right).
@@ -83,16 +78,9 @@ class ClozeLayout:
 def lay_out_cloze(
     instance: ClozeInstance, encoder: TextEncoder, fits: Callable[[ClozeLayout], bool], *, split: bool
 ) -> ClozeLayout | None:
-    """Encode an instance; cut its passage if need be.
+    """Encode an instance; cut its passage until `fits`, or return None if it does not fit even without the passage.
 
-    Args:
-        instance: what to lay out.
-        encoder: texts to content token ids.
-        fits: whether a model can hold a layout and an answer.
-        split: whether the passage goes half into `first`, half into `before`.
-
-    Returns:
-        The layout, or None if question and sentence do not fit even without the passage.
+    With `split` the passage goes half into `first`, half into `before`.
     """
     after = tuple(encoder.following(instance.right))
     gap_length = max(1, len(encoder.following(instance.gap if instance.joined else f" {instance.gap}")))
@@ -128,14 +116,7 @@ def halves(text: str) -> tuple[str, str]:
 def passage_window(passage: str, question: str, fits: Callable[[str], bool]) -> str | None:
     """Return the part of a passage to keep: sentences around the one that shares the most words with the question.
 
-    Args:
-        passage: the passage.
-        question: the question.
-        fits: whether a part of the passage fits.
-
-    Returns:
-        The part of the passage; the beginning of a sentence if the whole sentence does not fit; None if not even the
-        empty text fits.
+    It is the beginning of that sentence if the whole of it does not fit, and None if not even the empty text fits.
     """
     if not fits(""):
         return None

@@ -2,10 +2,8 @@
 
 The input is ``[CLS] passage(1/2) [SEP] passage(2/2) question cloze(left) [MASK]*n cloze(right) [SEP]``. Every element
 of the beam next fills its most certain mask, the one with the lowest entropy. There is one search for each n from 1 to
-4, or to the length of the gap if that is more, and the answer with the highest score is taken. The score is the sum of
-the log-probabilities of the tokens, each when it was filled in. Longer sums are lower, so short answers are preferred,
-as the paper reports for BERT. Sums only fall, so an element of the beam that is no better than the best answer so far
-is dropped, which does not change the answer.
+4, or to the length of the gap if that is more. The answer with the highest sum of log-probabilities is taken; an
+element of the beam that is no better than the best answer so far is dropped, as sums only fall.
 """
 
 from __future__ import annotations
@@ -43,14 +41,7 @@ _FRAME = 3
 
 @dataclass(frozen=True)
 class Filled:
-    """The best filling of n masks for each layout.
-
-    Args:
-        tokens: (layouts, n).
-        scores: (layouts,) the summed log-probabilities; not above the floor if the search was stopped.
-        forward_passes: (layouts,) number of calls of the model.
-        sequences: (layouts,) number of sequences through the model.
-    """
+    """The best filling (layouts, n) with its score and cost (layouts,); a score at the floor if it was given up."""
 
     tokens: Tensor
     scores: Tensor
@@ -60,14 +51,7 @@ class Filled:
 
 @dataclass(frozen=True)
 class _Inputs:
-    """Rows of token ids with n masks in each gap.
-
-    Args:
-        token_ids: (rows, length).
-        valid: (rows, length) bool.
-        segment_ids: (rows, length).
-        gap: (rows, n) positions of the masks.
-    """
+    """(rows, length) token ids, validity and segments, and the positions of the masks (rows, n)."""
 
     token_ids: Tensor
     valid: Tensor
@@ -79,8 +63,6 @@ class MaskedLMSystem:
     """A masked language model that fills gaps.
 
     Args:
-        model: the model; it is put in evaluation mode.
-        tokenizer: its tokenizer.
         beams: number of partial fillings that are kept.
         oracle_length: whether to try only the gap's number of masks.
     """
@@ -150,13 +132,7 @@ class MaskedLMSystem:
 
     @torch.inference_mode()
     def fill(self, layouts: Sequence[ClozeLayout], length: int, floors: Sequence[float] | None = None) -> Filled:
-        """Fill a number of masks in each gap by beam search, the most certain mask first.
-
-        Args:
-            layouts: what to fill.
-            length: the number of masks.
-            floors: one score per layout; fillings that are no better are not searched for.
-        """
+        """Fill `length` masks in each gap by beam search; fillings no better than a layout's floor are given up."""
         inputs = self.inputs(layouts, length)
         rows, device = len(layouts), self.model.device
         tokens = torch.full((rows, 1, length), self.tokenizer.mask_token_id, device=device)
@@ -202,13 +178,7 @@ class MaskedLMSystem:
         )
 
     def _surest(self, inputs: _Inputs, tokens: Tensor, filled: Tensor, hopeful: Tensor) -> tuple[Tensor, Tensor]:
-        """Find the most certain mask of every element of the beam.
-
-        Args:
-            inputs: the rows.
-            tokens: (rows, beams, n) what stands in the gap.
-            filled: (rows, beams, n) bool, whether a mask was filled.
-            hopeful: (rows, beams) bool, the elements that are asked for.
+        """Find the most certain mask of every hopeful element (rows, beams) of the beam.
 
         Returns:
             (rows, beams) its number, and (rows, beams, vocabulary) the log-probabilities there; -inf where not asked.

@@ -49,15 +49,7 @@ def join_words(words: Sequence[str]) -> str:
 
 
 def find_words(wanted: Sequence[str], words: Sequence[str]) -> list[tuple[int, int]]:
-    """Find some words in others: whole words, ignoring case, quotes, and how they were split.
-
-    Args:
-        wanted: the words to look for, at least one.
-        words: where to look.
-
-    Returns:
-        The (start, end) of every place.
-    """
+    """Return the (start, end) of each place of some words in others, ignoring case, quotes and splitting."""
     key = "".join(map(_key, wanted))
     keys = [_key(word) for word in words]
     places = []

@@ -28,15 +28,7 @@ caches."""
 
 @dataclass(frozen=True)
 class ClozeAnswer:
-    """The answer of a system.
-
-    Args:
-        text: the answer.
-        tokens: number of tokens.
-        forward_passes: number of consecutive calls of the model.
-        sequences: number of sequences in those calls.
-        score: the log-probability by which it was chosen, in nats.
-    """
+    """An answer: its tokens, consecutive calls of the model and sequences in them, and its log-probability in nats."""
 
     text: str
     tokens: int

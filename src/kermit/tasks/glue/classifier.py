@@ -1,7 +1,6 @@
 """Classifiers: a trunk with new layers for a task's labels, or a finetuned model.
 
-The trunk is a KERMIT checkpoint, a masked or causal language model, or an encoder. A saved classifier is loaded by
-transformers' AutoModelForSequenceClassification. This module does not train.
+A saved classifier is loaded by transformers' AutoModelForSequenceClassification. This module does not train.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 from transformers import (
+    MODEL_FOR_MASKED_LM_MAPPING,
     AutoConfig,
     AutoModel,
     AutoModelForSequenceClassification,
@@ -28,12 +28,11 @@ from transformers import (
 from kermit.data.joint_tokenizer import load_tokenizer
 from kermit.errors import ModelError
 from kermit.loading import lacking_in_trunk, on_device, quietly, reading
-from kermit.modeling import KermitConfig, LastTokenForSequenceClassification
+from kermit.modeling import LastTokenForSequenceClassification
 from kermit.tasks.glue.data import Example, Part
-from kermit.tasks.glue.framing import ExampleEncoder, give_padding
+from kermit.tasks.glue.framing import ExampleEncoder, give_padding, is_causal
 from kermit.tasks.glue.scoring import answers_of
 from kermit.tasks.glue.table import GlueTask
-from kermit.tasks.glue.trunk_kinds import is_causal, lacks_classifier, pooler_mapping
 
 _NUMBER = "number"  # the only label of a regression task
 _HEADS = ("pre_classifier", "classifier", "score")  # names of the layers for labels in transformers
@@ -48,21 +47,8 @@ class Classifier:
     encoder: ExampleEncoder
 
     @classmethod
-    def start(
-        cls, trunk: Path, task: GlueTask, *, max_length: int, seed: int, keep_insertion_head: bool = True
-    ) -> Classifier:
-        """Make a classifier to finetune: a trunk with new layers for the labels.
-
-        Args:
-            trunk: the folder of a KERMIT model, a masked or causal language model, or an encoder.
-            task: the task.
-            max_length: maximum number of tokens of an input.
-            seed: of the new layers.
-            keep_insertion_head: whether a KERMIT model keeps its insertion head.
-
-        Raises:
-            ModelError: the trunk cannot be loaded, or has no insertion head to drop.
-        """
+    def start(cls, trunk: Path, task: GlueTask, *, max_length: int, seed: int) -> Classifier:
+        """Add new layers for a task's labels to a KERMIT model, a masked or causal language model, or an encoder."""
         labels = task.labels or (_NUMBER,)
         config = _load_config(
             trunk,
@@ -71,23 +57,13 @@ class Classifier:
             label2id={label: number for number, label in enumerate(labels)},
             problem_type="regression" if task.is_regression else "single_label_classification",
         )
-        if not keep_insertion_head:
-            if not isinstance(config, KermitConfig):
-                raise ModelError(
-                    f"{trunk} is not a KERMIT model and has no insertion head to drop; leave the option out"
-                )
-            config.keep_insertion_head = False
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             return cls._load(trunk, config, max_length, is_new=True)
 
     @classmethod
     def load(cls, folder: Path, task: GlueTask, *, max_length: int) -> Classifier:
-        """A finetuned classifier.
-
-        Raises:
-            ModelError: it was not finetuned, or for other labels.
-        """
+        """Load a finetuned classifier; one for other labels is a ModelError."""
         config = _load_config(folder)
         labels = tuple(str(config.id2label[number]) for number in range(config.num_labels))
         if labels != (task.labels or (_NUMBER,)):
@@ -101,13 +77,14 @@ class Classifier:
     def _load(cls, place: Path, config: Any, max_length: int, *, is_new: bool) -> Classifier:
         if is_causal(config):
             config.use_cache = False  # only for generating
-        kind = AutoModel if is_new and lacks_classifier(config) else AutoModelForSequenceClassification
+        # transformers has no classifier for an encoder with a causal mask
+        bare = is_new and is_causal(config) and type(config) in MODEL_FOR_MASKED_LM_MAPPING
+        kind = AutoModel if bare else AutoModelForSequenceClassification
         with reading(place, kind.__name__), quietly():
             model, info = kind.from_pretrained(
                 place,
                 config=config,
                 dtype=torch.float32,
-                key_mapping=pooler_mapping(config) if is_new else None,
                 output_loading_info=True,
                 ignore_mismatched_sizes=is_new,
             )
@@ -117,7 +94,7 @@ class Classifier:
             raise ModelError(f"{place} lacks weights of its classifier: {', '.join(missing[:5])}")
         if is_new:
             _renew_head(model, info["missing_keys"])
-        if kind is AutoModel:
+        if bare:
             labels = {"id2label": config.id2label, "label2id": config.label2id, "problem_type": config.problem_type}
             model = LastTokenForSequenceClassification.from_trunk(model, **labels)
         tokenizer = load_tokenizer(place)
@@ -127,19 +104,7 @@ class Classifier:
     def logits(
         self, examples: Sequence[Example], *, batch_size: int = 64, title: str | None = None
     ) -> NDArray[np.floating]:
-        """Return the model's logits.
-
-        Args:
-            examples: their labels are not used.
-            batch_size: number of examples per batch.
-            title: of the progress bar; None shows none.
-
-        Returns:
-            (examples, labels).
-
-        Raises:
-            ModelError: they are not finite.
-        """
+        """Return the logits (examples, labels); `title` is that of the progress bar, if there is one."""
         features = self.encoder.encode([Example(example.x, example.y, None, "") for example in examples])
         order = sorted(range(len(features)), key=lambda number: len(features[number]["input_ids"]))
         collate = DataCollatorWithPadding(self.tokenizer)

@@ -26,11 +26,7 @@ logger = logging.getLogger(__name__)
 class Example:
     """A text or a pair of texts.
 
-    Attributes:
-        x: the text, or the first of the pair.
-        y: the second; None for single texts.
-        label: the number of the label, or the target of a regression; None in the test split.
-        index: the row's index in the test split.
+    `label` is the number of the label, or the target of a regression; None in the test split, which has an `index`.
     """
 
     x: str
@@ -71,27 +67,17 @@ class GlueData:
         return bool(files) and all(self._find(task, file).is_file() for file in files)
 
     def read(self, task: GlueTask, split: Split) -> list[Part]:
-        """All files of a split.
-
-        Raises:
-            DataError: a file is not there, or a row is broken.
-        """
+        """Read all files of a split."""
         files = task.files.get(split)
         if files is None:
             raise DataError(f"{task.name} has no {split} split; it is answered by a model trained on {task.trained_on}")
         return [Part(file.part, self._read(task, split, file)) for file in files]
 
     def _read(self, task: GlueTask, split: Split, file: GlueFile) -> list[Example]:
-        if self.folder is None:
-            return list(_from_hub(task, split, file))
-        path = self._find(task, file)
-        if not path.is_file():
-            raise DataError(
-                f"{path}: there is no such file; {task.name} is looked for as GLUE's download lays it out, and without"
-                " --data on the Hugging Face Hub"
-            )
+        where = f"{HUB_DATASET}/{task.hub_config}" if self.folder is None else self._find(task, file)
+        rows = _from_hub(task, split, file) if self.folder is None else self._rows(task, split, file)
         examples, broken = [], []
-        for place, example in _from_file(task, split, file, path):
+        for place, example in rows:
             if isinstance(example, Example):
                 examples.append(example)
             elif task.has_broken_rows and split is Split.TRAIN:
@@ -100,33 +86,38 @@ class GlueData:
                 raise DataError(f"{example}; fix or remove the line", place=place)
         if broken:
             first = ", ".join(map(str, broken[:3]))
-            logger.warning("%s: %d invalid rows skipped, as published; the first: %s", path, len(broken), first)
+            logger.warning("%s: %d invalid rows skipped, as published; the first: %s", where, len(broken), first)
         if not examples:
-            raise DataError(f"{path}: the file holds no example")
+            raise DataError(f"{where}: the {split} split holds no example")
         return examples
+
+    def _rows(self, task: GlueTask, split: Split, file: GlueFile) -> Iterator[tuple[Place, Example | str]]:
+        """Yield every row of a file with its place: an example, or what is wrong with it."""
+        path = self._find(task, file)
+        if not path.is_file():
+            raise DataError(
+                f"{path}: there is no such file; {task.name} is looked for as GLUE's download lays it out, and without"
+                " --data on the Hugging Face Hub"
+            )
+        header = file.header
+        for line in read_lines(path):
+            if line.text is None:
+                yield line.place, "invalid UTF-8"
+                continue
+            cells = line.text.split("\t")
+            if header is None:
+                header = tuple(cells)
+                _check_header(header, file.columns, split, line.place)
+            elif len(cells) != len(header):
+                yield line.place, f"{len(cells)} tab-separated columns instead of {len(header)} ({', '.join(header)})"
+            else:
+                yield line.place, _example(task, split, file.columns, dict(zip(header, cells, strict=True)))
 
     def _find(self, task: GlueTask, file: GlueFile) -> Path:
         """Return the file that exists, or the first possible name."""
         assert self.folder is not None
         places = [self.folder / folder / name for folder in task.folders or (task.name,) for name in file.names]
         return next((place for place in places if place.is_file()), places[0])
-
-
-def _from_file(task: GlueTask, split: Split, file: GlueFile, path: Path) -> Iterator[tuple[Place, Example | str]]:
-    """Yield every row with its place: an example, or what is wrong with it."""
-    header = file.header
-    for line in read_lines(path):
-        if line.text is None:
-            yield line.place, "invalid UTF-8"
-            continue
-        cells = line.text.split("\t")
-        if header is None:
-            header = tuple(cells)
-            _check_header(header, file.columns, split, line.place)
-        elif len(cells) != len(header):
-            yield line.place, f"{len(cells)} tab-separated columns instead of {len(header)} ({', '.join(header)})"
-        else:
-            yield line.place, _example(task, split, file.columns, dict(zip(header, cells, strict=True)))
 
 
 def _check_header(header: Sequence[str], columns: Columns, split: Split, place: Place) -> None:
@@ -165,7 +156,8 @@ def _example(task: GlueTask, split: Split, columns: Columns, row: Mapping[str, A
     return Example(x, y, label, str(row.get(columns.index, "")))
 
 
-def _from_hub(task: GlueTask, split: Split, file: GlueFile) -> Iterator[Example]:
+def _from_hub(task: GlueTask, split: Split, file: GlueFile) -> Iterator[tuple[Place, Example | str]]:
+    """Yield every row on the Hub with its place: an example, or what is wrong with it."""
     import datasets
 
     if file.hub_split is None:
@@ -177,19 +169,12 @@ def _from_hub(task: GlueTask, split: Split, file: GlueFile) -> Iterator[Example]
             f"{task.name} cannot be loaded from the Hub ({HUB_DATASET}): {error}; name a folder with GLUE's files with"
             " --data"
         ) from error
-    columns, broken = replace(task.hub_columns, label="label"), 0
+    columns = replace(task.hub_columns, label="label")
     for number, row in enumerate(rows):
         label = row["label"]
         written = label if task.is_regression else task.labels[label] if 0 <= label < len(task.labels) else str(label)
-        example = _example(task, split, columns, {**row, "label": written})
-        if isinstance(example, str):
-            if not task.has_broken_rows or split is not Split.TRAIN:
-                raise DataError(example, place=Place(f"{HUB_DATASET}/{task.hub_config}[{file.hub_split}]", number))
-            broken += 1
-            continue
-        yield example
-    if broken:
-        logger.warning("%s/%s[%s]: %d invalid rows skipped", HUB_DATASET, task.hub_config, file.hub_split, broken)
+        place = Place(f"{HUB_DATASET}/{task.hub_config}[{file.hub_split}]", number)
+        yield place, _example(task, split, columns, {**row, "label": written})
 
 
 def examples_checksum(parts: Sequence[Part]) -> str:

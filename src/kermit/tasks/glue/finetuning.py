@@ -1,8 +1,8 @@
 """One finetuning: a classifier trained on a task's examples.
 
 The schedule is BERT's: AdamW with weight decay 0.01, a warm-up over the first tenth of the steps, a linear decay to
-zero, gradients clipped to norm 1. The last weights are kept. The loop is transformers' Trainer;
-texts of similar length share a batch.
+zero, gradients clipped to norm 1. The last weights are kept. The loop is transformers' Trainer; texts of similar length
+share a batch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -35,13 +35,8 @@ SUBSAMPLE_SEED = 0
 class Setting:
     """The settings of a finetuning.
 
-    Attributes:
-        learning_rate: the peak.
-        epochs: number of passes over the training text.
-        batch_size: texts per step.
-        max_length: maximum number of tokens of a text or pair, special tokens included.
-        subsample: number of training examples to draw; None for all. The draw does not depend on the run's seed.
-        precision: of the arithmetic.
+    `max_length` counts the tokens of a text or pair with its special tokens. `subsample` is the number of training
+    examples to draw, None for all; the draw does not depend on the run's seed.
     """
 
     learning_rate: float = 3e-5
@@ -72,15 +67,6 @@ class Setting:
             parts.append(str(self.precision))
         return "-".join(parts)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, record: dict[str, Any]) -> Setting:
-        """Read what `to_json` gave."""
-        return cls(**record)
-
 
 @dataclass(frozen=True)
 class Grid:
@@ -102,17 +88,9 @@ BERT_GRID = Grid(learning_rates=(5e-5, 4e-5, 3e-5, 2e-5), epochs=(2, 3, 4), batc
 def finetune(
     classifier: Classifier, examples: Sequence[Example], setting: Setting, *, seed: int, title: str | None = None
 ) -> int:
-    """Train a classifier in place.
+    """Train a classifier in place and return the number of steps; the subsample was already drawn.
 
-    Args:
-        classifier: what to train.
-        examples: with labels.
-        setting: the settings; the subsample was already drawn.
-        seed: of the order of texts and dropout.
-        title: of the progress bar; None shows none.
-
-    Returns:
-        The number of steps.
+    The seed decides the order of texts and dropout. `title` is that of the progress bar, if there is one.
     """
     with TemporaryDirectory() as scratch, torch.random.fork_rng():
         trainer = _GlueTrainer(

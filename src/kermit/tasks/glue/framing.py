@@ -15,19 +15,30 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 
 from kermit.errors import ModelError
 from kermit.loading import position_limit
-from kermit.modeling import KermitConfig, KermitForSequenceClassification
+from kermit.modeling import KermitConfig, KermitForSequenceClassification, LastTokenConfig
 from kermit.tasks.glue.data import Example
-from kermit.tasks.glue.trunk_kinds import is_causal
 from kermit.text.tokenizer import encode_texts
 
 logger = logging.getLogger(__name__)
 
 Features = dict[str, Any]
 Lengths = NDArray[np.int64]
+
+
+def is_causal(config: Any) -> bool:
+    """Whether a model reads only from left to right: its config or its class in transformers says so."""
+    kind = type(config)
+    known = kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
+    return known or isinstance(config, LastTokenConfig) or bool(getattr(config, "is_decoder", False))
 
 
 @dataclass(frozen=True)
@@ -39,11 +50,7 @@ class Frame:
 
     @classmethod
     def of(cls, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Frame | None:
-        """Return the frame for a model, or None if its tokenizer has a template.
-
-        Raises:
-            ModelError: the tokenizer has no token to separate texts with.
-        """
+        """Return the frame for a model, or None if its tokenizer has a template."""
         if isinstance(model.config, KermitConfig):
             return cls(model.config.cls_token_id, model.config.sep_token_id)
         if not is_causal(model.config) and tokenizer.num_special_tokens_to_add(pair=True) > 0:
@@ -136,15 +143,10 @@ class ExampleEncoder:
 
 
 def longest_first(lengths: Lengths, budget: int) -> Lengths:
-    """Return the number of tokens that each text keeps when the longer of a pair is cut until both fit.
+    """Return the number of tokens that each text keeps when the longer of a pair is cut until both fit the budget.
 
-    Args:
-        lengths: (texts, examples), with one or two texts per example.
-        budget: maximum number of tokens of an example.
-
-    Returns:
-        (texts, examples). Of an odd budget that is shared the longer text gets the odd token, the first where both are
-        as long.
+    `lengths` and the result are (texts, examples), with one or two texts per example. The longer text, or the first of
+    equals, gets the odd token of a budget that is shared.
     """
     if len(lengths) == 1:
         return np.minimum(lengths, budget)

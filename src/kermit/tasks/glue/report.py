@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import kermit
-from kermit.provenance import write_json
 from kermit.tasks.glue.finetuning import Setting
 from kermit.tasks.glue.runs import Result
 from kermit.tasks.glue.scoring import glue_average
@@ -42,18 +40,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class TaskSummary:
-    """A task with its best setting.
-
-    Attributes:
-        task: its name.
-        score: the mean of its metrics.
-        metrics: each by itself.
-        seeds: of the runs with this setting.
-        setting: the one with the best mean score on dev, of those with the most seeds.
-        settings_tried: number of settings to choose from.
-        train_examples: number of training examples.
-        signatures: of the results, in the order of the seeds.
-    """
+    """A task with its best setting on dev, of those with the most seeds; signatures are in the order of the seeds."""
 
     task: str
     score: Spread
@@ -74,14 +61,6 @@ class Summary:
     average: float | None
     split: str = "dev"
     version: str = kermit.__version__
-
-    def to_json(self) -> dict[str, Any]:
-        """As `summary.json` and `kermit finetune glue --json` have it."""
-        return asdict(self)
-
-    def write(self, path: Path) -> None:
-        """Write as JSON."""
-        write_json(path, self.to_json())
 
 
 def summarise(results: Sequence[Result]) -> Summary:

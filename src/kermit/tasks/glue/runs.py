@@ -19,7 +19,7 @@ from typing import Any
 
 import kermit
 from kermit.errors import DataError, ModelError, member_of
-from kermit.loading import find_model, read_config
+from kermit.loading import find_model
 from kermit.provenance import (
     is_complete,
     model_checksum,
@@ -41,23 +41,7 @@ RESULT = "result.json"
 
 @dataclass(frozen=True)
 class Result:
-    """A finetuned model's score on the dev split, with everything that decided it.
-
-    Attributes:
-        task: its name.
-        seed: of the new layers, the order of texts and dropout.
-        setting: of the finetuning.
-        metrics: in percent.
-        score: their mean.
-        train_examples: number of training examples.
-        dev_examples: number of dev examples.
-        steps: of the optimiser.
-        seconds: duration of the finetuning.
-        model: the name of the trunk.
-        model_checksum: of the trunk.
-        data_checksum: of the training and dev examples.
-        version: of this package.
-    """
+    """A finetuned model's score on the dev split in percent, with everything that decided it."""
 
     task: str
     seed: int
@@ -87,20 +71,16 @@ class Result:
         return signature(parts, self.version)
 
     def to_json(self) -> dict[str, Any]:
-        """As `result.json` has it."""
+        """Return what `result.json` holds."""
         return asdict(self) | {"signature": self.signature}
 
     @classmethod
     def read(cls, path: Path) -> Result:
-        """Read a `result.json`.
-
-        Raises:
-            DataError: it is not one.
-        """
+        """Read a `result.json`."""
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
             record.pop("signature")
-            return cls(**{**record, "setting": Setting.from_json(record["setting"])})
+            return cls(**{**record, "setting": Setting(**record["setting"])})
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path}: this is not the result of a finetuning ({error}); remove its folder") from error
 
@@ -129,17 +109,9 @@ class Evaluation:
     examples: int
     signature: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
-
 
 def choose_tasks(names: str, data: GlueData) -> list[GlueTask]:
-    """Choose the tasks to finetune: names separated by commas, or `all` that have training and dev text.
-
-    Raises:
-        DataError: a task cannot be finetuned.
-    """
+    """Choose the tasks to finetune: names separated by commas, or `all` that have training and dev text."""
     if names.strip().lower() != "all":
         chosen = [task_named(name) for name in names.split(",")]
         for task in chosen:
@@ -163,7 +135,6 @@ def finetune_all(
     *,
     seeds: Sequence[int] = (0,),
     settings: Sequence[Setting] = (Setting(),),
-    keep_insertion_head: bool = True,
     keep_models: bool = True,
     progress: bool = False,
 ) -> list[Run]:
@@ -176,13 +147,8 @@ def finetune_all(
         output: where results and models go.
         seeds: one finetuning per seed.
         settings: one finetuning per setting.
-        keep_insertion_head: whether a KERMIT model keeps its insertion head.
         keep_models: whether the finetuned models are written beside their results.
         progress: whether to show bars on a terminal.
-
-    Raises:
-        DataError: the output holds results of another model or other data, or the data is broken.
-        ModelError: the trunk cannot be loaded.
     """
     if negative := [seed for seed in seeds if seed < 0]:
         raise ModelError(f"seeds must be 0 or more, not {negative[0]}")
@@ -197,41 +163,40 @@ def finetune_all(
         for seed, setting in product(seeds, settings):
             folder = output / task.name / f"seed-{seed}" / setting.name
             restore_interrupted_swap(folder)
-            if not (folder / RESULT).is_file():
-                title = f"{task.name} seed {seed} {setting.name}"
-                start = time.perf_counter()
-                with written_whole(folder) as scratch:
-                    classifier = Classifier.start(
-                        place, task, max_length=setting.max_length, seed=seed, keep_insertion_head=keep_insertion_head
-                    )
-                    examples = subsample(train[0].examples, setting.subsample)
-                    steps = finetune(classifier, examples, setting, seed=seed, title=title if progress else None)
-                    answers = classifier.answers(task, dev, title=f"{task.name} dev" if progress else None)
-                    scores = score_task(task, dev, answers)
-                    result = Result(
-                        task=task.name,
-                        seed=seed,
-                        setting=setting,
-                        metrics=scores.metrics,
-                        score=scores.score,
-                        train_examples=len(examples),
-                        dev_examples=_count(dev),
-                        steps=steps,
-                        seconds=round(time.perf_counter() - start, 1),
-                        model=trunk,
-                        model_checksum=weights,
-                        data_checksum=text,
-                        version=kermit.__version__,
-                    )
-                    if keep_models:
-                        classifier.save(scratch)
-                    write_json(scratch / RESULT, result.to_json())
-                told = ", ".join(f"{name} {value:.2f}" for name, value in scores.metrics.items())
-                logger.info("%s: %s", title, told)
-                _keep_best(folder.parent)
-            else:
-                _tell_what_stays(Run(folder, Result.read(folder / RESULT)), keep_insertion_head, keep_models)
-            runs.append(Run(folder, Result.read(folder / RESULT)))
+            if (folder / RESULT).is_file():
+                if keep_models and not any(folder.parent.glob("*/config.json")):
+                    logger.warning("%s was finetuned before without keeping its model; remove it to repeat it", folder)
+                runs.append(Run(folder, Result.read(folder / RESULT)))
+                continue
+            title = f"{task.name} seed {seed} {setting.name}"
+            start = time.perf_counter()
+            with written_whole(folder) as scratch:
+                classifier = Classifier.start(place, task, max_length=setting.max_length, seed=seed)
+                examples = subsample(train[0].examples, setting.subsample)
+                steps = finetune(classifier, examples, setting, seed=seed, title=title if progress else None)
+                answers = classifier.answers(task, dev, title=f"{task.name} dev" if progress else None)
+                scores = score_task(task, dev, answers)
+                result = Result(
+                    task=task.name,
+                    seed=seed,
+                    setting=setting,
+                    metrics=scores.metrics,
+                    score=scores.score,
+                    train_examples=len(examples),
+                    dev_examples=_count(dev),
+                    steps=steps,
+                    seconds=round(time.perf_counter() - start, 1),
+                    model=trunk,
+                    model_checksum=weights,
+                    data_checksum=text,
+                    version=kermit.__version__,
+                )
+                if keep_models:
+                    classifier.save(scratch)
+                write_json(scratch / RESULT, result.to_json())
+            logger.info("%s: %s", title, ", ".join(f"{name} {value:.2f}" for name, value in scores.metrics.items()))
+            _keep_best(folder.parent)
+            runs.append(Run(folder, result))
     return runs
 
 
@@ -250,25 +215,15 @@ def evaluate_finetuned(
     max_length: int | None = None,
     progress: bool = False,
 ) -> Evaluation:
-    """Score a finetuned model.
+    """Score a finetuned model on train or dev; AX takes a model finetuned on MNLI.
 
-    Args:
-        model: any name that `find_model` knows.
-        task: the task; AX takes a model finetuned on MNLI.
-        data: where the task is.
-        split: train or dev; test labels are not public.
-        max_length: maximum number of tokens of an input; as in finetuning by default.
-        progress: whether to show a bar on a terminal.
-
-    Raises:
-        DataError: the split has no labels, is not there or is broken.
-        ModelError: the model was finetuned for another task or other labels, or not at all.
+    Inputs have at most `max_length` tokens, by default as in finetuning.
     """
     split = member_of(Split, split, "split", DataError)
     if split is Split.TEST:
         raise DataError(f"{task.name}: test labels are not public; score dev, or make a zip with `kermit submit`")
     place = find_model(model)
-    trained_for = _read_result(place)
+    trained_for = Result.read(place / RESULT) if (place / RESULT).is_file() else None
     if trained_for is not None and trained_for.task != (task.trained_on or task.name):
         raise ModelError(f"{model} was finetuned on {trained_for.task}, not on {task.trained_on or task.name}")
     length = (trained_for.setting if trained_for else Setting()).max_length if max_length is None else max_length
@@ -286,12 +241,6 @@ def evaluate_finetuned(
     return Evaluation(task.name, split, scores.metrics, scores.score, _count(parts), signature(decided))
 
 
-def _read_result(folder: Path) -> Result | None:
-    """Return the result of the finetuning that made a model, if it is known."""
-    path = folder / RESULT
-    return Result.read(path) if path.is_file() else None
-
-
 def _refuse_others(runs: Sequence[Run], what: str, ours: str) -> None:
     """Raise for results of another model or other data."""
     for run in runs:
@@ -300,22 +249,6 @@ def _refuse_others(runs: Sequence[Run], what: str, ours: str) -> None:
                 f"{run.folder} holds a result with another {what} (see its {RESULT}); choose another --output, or"
                 " remove it"
             )
-
-
-def _tell_what_stays(run: Run, keep_insertion_head: bool, keep_models: bool) -> None:
-    """Warn if an earlier finetuning kept something else than is wanted now."""
-    kept = [path for path in run.folder.parent.glob("*/config.json") if is_complete(path.parent)]
-    stays = None
-    if keep_models and not kept:
-        stays = "its score was kept and not its model"
-    elif run.has_model and not keep_models:
-        stays = "its model was kept"
-    elif run.has_model:
-        head = read_config(run.folder).get("keep_insertion_head")
-        if head is not None and head != keep_insertion_head:
-            stays = f"its model was kept {'with' if head else 'without'} the insertion head"
-    if stays:
-        logger.warning("%s was finetuned before, and %s; remove the folder to repeat it", run.folder, stays)
 
 
 def _keep_best(seed_folder: Path) -> None:

@@ -29,15 +29,7 @@ class Scores:
 
 
 def answers_of(task: GlueTask, logits: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Turn logits into answers: the number of the best label, or the predicted number within the task's limits.
-
-    Args:
-        task: the task.
-        logits: (examples, labels), or (examples, 1) for a regression.
-
-    Returns:
-        (examples,).
-    """
+    """Turn logits (examples, labels) into answers: the best label's number, or the number within the task's limits."""
     if task.limits is None:
         return np.asarray(logits.argmax(1), dtype=np.float64)
     low, high = task.limits
@@ -46,11 +38,7 @@ def answers_of(task: GlueTask, logits: NDArray[np.floating]) -> NDArray[np.float
 
 
 def score_task(task: GlueTask, parts: Sequence[Part], answers: Sequence[NDArray[np.floating]]) -> Scores:
-    """Score the answers to every part of a split.
-
-    Raises:
-        DataError: the examples have no labels.
-    """
+    """Score the answers to every part of a split."""
     metrics: dict[str, float] = {}
     for part, given in zip(parts, answers, strict=True):
         labels = [example.label for example in part.examples]

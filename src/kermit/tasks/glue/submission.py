@@ -56,16 +56,9 @@ class Submission:
 
 
 def submit(runs: Path, data: GlueData, output: Path, *, progress: bool = False) -> Submission:
-    """Answer the test split of every task that was finetuned, and write the zip.
+    """Answer the test split of every task that was finetuned in the folder `runs`, and write the zip.
 
-    Args:
-        runs: the output folder of the finetunings.
-        data: where the test files are; those of tasks without a model may be missing.
-        output: the zip.
-        progress: whether to show bars on a terminal.
-
-    Raises:
-        DataError: there is no finetuned model, or a test file of a finetuned task is missing or broken.
+    Test files of tasks without a model may be missing.
     """
     best = _best_runs(runs)
     if not best:

@@ -69,12 +69,7 @@ class GlueTask:
     """A row of the table.
 
     Attributes:
-        name: as GLUE writes it; also the folder's name.
         labels: as in the files and for the test server; none for a regression.
-        metrics: whose mean is the task's score.
-        files: of each split.
-        hub_config: the name on the Hub.
-        hub_columns: the columns there.
         submission: the server's name for each file of the test split, with the number of its rows.
         limits: the smallest and largest number of a regression.
         folders: possible names of the folder.
@@ -202,11 +197,7 @@ TASKS: tuple[GlueTask, ...] = (
 
 
 def task_named(name: str) -> GlueTask:
-    """Return the task of a name, ignoring case and hyphens.
-
-    Raises:
-        DataError: unknown task.
-    """
+    """Return the task of a name, ignoring case and hyphens."""
     known = {_plain(task.name): task for task in TASKS}
     if _plain(name) in known:
         return known[_plain(name)]

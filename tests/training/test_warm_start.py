@@ -9,7 +9,7 @@ from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.errors import RecipeError
 from kermit.modeling.insertion import special_token_settings
 from kermit.text.tokenizer import encode_texts
-from kermit.training.vocabulary import carry_over, pieces_of
+from kermit.training.warm_start import carry_over, pieces_of
 
 TEXTS = ["a dog runs in the snow", "a cat sleeps on the sofa", "the dog and the cat play", "two cats sleep"] * 20
 SMALL, LARGE = (train_tokenizer(TEXTS, size) for size in (268, 320))

@@ -1,0 +1,103 @@
+"""The model that a training starts from: new, or with the weights of a trained one, perhaps of another tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from kermit.data.joint_tokenizer import load_tokenizer
+from kermit.errors import RecipeError
+from kermit.loading import BUNDLED, find_model
+from kermit.text.tokenizer import encode_texts
+from kermit.training.recipe import LoadedRecipe
+
+
+def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+    """Return a new model of the recipe's family, with the weights that `init_from` names."""
+    recipe = loaded.recipe
+    if recipe.init_from is None:
+        model = _new_model(loaded, tokenizer)
+    else:
+        folder = find_model(named(loaded, recipe.init_from))
+        trained, model = loaded.family.load(folder), _new_model(loaded, tokenizer)
+        saved = load_tokenizer(folder)
+        if saved.get_vocab() == tokenizer.get_vocab():
+            take_over(trained, model, folder)
+        elif recipe.tokenizer.replaces:
+            carry_over(trained, model, pieces_of(saved, tokenizer))
+        else:
+            raise RecipeError(
+                f"init_from: {folder} was trained with another tokenizer; set `tokenizer: {{path:"
+                f" {recipe.init_from}}}`, or `replaces: true` beside what makes the new one"
+            )
+    loaded.task.describe(model, recipe)
+    return model
+
+
+def named(loaded: LoadedRecipe, name: str) -> str | Path:
+    """Resolve a name in a recipe: `bundled`, a folder below the data folder, or any other model."""
+    if name == BUNDLED:
+        return find_model()
+    local = loaded.data / name
+    return local if local.exists() else name
+
+
+def _new_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+    torch.manual_seed(loaded.recipe.seed)
+    return loaded.family.build(loaded.recipe, tokenizer)
+
+
+def take_over(trained: PreTrainedModel, model: PreTrainedModel, folder: Path) -> None:
+    """Copy the weights of a trained model of the same shape."""
+    given, own = trained.state_dict(), model.state_dict()
+    for name in {**own, **given}:
+        shapes = [list(weights[name].shape) if name in weights else "none" for weights in (given, own)]
+        if shapes[0] != shapes[1]:
+            raise RecipeError(
+                f"init_from: {name} of {folder} has another shape than in the recipe's model: {shapes[0]}, not"
+                f" {shapes[1]}; give the `model` that it was trained with"
+            )
+    model.load_state_dict(given)
+
+
+def carry_over(old: PreTrainedModel, new: PreTrainedModel, pieces: list[list[int]]) -> None:
+    """Copy the weights of a trained model to one that differs only in its tokens.
+
+    The row of each new token becomes the mean of the old rows of its `pieces`; see `pieces_of`.
+    """
+    rows = torch.repeat_interleave(torch.tensor([len(ids) for ids in pieces]))
+    parts = torch.tensor([token_id for ids in pieces for token_id in ids])
+    counts = torch.bincount(rows, minlength=len(pieces))
+    tokens = old.get_input_embeddings().num_embeddings
+
+    def carried(name: str, target: Tensor) -> Tensor:
+        weight: Tensor | None = before.get(name)
+        if weight is None or weight.dim() != target.dim():
+            raise RecipeError(f"init_from: it has no weight {name}, which the recipe's model needs")
+        for dimension, size in enumerate(weight.shape):
+            if (size, target.shape[dimension]) == (tokens, len(pieces)):
+                parted = weight.movedim(dimension, 0)
+                total = parted.new_zeros(len(pieces), *parted.shape[1:]).index_add_(0, rows, parted[parts])
+                weight = (total / counts.view(-1, *[1] * (total.dim() - 1))).movedim(0, dimension)
+                break
+        if weight.shape != target.shape:
+            raise RecipeError(f"init_from: {name} has another shape than in the recipe's model")
+        return weight
+
+    before = old.state_dict()
+    new.load_state_dict({name: carried(name, target) for name, target in new.state_dict().items()})
+
+
+def pieces_of(old: PreTrainedTokenizerFast, new: PreTrainedTokenizerFast) -> list[list[int]]:
+    """Return what an old tokenizer makes of each token of a new one: the same token, or the tokens of its text."""
+    vocabulary = old.get_vocab()
+    tokens = new.convert_ids_to_tokens(range(len(new)))
+    spelled = encode_texts(old, new.batch_decode([[token_id] for token_id in range(len(new))]))
+    unknown = list(range(len(old)))
+    return [
+        [vocabulary[token]] if token in vocabulary else ids or unknown
+        for token, ids in zip(tokens, spelled, strict=True)
+    ]
