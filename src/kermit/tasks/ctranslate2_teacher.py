@@ -34,12 +34,16 @@ class CTranslate2Teacher(TransformerFacade):
         self.engine, self.precision, self.version = engine, precision, version
 
     @classmethod
-    def convert(cls, facade: Facade, precision: str = "int8") -> CTranslate2Teacher:
+    def convert(
+        cls, facade: Facade, precision: str = "int8", *, threads_per_batch: int | None = None
+    ) -> CTranslate2Teacher:
         """Convert a Transformer's weights, for a GPU if there is one, else for as many threads as torch has.
 
         Args:
             facade: a loaded model of the family `transformer`, in float32.
             precision: `int8`, `float32`, or another compute type that CTranslate2 supports on this machine.
+            threads_per_batch: translate one batch at a time with this many threads, for the lowest latency; by default
+                several batches with one thread each.
 
         Raises:
             ModelError: the package is missing, the model is of another family, or CTranslate2 cannot run it.
@@ -58,12 +62,12 @@ class CTranslate2Teacher(TransformerFacade):
             raise ModelError(
                 f"CTranslate2 has no precision {precision} on this machine; known: {', '.join(sorted(known))}"
             )
-        threads = torch.get_num_threads() if device == "cpu" else 1
+        batches = torch.get_num_threads() if device == "cpu" and threads_per_batch is None else 1
         with TemporaryDirectory(prefix="kermit-ctranslate2-") as folder:
             _specification(facade).save(folder)
             try:
                 engine = ctranslate2.Translator(
-                    folder, device, compute_type=precision, inter_threads=threads, intra_threads=1
+                    folder, device, compute_type=precision, inter_threads=batches, intra_threads=threads_per_batch or 1
                 )
             except (ValueError, RuntimeError) as error:
                 raise ModelError(f"CTranslate2 cannot run the teacher: {in_a_line(error)}") from error
