@@ -8,6 +8,7 @@ module reads no text files.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -64,7 +65,7 @@ class CTranslate2Teacher(TransformerFacade):
             )
         batches = torch.get_num_threads() if device == "cpu" and threads_per_batch is None else 1
         with TemporaryDirectory(prefix="kermit-ctranslate2-") as folder:
-            _specification(facade).save(folder)
+            save_converted(facade, folder)
             try:
                 engine = ctranslate2.Translator(
                     folder, device, compute_type=precision, inter_threads=batches, intra_threads=threads_per_batch or 1
@@ -125,8 +126,8 @@ class CTranslate2Teacher(TransformerFacade):
         return results
 
 
-def _specification(facade: TransformerFacade) -> Any:
-    """CTranslate2's description of the model, with its weights.
+def save_converted(facade: TransformerFacade, folder: str | Path) -> None:
+    """Write a Transformer as a model of CTranslate2.
 
     It differs from the package's own conversion of Marian models: the decoder starts from the embedding of `[CLS]`
     instead of zeros, and the row of the padding token is kept.
@@ -161,4 +162,5 @@ def _specification(facade: TransformerFacade) -> Any:
     specification.config.unk_token = tokenizer.pad_token  # byte level has no unknown token, but CTranslate2 needs one
     specification.validate()
     specification.optimize(quantization=None)
-    return specification
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    specification.save(str(folder))
