@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kermit.canvas.arrays import Array, Booleans, Floats, Integers
-from kermit.canvas.context import Generations, RowLayout, lay_out
+from kermit.canvas.context import BlankRoom, Generations, RowLayout, lay_out
 from kermit.objectives.dropping import sample_dropped
 from kermit.objectives.orders import OrderPrior, checked_weights
 from kermit.objectives.texts import Texts
@@ -134,7 +134,7 @@ class GenerationObjective:
         return replace(found, marked=marked, unmarked=unmarked & chosen & ~left_to_right)
 
     def build(
-        self, texts: Texts, rounds: Integers, left_to_right: Booleans, *, blank_id: int, blank_width: int
+        self, texts: Texts, rounds: Integers, left_to_right: Booleans, *, blank_id: int, blank_room: BlankRoom
     ) -> GenerationTargets:
         """Ask every open slot of every canvas.
 
@@ -143,7 +143,7 @@ class GenerationObjective:
             rounds: what it returned too.
             left_to_right: (batch,) bool.
             blank_id: the token that marks a blank.
-            blank_width: number of positions that a blank has room for.
+            blank_room: the positions that a blank leaves for what is inserted.
         """
         batch = texts.batch
         generations = Generations(
@@ -157,7 +157,7 @@ class GenerationObjective:
             left_to_right,
             batch.specials,
         )
-        layout = lay_out(generations, blank_id, blank_width)
+        layout = lay_out(generations, blank_id, blank_room)
         slots = layout.slots
         count = layout.lookup.shape[1]
         number = np.arange(count)[:, None]
