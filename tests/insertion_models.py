@@ -14,7 +14,7 @@ from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from kermit.canvas import Canvas, CanvasBatch, Factorization, SpecialTokens, Termination
 from kermit.canvas.arrays import Floats, Integers
-from kermit.canvas.context import ContextRows
+from kermit.canvas.context import BlankRoom, ContextRows
 from kermit.decoding.asking import ask_canvases
 from kermit.engines import Answer, Asked, Engine, ModelInfo, Rows
 from kermit.engines.torch_engine import TorchEngine
@@ -141,9 +141,12 @@ def inputs_of(targets: TrainingCanvases | GenerationTargets) -> dict[str, Tensor
     return as_tensors(targets.model_inputs())
 
 
-def blanks_of(model: KermitForInsertion) -> dict[str, int]:
+def blanks_of(model: KermitForInsertion) -> dict[str, Any]:
     """How a model marks blanks."""
-    return {"blank_id": model.config.blank_token_id, "blank_width": model.config.blank_width}
+    return {
+        "blank_id": model.config.blank_token_id,
+        "blank_room": BlankRoom(model.config.blank_width, model.config.position_limit),
+    }
 
 
 def read(model: KermitForInsertion, rows: ContextRows) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kermit.canvas import Canvas, CanvasBatch, Factorization, Insertion
 from kermit.canvas.arrays import Integers
-from kermit.canvas.context import GIVEN, PADDING, Generations, RowLayout, generations_of, lay_out
+from kermit.canvas.context import GIVEN, PADDING, BlankRoom, Generations, RowLayout, generations_of, lay_out
 from kermit.errors import CanvasError
 from kermit.objectives.texts import Texts
 
@@ -50,7 +50,7 @@ def laid_out(texts: Texts, rounds: Integers, *, left_to_right: bool = False, wid
         np.array([left_to_right]),
         CACHED_SPECIALS,
     )
-    return lay_out(made, BLANK, width)
+    return lay_out(made, BLANK, BlankRoom(width))
 
 
 def test_a_translation_has_its_source_once_and_a_block_per_round() -> None:
@@ -105,6 +105,14 @@ def test_with_nothing_given_the_block_is_the_papers_canvas() -> None:
     last = rows.blocks == 3
     assert rows.token_ids[last].tolist() == [CLS, A, B, SEP, C, SEP]
     assert rows.positions[last].tolist() == [0, 1, 2, 3, 1, 2]
+
+
+def test_where_positions_are_limited_many_blanks_get_less_room_each() -> None:
+    given, markers = np.array([10, 10, 10, 10]), np.array([0, 1, 5, 40])
+    assert BlankRoom(8).step(given, markers).tolist() == [9, 9, 9, 9]
+    step = BlankRoom(8, limit=31).step(given, markers)
+    assert step.tolist() == [9, 9, 4, 0.5]
+    assert (given + step * markers <= 30).all()
 
 
 def test_left_to_right_the_end_of_a_span_comes_first_and_spans_follow_one_another() -> None:
@@ -181,9 +189,9 @@ def test_rows_are_the_same_in_any_batch_and_whatever_is_padded(data: st.DataObje
     for x, y in pairs:
         blanks = data.draw(st.sets(st.integers(1, len(x) + len(y) + 2)))
         canvases.append(Canvas(CACHED_SPECIALS, (tuple(x), tuple(y)), frozenset(blanks)))
-    together = lay_out(generations_of(CanvasBatch.from_canvases(canvases)), BLANK, 3)
+    together = lay_out(generations_of(CanvasBatch.from_canvases(canvases)), BLANK, BlankRoom(3))
     for row, canvas in enumerate(canvases):
-        alone = lay_out(generations_of(CanvasBatch.from_canvases([canvas])), BLANK, 3)
+        alone = lay_out(generations_of(CanvasBatch.from_canvases([canvas])), BLANK, BlankRoom(3))
         length = alone.rows.token_ids.shape[1]
         for name in ("token_ids", "segment_ids", "positions", "blocks", "times"):
             plane = getattr(together.rows, name)[row]

@@ -115,6 +115,15 @@ def test_infilling_gives_a_part_and_marks_what_is_missing() -> None:
     assert {1, 2, 3, 8} <= lengths
 
 
+def test_a_text_misses_a_share_of_its_tokens_between_the_two_that_are_named() -> None:
+    texts = Texts.of(CanvasBatch.from_segments(CACHED_SPECIALS, [((A, B, C) * 60,)] * 300), [Factorization.JOINT] * 300)
+    objective = GenerationObjective(UniformPrior(), infilling=1.0, missing=(0.3, 0.3))
+    drawn, _ = objective.draw(texts, np.zeros(300, dtype=bool), np.random.default_rng(1))
+    shares = drawn.generated.sum(1) / 180
+    assert float(((shares > 0.15) & (shares < 0.45)).mean()) > 0.55  # the others miss one span of any length
+    assert abs(float(np.median(shares)) - 0.3) < 0.06
+
+
 @pytest.mark.parametrize("way", list(Factorization), ids=str)
 def test_the_left_to_right_loss_is_the_chain_of_what_the_slots_say(way) -> None:
     """One pass, beside one canvas after the other as the decoder meets them."""

@@ -33,6 +33,7 @@ import numpy as np
 import kermit
 from kermit import BalancedTreePrior, DecodingSettings, GenerationObjective, Kermit, Sampling, SlotObjective, Strategy
 from kermit.canvas import SpecialTokens
+from kermit.canvas.context import BlankRoom
 from kermit.engines import Answer, ModelInfo
 from kermit.text.tokenizer import read_tokenizer
 
@@ -48,7 +49,7 @@ class Hashed:
     def __init__(self, cached_context):
         orders = frozenset({"balanced_tree", "left_to_right"})
         self.info = ModelInfo(
-            SPECIALS, VOCABULARY, 3, orders=orders, cached_context=cached_context, blank_id=3, blank_width=4,
+            SPECIALS, VOCABULARY, 3, orders=orders, cached_context=cached_context, blank_id=3, blank_room=BlankRoom(4),
             languages=("en", "de"), factorizations=frozenset({"joint"}),
         )
 

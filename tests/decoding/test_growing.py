@@ -5,7 +5,7 @@ from hypothesis import given, settings, strategies as st
 from insertion_models import BLANK, CACHED_SPECIALS, A, B, C
 
 from kermit.canvas import Canvas, CanvasBatch, Insertion
-from kermit.canvas.context import generations_of, lay_out
+from kermit.canvas.context import BlankRoom, generations_of, lay_out
 from kermit.decoding.growing import OPEN, Growing
 from kermit.decoding.reading import Blocks, WholeCanvases
 from kermit.engines import Engine, ModelInfo
@@ -19,7 +19,7 @@ class Silent:
     caches = False
 
     def __init__(self, *, cached_context: bool) -> None:
-        self.info = ModelInfo(CACHED_SPECIALS, 8, cached_context=cached_context, blank_id=BLANK, blank_width=3)
+        self.info = ModelInfo(CACHED_SPECIALS, 8, cached_context=cached_context, blank_id=BLANK)
 
 
 @st.composite
@@ -60,18 +60,19 @@ def test_growing_together_equals_inserting_into_each_canvas(work: list[Canvas], 
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(canvases(), min_size=1, max_size=4), st.data())
+@given(st.lists(canvases(), min_size=1, max_size=4), st.sampled_from([None, 8, 14]), st.data())
 def test_what_is_read_while_canvases_grow_is_what_lay_out_makes_of_them(
-    work: list[Canvas], data: st.DataObject
+    work: list[Canvas], limit: int | None, data: st.DataObject
 ) -> None:
     engine: Engine = Silent(cached_context=True)  # type: ignore[assignment]
-    text = Growing(work, cached_context=True, blank_width=3)
+    room = BlankRoom(3, limit)
+    text = Growing(work, cached_context=True, blank_room=room)
     flags = [[[False] * len(side) for side in canvas.segments] for canvas in work]
     for _ in range(2):
         text = grow(data.draw, work, text, flags)
     slots = np.flatnonzero(text.planes[OPEN])
     rows, left, right = Blocks(engine).rows(text, slots)
-    layout = lay_out(generations_of(CanvasBatch.from_canvases(work, inserted=flags)), BLANK, 3)
+    layout = lay_out(generations_of(CanvasBatch.from_canvases(work, inserted=flags)), BLANK, room)
     length = rows.token_ids.shape[1]
     real = rows.token_ids != CACHED_SPECIALS.pad_id
     assert len(left) == len(layout.slots.rows)
@@ -95,10 +96,10 @@ def test_what_is_read_while_canvases_grow_is_what_lay_out_makes_of_them(
 @given(st.lists(canvases(), min_size=1, max_size=3), st.integers(1, 3), st.data())
 def test_repeated_rows_are_those_of_repeated_canvases(work: list[Canvas], times: int, data: st.DataObject) -> None:
     left = sorted(data.draw(st.sets(st.integers(0, len(work) - 1), min_size=1)))
-    text = Growing(work, cached_context=True, blank_width=3)
+    text = Growing(work, cached_context=True, blank_room=BlankRoom(3))
     text.select(np.array(left))
     text.repeat(times)
-    expected = Growing([work[row] for row in left for _ in range(times)], cached_context=True, blank_width=3)
+    expected = Growing([work[row] for row in left for _ in range(times)], cached_context=True, blank_room=BlankRoom(3))
     assert np.array_equal(text.planes, expected.planes)
     for name in ("low", "room", "fixed"):
         assert np.array_equal(getattr(text.spans, name), getattr(expected.spans, name)), name

@@ -118,6 +118,7 @@ def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tiny_recipe, tokenizer):
             {"model": MODEL | {"cached_context": False, "blank_width": 4}, "objective": {}},
             "blank_width applies only with cached_context",
         ),
+        ({"objective": {"name": "generation", "missing": [0.6, 0.15]}}, "give the lower share first"),
         ({"objective": {"infilling": 0.5}, "model": MODEL | {"cached_context": False}}, "infilling has no effect"),
     ],
 )

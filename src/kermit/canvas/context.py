@@ -16,9 +16,9 @@ What a block holds beside inserted tokens:
 In a **left-to-right** block tokens see what was inserted before them: the spans in order, each from left to right. The
 right end of a span (its ``[SEP]`` or marker) comes first, and says that the span begins.
 
-Positions restart in each segment. Given tokens are numbered in order, with room for `blank_width` tokens at each
-marker; inserted tokens are numbered from their left given neighbour on, closer together where they are more than the
-room. With nothing given these are the positions of the paper's model. This module knows no model and draws nothing.
+Positions restart in each segment. Given tokens are numbered in order, with room for some tokens at each marker
+(`BlankRoom`); inserted tokens are numbered from their left given neighbour on, closer together where they are more than
+the room. With nothing given these are the positions of the paper's model. This module knows no model and draws nothing.
 """
 
 from __future__ import annotations
@@ -40,6 +40,39 @@ PADDING, GIVEN = -1, 0
 
 _FAR = 2**20
 """Beyond all positions."""
+
+
+@dataclass(frozen=True)
+class BlankRoom:
+    """How many positions the markers of a canvas leave for what is inserted before them.
+
+    Args:
+        width: number of positions per blank.
+        limit: number of positions that there are; where a segment has too many blanks for it, each gets less.
+    """
+
+    width: int
+    limit: int | None = None
+
+    def step(self, given: Integers, markers: Integers) -> Array:
+        """Return how far a marker moves what follows it: itself and its room.
+
+        Args:
+            given: number of given tokens of each segment.
+            markers: number of its markers, of the same shape.
+        """
+        wanted = np.full(given.shape, self.width + 1)
+        if self.limit is None:
+            return wanted
+        left = np.maximum(self.limit - 1 - given, 0) / np.maximum(markers, 1)
+        return np.where(left < wanted, np.where(left < 1, left, np.floor(left)), wanted)
+
+    def within(self, positions: Array) -> Array:
+        """Return positions that are not beyond the last."""
+        return positions if self.limit is None else np.minimum(positions, self.limit - 1)
+
+
+NO_ROOM = BlankRoom(0)
 
 
 def given_part(
@@ -198,13 +231,13 @@ class RowLayout:
     lookup: Integers
 
 
-def lay_out(texts: Generations, blank_id: int, blank_width: int) -> RowLayout:
+def lay_out(texts: Generations, blank_id: int, blank_room: BlankRoom) -> RowLayout:
     """Lay out one row per text, with one block per round (of a left-to-right text: one block).
 
     Args:
         texts: the texts and what happens to them.
         blank_id: the token that marks a blank.
-        blank_width: how many positions a blank has room for.
+        blank_room: the positions that a blank leaves for what is inserted.
     """
     items = _Items.of(texts, blank_id)
     last = np.where(texts.left_to_right, 0, texts.rounds.max(1))
@@ -212,7 +245,7 @@ def lay_out(texts: Generations, blank_id: int, blank_width: int) -> RowLayout:
     # (batch, rounds, items): what each canvas holds beside the given part
     come = (items.rounds[:, None] <= number) | texts.left_to_right[:, None, None]
     in_block = (items.exists & ~items.given)[:, None] & come & (number <= last[:, None, None])
-    positions, times = _positions_and_times(items, in_block, texts.left_to_right, blank_width)
+    positions, times = _positions_and_times(items, in_block, texts.left_to_right, blank_room)
     held = np.concatenate([items.given[:, None], in_block], 1)
     batch, _, width = held.shape
     flat = held.reshape(batch, -1)
@@ -289,14 +322,18 @@ def _alternate(markers: Array, tokens: Array) -> Array:
 
 
 def _positions_and_times(
-    items: _Items, in_block: Booleans, left_to_right: Booleans, blank_width: int
+    items: _Items, in_block: Booleans, left_to_right: Booleans, blank_room: BlankRoom
 ) -> tuple[Floats, Integers]:
     """Positions and times of the given items and of every block's; both (batch, 1 + rounds, items)."""
     second = items.segment_ids == 1
     offset = second * _FAR  # keeps the segments apart in running maxima and minima
-    before = items.given.cumsum(1) - 1 - second * ((items.given & ~second).sum(1, keepdims=True) - 1)
-    markers = items.marker.cumsum(1) - second * (items.marker & ~second).sum(1, keepdims=True)
-    fixed = before + (blank_width + 1) * markers  # right for given items and for markers
+    given_x, markers_x = ((flags & ~second).sum(1, keepdims=True) for flags in (items.given, items.marker))
+    given, markers = items.given.cumsum(1), items.marker.cumsum(1)
+    step_x = blank_room.step(given_x, markers_x)
+    step_y = blank_room.step(given[:, -1:] - given_x, markers[:, -1:] - markers_x)
+    before = given - 1 - second * (given_x - 1)
+    # right for given items and for markers
+    fixed = before + np.where(second, step_y, step_x) * (markers - second * markers_x)
     low = np.maximum.accumulate(np.where(items.given, fixed + offset, offset), 1) - offset
     is_fixed = items.given | items.marker
     boundary = items.boundary
@@ -313,7 +350,7 @@ def _positions_and_times(
     step = np.where(ordered, np.float32(1), step)
     free = np.where(inserted, low[:, None] + rank * step, np.where(ordered, 0, rank + 1))
     free[np.broadcast_to(items.cls[:, None], free.shape)] = 0
-    positions = np.where(items.marker[:, None], fixed[:, None], free).astype(np.float32)
+    positions = blank_room.within(np.where(items.marker[:, None], fixed[:, None], free)).astype(np.float32)
     positions = np.concatenate([fixed[:, None].astype(np.float32), positions], 1)
     times = np.zeros(positions.shape, dtype=np.int64)
     if left_to_right.any():

@@ -97,4 +97,4 @@ def context_rows(rows: ContextRows) -> Rows:
 def lay_out_for(info: ModelInfo, texts: Generations) -> RowLayout:
     """Lay out generations as rows of a model's cached context."""
     assert info.blank_id is not None
-    return lay_out(texts, info.blank_id, info.blank_width)
+    return lay_out(texts, info.blank_id, info.blank_room)

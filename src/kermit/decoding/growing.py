@@ -18,6 +18,7 @@ import numpy as np
 
 from kermit.canvas import Canvas, CanvasBatch, SpecialTokens
 from kermit.canvas.arrays import Array, Booleans, Floats, Integers
+from kermit.canvas.context import NO_ROOM, BlankRoom
 
 ROW, TOKEN, SEGMENT, OPEN, SPAN, JOINED, INSERTED, PLACE = range(8)
 """Planes: the row; the token; its segment; whether the slot left of it is open; its span; whether its blank touches the
@@ -71,10 +72,10 @@ class Growing:
     Args:
         canvases: the canvases at the start.
         cached_context: whether given tokens are read apart from the others.
-        blank_width: number of positions that a blank has room for.
+        blank_room: the positions that a blank leaves for what is inserted.
     """
 
-    def __init__(self, canvases: Sequence[Canvas], *, cached_context: bool, blank_width: int = 0) -> None:
+    def __init__(self, canvases: Sequence[Canvas], *, cached_context: bool, blank_room: BlankRoom = NO_ROOM) -> None:
         batch = CanvasBatch.from_canvases(canvases)
         self.specials: SpecialTokens = batch.specials
         rows, places = batch.valid.nonzero()
@@ -99,7 +100,8 @@ class Growing:
         self.planes: Integers = np.stack(planes).astype(np.int64)
         self.lengths: Integers = np.array([len(canvas) for canvas in canvases])
         self.starts: Integers = self.lengths.cumsum() - self.lengths
-        low, room, fixed = _numbered(batch, given, blank_width)
+        self.blank_room = blank_room
+        low, room, fixed = _numbered(batch, given, blank_room)
         self.spans = OpenSpans(rows, low[rows, places], room[rows, places], fixed[rows, places])
         self.has_markers = bool(np.count_nonzero(given & batch.open_slots))
         self.given: Given = _given_part(batch, given, rank, fixed)
@@ -174,7 +176,7 @@ class Growing:
         return Canvas(self.specials, tuple(content), open_slots), tuple(inserted)
 
 
-def _numbered(batch: CanvasBatch, given: Booleans, blank_width: int) -> tuple[Floats, Floats, Floats]:
+def _numbered(batch: CanvasBatch, given: Booleans, blank_room: BlankRoom) -> tuple[Floats, Floats, Floats]:
     """Low, room and fixed positions of the spans of canvases, as `kermit.canvas.context` has them; (batch, length)."""
     second = batch.segment_ids == 1
     marked = given & batch.open_slots
@@ -184,7 +186,8 @@ def _numbered(batch: CanvasBatch, given: Booleans, blank_width: int) -> tuple[Fl
         return np.asarray(flags.cumsum(1) - second * (flags & ~second).sum(1, keepdims=True))
 
     numbers = counted(given) - ~second  # [CLS] is at 0, the first token of Y at 1
-    fixed = numbers + (blank_width + 1) * counted(marked)
+    steps = [blank_room.step((given & part).sum(1), (marked & part).sum(1))[:, None] for part in (~second, second)]
+    fixed = numbers + np.where(second, steps[1], steps[0]) * counted(marked)
     apart = second * _FAR  # keeps the segments apart in the running maximum
     before = np.zeros_like(fixed)
     before[:, 1:] = np.maximum.accumulate(np.where(given, fixed + apart, 0), 1)[:, :-1]

@@ -230,7 +230,8 @@ class InOrder(Reading):
         token = np.where(marker, np.int64(self.engine.info.blank_id or 0), planes[TOKEN, items])
         self._end = np.where(begins, past, self._end)
         planes[PLACE, items] = np.where(marker, planes[PLACE, items], past)
-        new = (token[:, None], planes[SEGMENT, items][:, None], position[:, None].astype(np.float32))
+        position = text.blank_room.within(position).astype(np.float32)
+        new = (token[:, None], planes[SEGMENT, items][:, None], position[:, None])
         self._seen = np.concatenate([self._seen, np.ones((batch, 1), dtype=bool)], 1)
         see, order = self._seen[:, None], np.full((batch, 1), LEFT_TO_RIGHT)
         row = np.arange(batch) * (past + 1)
@@ -265,9 +266,9 @@ def _positions(text: Growing, span: Integers, marker: Booleans | None) -> Floats
     counts = np.bincount(span, minlength=len(tables.rows))  # tokens of each span, its end included
     rank = np.arange(1, len(span) + 1) - (counts.cumsum() - counts)[span]
     if marker is None:
-        return (tables.low[span] + rank).astype(np.float32)
+        return text.blank_room.within(tables.low[span] + rank).astype(np.float32)
     step = np.minimum(tables.room[span] / counts[span], 1)
-    found = tables.low[span] + rank * step
+    found = text.blank_room.within(tables.low[span] + rank * step)
     return np.where(marker, tables.fixed[span], found).astype(np.float32)
 
 

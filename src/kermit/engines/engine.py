@@ -14,6 +14,7 @@ import numpy as np
 
 from kermit.canvas import SpecialTokens, Termination
 from kermit.canvas.arrays import Booleans, Floats, Integers
+from kermit.canvas.context import NO_ROOM, BlankRoom
 
 MODEL_TYPE = "kermit"
 """The `model_type` of a KERMIT model's config."""
@@ -34,7 +35,7 @@ class ModelInfo:
         orders: names of the insertion orders that it was trained with; None if unknown.
         cached_context: whether given tokens attend to given tokens only.
         blank_id: the token that marks a blank; None without cached context.
-        blank_width: number of positions that a blank has room for.
+        blank_room: the positions that a blank leaves for what is inserted.
         restarts: whether positions restart in segment Y.
         max_length: most tokens of a whole canvas; None if unlimited.
         max_segment_length: most content tokens of a segment; None if unlimited.
@@ -53,7 +54,7 @@ class ModelInfo:
     orders: frozenset[str] | None = None
     cached_context: bool = False
     blank_id: int | None = None
-    blank_width: int = 0
+    blank_room: BlankRoom = NO_ROOM
     restarts: bool = True
     max_length: int | None = None
     max_segment_length: int | None = None

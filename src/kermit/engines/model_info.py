@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kermit.canvas import SpecialTokens, Termination
+from kermit.canvas.context import BlankRoom
 from kermit.engines.engine import MODEL_TYPE, ModelInfo
 from kermit.errors import KermitError, ModelError, in_a_line, member_of
 
@@ -13,6 +14,7 @@ CONFIG_DEFAULTS: Mapping[str, Any] = {
     "cached_context": False,
     "blank_token_id": None,
     "blank_width": 16,
+    "position_limit": None,
     "termination": "slot",
     "positions": "restart",
     "cls_token_id": 1,
@@ -81,7 +83,7 @@ def _info(
         orders=None if chosen["orders"] is None else frozenset(chosen["orders"]),
         cached_context=cached,
         blank_id=blank if cached else None,
-        blank_width=chosen["blank_width"],
+        blank_room=BlankRoom(chosen["blank_width"], chosen["position_limit"]),
         restarts=restarts,
         max_length=None if restarts else max_positions,
         max_segment_length=max_positions - 2 if restarts and max_positions is not None else None,

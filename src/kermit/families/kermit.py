@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
-from pydantic import NonNegativeInt, model_validator
+from pydantic import NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import CanvasBatch, Factorization, SpecialTokens, Termination
 from kermit.canvas.arrays import Array
+from kermit.canvas.context import BlankRoom
 from kermit.data.batching import WHOLE, RankShare
 from kermit.data.joint_tokenizer import blank_id
 from kermit.decoding import Strategy
@@ -54,13 +55,14 @@ class KermitSettings(TrunkSettings):
     copy_width: NonNegativeInt = 0
     cached_context: bool = False
     blank_width: NonNegativeInt = 16
+    position_limit: PositiveInt | None = None
     termination: Termination = Termination.SLOT
     positions: Literal["restart", "continue"] = "restart"
 
     @model_validator(mode="after")
     def _blanks_need_cached_context(self) -> KermitSettings:
-        if not self.cached_context and self.changed("blank_width"):
-            raise ValueError("blank_width applies only with cached_context; leave it out, or set cached_context: true")
+        for name in self.changed("blank_width", "position_limit") if not self.cached_context else ():
+            raise ValueError(f"{name} applies only with cached_context; leave it out, or set cached_context: true")
         return self
 
 
@@ -102,7 +104,7 @@ class GenerationCollator:
         objective: what draws the given part and the rounds.
         orders: for each data source, in which orders, with weights.
         blank_id: the token that marks a blank.
-        blank_width: number of positions that a blank has room for.
+        blank_room: the positions that a blank leaves for what is inserted.
     """
 
     specials: SpecialTokens
@@ -110,7 +112,7 @@ class GenerationCollator:
     mixes: Sequence[Mapping[Factorization, float]]
     orders: Sequence[Mapping[str, float]]
     blank_id: int
-    blank_width: int
+    blank_room: BlankRoom
     lone_texts: bool = False
 
     def __call__(
@@ -126,7 +128,7 @@ class GenerationCollator:
         mine = share.rows(len(rows))
         texts = texts.select(mine)
         targets = self.objective.build(
-            texts, rounds[mine], left_to_right[mine], blank_id=self.blank_id, blank_width=self.blank_width
+            texts, rounds[mine], left_to_right[mine], blank_id=self.blank_id, blank_room=self.blank_room
         )
         return targets.model_inputs() | {ITEMS: (texts.lengths + 1).astype(np.float32)}
 
@@ -178,6 +180,7 @@ class KermitFamily:
             "copy_width": settings.copy_width,
             "cached_context": settings.cached_context,
             "blank_width": settings.blank_width,
+            "position_limit": settings.position_limit,
             "orders": _all_orders(recipe) if settings.cached_context else None,
             "termination": str(settings.termination),
             "positions": settings.positions,
@@ -208,7 +211,7 @@ class KermitFamily:
                 mixes_of(recipe),
                 orders_of(recipe),
                 blank_id=blank_id(tokenizer),
-                blank_width=recipe.model.blank_width,
+                blank_room=BlankRoom(recipe.model.blank_width, recipe.model.position_limit),
                 lone_texts=recipe.task == "pretraining",
             )
         return InsertionCollator(

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, fiel
 
 from kermit.canvas import Termination
 from kermit.errors import nearest
-from kermit.objectives.generations import GenerationObjective
+from kermit.objectives.generations import MISSING, GenerationObjective
 from kermit.objectives.objective import KeptSampling, Objective, SlotShare
 from kermit.objectives.orders import OrderPrior
 from kermit.objectives.priors import PriorName, make_prior, prior_names
@@ -65,7 +65,7 @@ _OF_SLOT_LOSS = (
     "empty_slot_rate",
     "empty_slot_weight",
 )
-_OF_GENERATIONS = ("infilling", "unmarked", "staggered")
+_OF_GENERATIONS = ("infilling", "missing", "unmarked", "staggered")
 
 
 class ObjectiveSettings(Settings):
@@ -88,6 +88,7 @@ class ObjectiveSettings(Settings):
     empty_slot_rate: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     empty_slot_weight: NotNegative = 1.0
     infilling: Fraction = 0.0
+    missing: tuple[Fraction, Fraction] = MISSING
     unmarked: Fraction = 0.0
     staggered: Fraction = 0.0
     label_smoothing: Share = 0.0
@@ -101,6 +102,13 @@ class ObjectiveSettings(Settings):
     @classmethod
     def _known_objective(cls, name: str) -> str:
         return name if name == ObjectiveName.GENERATION else _known(name, _OBJECTIVES.names())
+
+    @field_validator("missing")
+    @classmethod
+    def _ascending(cls, shares: tuple[float, float]) -> tuple[float, float]:
+        if shares[0] > shares[1]:
+            raise ValueError(f"give the lower share first, not {list(shares)}")
+        return shares
 
     @model_validator(mode="after")
     def _nothing_in_vain(self) -> ObjectiveSettings:

@@ -21,7 +21,9 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
         cached_context: whether given tokens attend to given tokens only, so that they are read once per generation
             (`kermit.canvas.context`); false is the paper's model, in which every token attends to every token.
         blank_token_id: the token that marks a blank inside given text; only with cached_context.
-        blank_width: how many positions each blank has room for; only with cached_context.
+        blank_width: number of positions that each blank has room for; only with cached_context.
+        position_limit: number of positions that a segment may use; where it has too many blanks for it, each gets less
+            room. For trunks with a table of positions; None for no limit.
         copy_width: how wide are the vectors by which a slot finds tokens of its canvas to say again; 0 where every
             token comes out of the vocabulary (the paper).
         termination: ``slot`` or ``sequence``.
@@ -50,6 +52,7 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
     cached_context: bool = False
     blank_token_id: int | None = None
     blank_width: int = 16
+    position_limit: int | None = None
     copy_width: int = 0
     termination: str = "slot"
     positions: str = "restart"
@@ -109,6 +112,9 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
                 raise ValueError(f"cached_context needs {name}: {value}, not {getattr(self, name)}")
         if self.blank_token_id is None:
             raise ValueError("cached_context needs blank_token_id, the token that marks a blank")
+        limit = self.position_limit
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise ValueError(f"position_limit must be 1 or more, or null, not {limit!r}")
 
     @property
     def vocab_size(self) -> int:

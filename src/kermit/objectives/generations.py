@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kermit.canvas.arrays import Array, Booleans, Floats, Integers
-from kermit.canvas.context import Generations, RowLayout, lay_out
+from kermit.canvas.context import BlankRoom, Generations, RowLayout, lay_out
 from kermit.objectives.dropping import sample_dropped
 from kermit.objectives.orders import OrderPrior, checked_weights
 from kermit.objectives.texts import Texts
 
 _ONE_BY_ONE, _SPANS = 0.35, 0.35
 """Of infilling: the shares of texts that miss single tokens, and spans; the others miss one span of any length."""
-_LEAST_MISSING, _MOST_MISSING = 0.05, 0.8
-"""Of infilling: which share of the tokens is missing one by one or in spans."""
+MISSING = (0.05, 0.8)
+"""Of infilling: the least and the greatest share of tokens that are missing one by one or in spans."""
 _LONGEST_MEAN_SPAN = 8.0
 """Of infilling: the mean length of missing spans is drawn between one token and this."""
 _MARKED_RATE, _ALL_MARKED = 0.05, 0.25
@@ -89,6 +89,8 @@ class GenerationObjective:
         empty_slot_weight: what the loss of an empty slot weighs beside that of an unfinished one, 1; left-to-right rows
             always weigh it 1.
         infilling: the share of texts of which a random part of what is to be generated is given as well.
+        missing: the least and the greatest share of their tokens that are missing one by one or in spans; a text's is
+            drawn between them.
         unmarked: the share of those in which blanks are not marked, and any slot may miss something.
         staggered: the share of texts in whose rounds each unfinished slot waits with a probability of a half. Serial
             decoding meets such canvases; rounds that serve every slot do not lead to them.
@@ -98,6 +100,7 @@ class GenerationObjective:
     location_weight: float = 1.0
     empty_slot_weight: float = 1.0
     infilling: float = 0.0
+    missing: tuple[float, float] = MISSING
     unmarked: float = 0.0
     staggered: float = 0.0
 
@@ -124,7 +127,7 @@ class GenerationObjective:
     def _partly_given(self, texts: Texts, left_to_right: Booleans, generator: np.random.Generator) -> Texts:
         count = len(texts.batch)
         chosen, unmarked = generator.random((2, count)) < np.array([[self.infilling], [self.unmarked]])
-        dropped = _sample_missing(texts.generated, generator)
+        dropped = _sample_missing(texts.generated, self.missing, generator)
         everywhere = generator.random((count, 1)) < _ALL_MARKED
         spare = generator.random(texts.generated.shape) < np.where(everywhere, 1.0, _MARKED_RATE)
         found = replace(texts, generated=texts.generated & (dropped | ~chosen[:, None]))
@@ -134,7 +137,7 @@ class GenerationObjective:
         return replace(found, marked=marked, unmarked=unmarked & chosen & ~left_to_right)
 
     def build(
-        self, texts: Texts, rounds: Integers, left_to_right: Booleans, *, blank_id: int, blank_width: int
+        self, texts: Texts, rounds: Integers, left_to_right: Booleans, *, blank_id: int, blank_room: BlankRoom
     ) -> GenerationTargets:
         """Ask every open slot of every canvas.
 
@@ -143,7 +146,7 @@ class GenerationObjective:
             rounds: what it returned too.
             left_to_right: (batch,) bool.
             blank_id: the token that marks a blank.
-            blank_width: number of positions that a blank has room for.
+            blank_room: the positions that a blank leaves for what is inserted.
         """
         batch = texts.batch
         generations = Generations(
@@ -157,7 +160,7 @@ class GenerationObjective:
             left_to_right,
             batch.specials,
         )
-        layout = lay_out(generations, blank_id, blank_width)
+        layout = lay_out(generations, blank_id, blank_room)
         slots = layout.slots
         count = layout.lookup.shape[1]
         number = np.arange(count)[:, None]
@@ -207,10 +210,10 @@ class GenerationObjective:
         )
 
 
-def _sample_missing(among: Booleans, generator: np.random.Generator) -> Booleans:
+def _sample_missing(among: Booleans, share: tuple[float, float], generator: np.random.Generator) -> Booleans:
     """Draw what infilling asks for among tokens, (batch, tokens) bool: tokens one by one, in spans, or one span."""
     kind, rate, span, first, last = generator.random((5, len(among), 1))
-    rate = _LEAST_MISSING + (_MOST_MISSING - _LEAST_MISSING) * rate
+    rate = share[0] + (share[1] - share[0]) * rate
     span = np.where(kind < _ONE_BY_ONE, 1.0, 1 + (_LONGEST_MEAN_SPAN - 1) * span)
     dropped = sample_dropped((among.shape[0], among.shape[1]), rate, generator, span_length=span)
     count = among.sum(1, keepdims=True)

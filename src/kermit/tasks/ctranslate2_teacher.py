@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -67,12 +68,14 @@ class CTranslate2Searcher(BeamSearcher):
         return found
 
 
-def converted(kermit: Kermit, precision: str = "int8") -> Kermit:
+def converted(kermit: Kermit, precision: str = "int8", *, threads_per_batch: int | None = None) -> Kermit:
     """Convert a Transformer's weights, for a GPU if there is one, else for as many threads as torch has.
 
     Args:
         kermit: a loaded model of the family `transformer`, in float32.
         precision: `int8`, `float32`, or another compute type that CTranslate2 supports on this machine.
+        threads_per_batch: translate one batch at a time with this many threads, for the lowest latency; by default
+            several batches with one thread each.
 
     Raises:
         ModelError: the package is missing, the model is of another family, or CTranslate2 cannot run it.
@@ -90,12 +93,12 @@ def converted(kermit: Kermit, precision: str = "int8") -> Kermit:
     device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
     if precision not in (known := ctranslate2.get_supported_compute_types(device)):
         raise ModelError(f"CTranslate2 has no precision {precision} on this machine; known: {', '.join(sorted(known))}")
-    threads = torch.get_num_threads() if device == "cpu" else 1
+    batches = torch.get_num_threads() if device == "cpu" and threads_per_batch is None else 1
     with TemporaryDirectory(prefix="kermit-ctranslate2-") as folder:
-        _specification(searcher).save(folder)
+        save_converted(searcher, folder)
         try:
             translator = ctranslate2.Translator(
-                folder, device, compute_type=precision, inter_threads=threads, intra_threads=1
+                folder, device, compute_type=precision, inter_threads=batches, intra_threads=threads_per_batch or 1
             )
         except (ValueError, RuntimeError) as error:
             raise ModelError(f"CTranslate2 cannot run the teacher: {in_a_line(error)}") from error
@@ -103,8 +106,8 @@ def converted(kermit: Kermit, precision: str = "int8") -> Kermit:
     return Kermit(run, kermit.tokenizer, folder=kermit.folder)
 
 
-def _specification(searcher: BeamSearcher) -> Any:
-    """CTranslate2's description of the model, with its weights.
+def save_converted(searcher: BeamSearcher, folder: str | Path) -> None:
+    """Write a Transformer as a model of CTranslate2.
 
     It differs from the package's own conversion of Marian models: the decoder starts from the embedding of `[CLS]`
     instead of zeros, and the row of the padding token is kept.
@@ -139,4 +142,5 @@ def _specification(searcher: BeamSearcher) -> Any:
     specification.config.unk_token = tokenizer.pad_token  # byte level has no unknown token, but CTranslate2 needs one
     specification.validate()
     specification.optimize(quantization=None)
-    return specification
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    specification.save(str(folder))
