@@ -52,7 +52,11 @@ def kermit_systems(folder: Path, to: str, threads: int) -> Iterator[System]:
         name = f"KERMIT {engine} {precision}" if precision else "KERMIT torch"
         for decoding, settings in STRATEGIES.items():
             if settings == DecodingSettings() or model.info.inserts_left_to_right:
-                yield System(name, decoding, lambda texts, m=model, s=settings: m.translate(texts, to, settings=s))
+                yield System(
+                    name,
+                    decoding,
+                    lambda texts, m=model, s=settings: m.translate(texts, to, settings=s, split_sentences=False),
+                )
 
 
 def transformer_systems(folder: Path, to: str, threads: int) -> Iterator[System]:
@@ -63,7 +67,9 @@ def transformer_systems(folder: Path, to: str, threads: int) -> Iterator[System]
     for (name, model), beams in itertools.product(models.items(), (1, 5)):
         search = BeamSearch(beams=beams, batch_tokens=1e6)
         decoding = "greedy" if beams == 1 else f"{beams} beams"
-        yield System(name, decoding, lambda texts, m=model, s=search: m.translate(texts, to, settings=s))
+        yield System(
+            name, decoding, lambda texts, m=model, s=search: m.translate(texts, to, settings=s, split_sentences=False)
+        )
 
 
 def timed(system: System, texts: Sequence[str], batch: int) -> tuple[float, list[Generation]]:
