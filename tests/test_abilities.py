@@ -183,7 +183,8 @@ class Echo:
     def segment(self, name):
         return {"en": Segment.X, "de": Segment.Y}[name]
 
-    def translate(self, texts, to, settings):
+    def translate(self, texts, to, settings, split_sentences):
+        assert not split_sentences
         return [result(text, text) for text in texts]
 
     def infill(self, x, y, settings):
@@ -244,7 +245,8 @@ def test_a_blank_filled_with_the_word_itself_is_exact(data):
 def test_samples_are_described_and_judged_by_the_teacher(data):
     way = Direction("en", "de")
     teacher = SimpleNamespace(
-        translate=lambda texts, to: [SimpleNamespace(x="", y="Das Haus")] * len(texts), segment=lambda to: Segment.Y
+        translate=lambda texts, to, split_sentences: [SimpleNamespace(x="", y="Das Haus")] * len(texts),
+        segment=lambda to: Segment.Y,
     )
     drawn = [("The house", "Das Haus"), ("The house", "Das Haus"), ("Das house is green", "Das Haus"), ("", "Das")]
     log_probs = {"The house": 2, "Das house is green": 8} | dict.fromkeys(ENGLISH, 4)

@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fastapi.testclient import TestClient
 from torch.nn import functional
 from transformers import PreTrainedTokenizerFast
 
@@ -15,6 +16,7 @@ from kermit.families.transformer import TRANSFORMER, BeamSearch
 from kermit.modeling import as_tensors
 from kermit.modeling.slot_loss import slot_loss
 from kermit.pipeline import Kermit
+from kermit.serving.app import create_app
 from kermit.training.recipe import Recipe, check_recipe
 
 
@@ -150,3 +152,21 @@ def test_a_source_of_the_other_direction_is_refused(tiny_recipe: dict[str, Any],
     source["factorizations"] = {"x_given_y": 1.0}
     with pytest.raises(RecipeError, match=rf"data\.{place}.*a Transformer learns from pairs, in one direction"):
         check_recipe(tiny_recipe, data=Path())
+
+
+def test_a_transformer_is_served_for_translating_only(facade: Kermit) -> None:
+    with TestClient(create_app(facade)) as client:
+        [card] = client.get("/v1/models").json()["models"]
+        assert card["strategies"] == []
+        asked = {"texts": ["one two. three", "one"], "to": "y", "max_tokens": 5}
+        found = client.post("/v1/translate", json=asked).json()["results"]
+        expected = facade.translate(asked["texts"], "y", settings={"max_tokens": 5})
+        assert [result["y"] for result in found] == [result.y for result in expected]
+        for route, body in (
+            ("translate", asked | {"temperature": 1}),
+            ("translate", asked | {"trace": True}),
+            ("infill", {"x": ["one ____"]}),
+            ("score", {"x": ["one"]}),
+        ):
+            response = client.post(f"/v1/{route}", json=body)
+            assert response.status_code == 422, response.text

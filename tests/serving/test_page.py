@@ -388,7 +388,7 @@ def test_a_surprise_can_be_shared_by_its_link_and_gone_back_to(page: Page, new_p
     done(again)
     assert (again.input_value("#x"), again.input_value("#y"), again.input_value("#seed")) == drawn
     assert tokens(again, "y", "inserted") == tokens(page, "y", "inserted")
-    run(page, "dog ...", action="Complete both sides")
+    run(page, "... dog", action="Complete both sides")
     assert "dog" in tokens(page, "x", "given")
     page.go_back()
     expect(page.locator("#x")).to_have_value(drawn[0])

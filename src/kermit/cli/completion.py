@@ -52,9 +52,10 @@ def recipe_keys(context: typer.Context, incomplete: str) -> list[str]:
     """Complete the keys that a recipe sets."""
     import yaml
 
+    given = [context.params.get("recipe"), *context.args]  # beside an option without its value, arguments are not read
     try:
-        content = yaml.safe_load(Path(context.params["recipe"]).read_text(encoding="utf-8"))
-    except (KeyError, OSError, TypeError, ValueError, yaml.YAMLError):
+        content = yaml.safe_load(Path(next(filter(None, given))).read_text(encoding="utf-8"))
+    except (StopIteration, OSError, ValueError, yaml.YAMLError):
         return []
     return [f"{key}=" for key in _dotted(content) if key.startswith(incomplete)]
 
