@@ -1,4 +1,4 @@
-"""How long a translation takes, alone and in company, beside an autoregressive Transformer in the same run.
+"""Time of a translation, alone and in a batch, compared with an autoregressive Transformer in the same run.
 
     python benchmarks/translation_latency.py --model RUN --peer RUN --data DIR [--texts 100] [--threads N]
 
