@@ -1,7 +1,7 @@
 """What an English-German model can do, for its card: translation, robustness, numbers, infilling and sampling.
 
-Prints one JSON line per measurement and a Markdown table per part at the end. What a model was not trained for, and
-what needs a file that is not given, is skipped with a note. Texts are decoded in batches of 64 on one thread; all but
+Prints one JSON line per measurement and a Markdown table per part at the end. Parts that the model was not trained for,
+or whose file is not given, are skipped with a note. Texts are decoded in batches of 64 on one thread; everything but
 the milliseconds is the same in every run.
 
     python benchmarks/abilities.py --model DIR --data DIR [--teacher-en-de DIR --teacher-de-en DIR] \
@@ -384,11 +384,11 @@ def markdown(rows):
     text = []
     for part in dict.fromkeys(row["part"] for row in rows):
         own = [row for row in rows if row["part"] == part]
-        told = [row for row in own if "skipped" not in row]
-        heads = list(dict.fromkeys(key for row in told for key in row if key not in ("part", "signature")))
-        cells = [heads, ["---"] * len(heads), *([str(row.get(head, "")) for head in heads] for row in told)]
+        measured = [row for row in own if "skipped" not in row]
+        heads = list(dict.fromkeys(key for row in measured for key in row if key not in ("part", "signature")))
+        cells = [heads, ["---"] * len(heads), *([str(row.get(head, "")) for head in heads] for row in measured)]
         text += [f"\n### {part}\n", *(f"| {' | '.join(row)} |" for row in cells if heads)]
-        text += [f"\n`{name}`" for name in dict.fromkeys(row["signature"] for row in told if "signature" in row)]
+        text += [f"\n`{name}`" for name in dict.fromkeys(row["signature"] for row in measured if "signature" in row)]
         text += [f"\nSkipped: {name}" for name in dict.fromkeys(row["skipped"] for row in own if "skipped" in row)]
     return "\n".join(text)
 
@@ -401,7 +401,7 @@ def main():
     parser.add_argument("--teacher-de-en", type=Path)
     parser.add_argument("--language-model", type=Path, help="an English language model for perplexities")
     parser.add_argument("--strategy", type=Strategy, choices=list(Strategy), help="of all parts but translation")
-    parser.add_argument("--limit", type=int, help="use at most so many texts per measurement")
+    parser.add_argument("--limit", type=int, help="maximum number of texts per measurement")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--output", type=Path, help="write the measurements there as JSON")
     options = parser.parse_args()

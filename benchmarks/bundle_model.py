@@ -4,7 +4,7 @@
 
 The weights, config and tokenizer of the run go to src/kermit/models/english_german. The termination penalty with the
 best BLEU on 500 validation texts, the mean over both directions and corpora, becomes the model's own. The copy is then
-scored on the test sets, as a user would, and the card's table is written anew.
+scored on the test sets through the public API, and the card's table is rewritten.
 """
 
 import argparse

@@ -1,11 +1,10 @@
-"""Time an answer to a cloze question takes in a batch, against one by one, for each of the three systems.
+"""Time per answer to a cloze question in batches and one by one, for each of the three systems.
 
 Models have random weights: BERT trunks for KERMIT and the masked language model, GPT-2 for the left-to-right one, of
 the same depth and width. Passages are random tokens of SQuAD's lengths, about 115 words, few under 50 or over 250, and
-are batched by length, as `kermit evaluate cloze` does. Batched and single runs answer the same by turns; times are
-medians. KERMIT decodes to the length of the gap, so that a random model does as many rounds as a trained one. A
-left-to-right model with random weights finds no candidate much better than another, and tries them all to the end; with
-trained models and real questions it is as it is in use:
+are batched by length, as in `kermit evaluate cloze`. Batched and single runs take turns; times are medians. KERMIT
+decodes to the length of the gap, so that a random model needs as many rounds as a trained one. A left-to-right model
+with random weights scores all its candidates; with trained models and real questions, times are those in use:
 
     python benchmarks/cloze_batching.py [--instances 96] [--batch-size 32] [--calls 3] [--threads N]
     python benchmarks/cloze_batching.py --kermit DIR --masked-lm DIR --causal-lm DIR --qa2d FILE --squad FILE
@@ -121,7 +120,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--instances", type=int, default=96)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--words", type=int, default=115, help="of a passage, about")
+    parser.add_argument("--words", type=int, default=115, help="approximate number of words per passage")
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--calls", type=int, default=3)

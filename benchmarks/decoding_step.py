@@ -1,10 +1,9 @@
-"""What a round of decoding costs beyond the trunk's forward pass, at batch 1 and 64.
+"""Cost of a round of decoding beyond the trunk's forward pass, at batch 1 and 64.
 
-A decode of four rounds is measured as users call it, from canvases to results: the trunk, the logits of the open slots,
-choosing, inserting, and its share of setting up and handing over. The peer is the trunk alone on the canvases of the
-same four rounds. Between the two stands the trunk with the logits of the open slots, which any language model must
-compute. X is whole, Y starts empty and doubles every round, as the tree order has it. Times are medians of calls that
-take turns.
+A decode of four rounds is measured as users call it, from canvases to results. It is compared with the trunk alone on
+the canvases of the same rounds, and with the trunk and the logits of the open slots, which any language model must
+compute. X is complete; Y starts empty and doubles every round, as in the tree order. The three take turns, and times
+are medians.
 
     python benchmarks/decoding_step.py [--batch 1 64] [--calls 50] [--threads N]
 """

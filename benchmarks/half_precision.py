@@ -1,4 +1,4 @@
-"""A trained model kept in float16: half the size, and loaded in float32 again."""
+"""Store a trained model in float16: half the size; it is loaded in float32 again."""
 
 import json
 import shutil

@@ -1,9 +1,8 @@
-"""What models learn in the same CPU time: the validation BLEU of recipes after minutes of one core.
+"""What models learn in the same CPU time: validation BLEU of recipes after some minutes of one core.
 
-Each recipe is trained by itself on one thread for the same CPU minutes, evaluation and the reading of data not counted.
-Its learning rate follows a cosine over these minutes, so that each has run its course at the end, and the averaged
-weights are evaluated at every quarter. *Targets* are the tokens that a model was asked for: one per unfinished slot for
-insertion models, one per token for autoregressive ones.
+Each recipe is trained on one thread for the same CPU minutes, without evaluation and data loading. Its learning rate
+follows a cosine over these minutes, and the averaged weights are evaluated after every quarter. *Targets* are the
+tokens that a model was asked for: one per unfinished slot for insertion models, one per token for autoregressive ones.
 
     python benchmarks/learning_speed.py train recipes/learning_speed/cached_context.yaml --data DIR --minutes 25 \
         --output runs/cached_context

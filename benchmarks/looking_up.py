@@ -1,8 +1,8 @@
-"""Whether a model looks answers up in the passage: what it gives the word of a gap, with it in the passage and without.
+"""Whether a model looks answers up in the passage: the log-probability of a gap's word with and without it there.
 
-Taken are the cloze questions whose gap held one token that stands in the passage too. Each is asked as it is, and once
-more with every such token taken out of what stands before the gap. The better a model looks words up, the further apart
-are the two; what it knows without looking is in the second. End-of-slot plays no part.
+The cloze questions are those whose gap is one token that also occurs in the passage. Each is asked as it is, and again
+with every such token removed before the gap. The difference is what a model gains by looking words up. End-of-slot is
+excluded.
 
     python benchmarks/looking_up.py --system kermit --model DIR --qa2d FILE --squad FILE [--count 300]
 """
@@ -25,7 +25,7 @@ BATCH = 16
 
 
 def of_kermit(system, layouts):
-    """(layouts, vocabulary) log-probabilities of the token that comes first into the gap."""
+    """Return (layouts, vocabulary) log-probabilities of the first token inserted into the gap."""
     canvases = [system.canvas(layout) for layout in layouts]
     found = ask_canvases(system.engine, CanvasBatch.from_canvases(canvases), full=True)
     return torch.as_tensor(found.answer.content)
@@ -49,7 +49,7 @@ SYSTEMS = {
 
 
 def questions(system, instances, count):
-    """Layouts and the token of their gap, where that is one that stands in the passage."""
+    """Return layouts with the token of their gap, where it is one that occurs in the passage."""
     found = []
     for instance in instances:
         layout = system.lay_out(instance)
@@ -88,16 +88,16 @@ def main():
     parser.add_argument("--model", required=True, help="a folder, or a name on the Hub")
     parser.add_argument("--qa2d", type=Path, required=True)
     parser.add_argument("--squad", type=Path, required=True)
-    parser.add_argument("--count", type=int, default=300, help="questions; default: 300")
+    parser.add_argument("--count", type=int, default=300, help="number of questions; default: 300")
     options = parser.parse_args()
     score, load = SYSTEMS[options.system]
     system = load(options.model)
     asked = questions(system, read_cloze(options.qa2d, options.squad).instances, options.count)
     if not asked:
-        parser.error("no question's gap held one token that stands in its passage")
+        parser.error("no question has a gap of one token that occurs in its passage")
     layouts, tokens = [layout for layout, _ in asked], [token for _, token in asked]
-    told = {"with": layouts, "without": [without(layout, token) for layout, token in asked]}
-    found = {name: measure(score, system, part, tokens) for name, part in told.items()}
+    asked_of = {"with": layouts, "without": [without(layout, token) for layout, token in asked]}
+    found = {name: measure(score, system, part, tokens) for name, part in asked_of.items()}
     print(json.dumps({"system": options.system, "model": options.model, "questions": len(asked), **found}))
 
 

@@ -1,8 +1,9 @@
-"""Whether `kermit serve` gives each of many callers the answer that it gives a single one, on every route.
+"""Check that `kermit serve` answers many concurrent clients as it answers a single one, on every route.
 
-Every request is sent alone first; that is its answer. Then clients, each with a connection of its own, send them in
-random order for some minutes, and every answer is compared: texts, rounds and tokens must be equal, probabilities and
-vectors close. The only error allowed is 429. Exits with 1 if an answer differs or another error came.
+Every request is first sent alone, which gives the expected answer. Then clients, each with its own connection, send
+them in random order for some minutes, and every answer is compared: texts, rounds and tokens must be equal,
+probabilities and vectors close. The only error allowed is 429. Exits with 1 if an answer differs or another error
+occurs.
 
     python benchmarks/many_clients.py [--model DIR] [--clients 64] [--minutes 5] [--queue 256]
 """

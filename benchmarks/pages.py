@@ -1,4 +1,4 @@
-"""Measured text on a page: it stands between two marks and is written anew there, the page whole or not at all."""
+"""Replace measured text between two marks on a page, atomically."""
 
 
 def between(page, name, text):

@@ -1,10 +1,10 @@
-"""The tokens a second of KERMIT's pretraining step, against the masked language model's on the same trunk and text.
+"""Tokens per second of KERMIT's pretraining step, compared with the masked language model's on the same trunk and text.
 
 The text is packed rows of 128 tokens, the trunk a BERT of 6 layers with dropout as in training, the optimiser the same.
-Tokens are those of the complete text: KERMIT's canvases are shorter by what is dropped. The peer is transformers'
-`BertForMaskedLM` with its own loss; beside it this project's masked language model, the same network with a loss that
-makes logits at the hidden tokens alone. Every step starts from rows of token ids: drawing what is dropped or hidden is
-part of it. The three take turns in one process; times are medians. The target is a ratio of at least 0.9.
+Tokens are those of the complete text; KERMIT's canvases are shorter by what is dropped. The peers are transformers'
+`BertForMaskedLM` with its own loss, and this project's masked language model, the same network with a loss that
+computes logits only at the hidden tokens. Every step starts from rows of token ids and includes drawing what is dropped
+or hidden. The three take turns in one process; times are medians. The target is a ratio of at least 0.9.
 
     python benchmarks/pretraining_step.py [--width 384] [--vocab 30522] [--rows 16] [--steps 10] [--threads N]
 """
@@ -31,7 +31,7 @@ OBJECTIVES = {"kermit": {"kept": "bernoulli", "span_length": 2.0, "empty_slot_ra
 
 
 def make_tokenizer(vocab: int) -> PreTrainedTokenizerFast:
-    """As many tokens as asked for; what they are spelled like does not matter here."""
+    """Make a tokenizer of that many tokens; their spelling does not matter here."""
     tokenizer = train_tokenizer(["text"], 300)
     tokenizer.add_tokens([f"token{number}" for number in range(vocab - len(tokenizer))])
     return tokenizer

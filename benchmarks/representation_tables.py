@@ -1,4 +1,4 @@
-"""The tables of GLUE and of cloze questions in docs/results.md: their rows, the paper's figures, and what is kept.
+"""The tables of GLUE and of cloze questions in docs/results.md: their rows, the paper's figures, and kept results.
 
 Results are kept in docs/results/glue.json and cloze.json; `reproduce_representation.py` makes them.
 """

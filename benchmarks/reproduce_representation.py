@@ -1,24 +1,24 @@
 """Pretrain, finetune and question the models of the paper's sections 4.2 and 4.3, and write docs/results.md's tables.
 
 KERMIT, a masked and a causal language model are trained from MiniLM on the same text with the same budget, finetuned on
-GLUE beside MiniLM as it was, and asked cloze questions beside SmolLM2 and a KERMIT that copies. It is done in stages:
+GLUE beside MiniLM itself, and asked cloze questions beside SmolLM2 and a KERMIT that copies, in stages:
 
     pretrain:MODEL     with recipes/pretraining/MODEL_minilm.yaml
     glue:MODEL:TASK    three seeds, scored on dev
-    cloze:MODEL:WAY    free, or oracle (told the length); for KERMIT also nonempty (at least one token)
+    cloze:MODEL:WAY    free, or oracle (given the length); for KERMIT also nonempty (at least one token)
     keep:kermit        the model into checkpoints/english, in half precision
     show:infilled      sentences of Wikipedia with words blanked and filled in by that copy, on the page
     show:figure5       the cloze question of the paper's Figure 5, answered by all three, on the page
 
-A stage is skipped where its result is there and continued where it was interrupted, so the command can be stopped and
-given again at any time; two of them can do different stages at once.
+Stages with a result are skipped and interrupted ones resumed, so the command can be stopped and repeated at any time;
+two commands can run different stages at once.
 
     python benchmarks/reproduce_representation.py --data DIR --runs DIR [--only STAGE ...] [--precision NAME] [--plan]
         [--table]
 
-`--only glue:kermit` does all stages whose names begin so. `--precision bfloat16` is faster where the processor has
-instructions for it, and much slower where it has none. `--plan` lists them, with the steps and minutes that GLUE's
-tasks take. `--table` writes the tables of what is in docs/results/.
+`--only glue:kermit` runs all stages with this prefix. `--precision bfloat16` is faster on CPUs with instructions for
+it, and much slower on others. `--plan` lists the stages, with the steps and minutes of GLUE's tasks. `--table` writes
+the tables from docs/results/.
 """
 
 import argparse
@@ -108,7 +108,7 @@ class Workshop:
 
     def finetune(self, model, task):
         """Finetune on a task with every seed."""
-        print(self.told(task), file=sys.stderr, flush=True)
+        print(self.cost_of(task), file=sys.stderr, flush=True)
         how = FINETUNING[task]
         options = {
             "--model": self.place(model),
@@ -130,7 +130,7 @@ class Workshop:
     def ask(self, model, way):
         """Ask all cloze questions."""
         if model.name == "smollm2" and importlib.util.find_spec("gguf") is None:
-            print("left out, as it needs the package gguf: pip install 'kermit-insertion[gguf]'", file=sys.stderr)
+            print("skipped: this needs the package gguf; pip install 'kermit-insertion[gguf]'", file=sys.stderr)
             return
         data = ["--qa2d", self.data / "qa2d/dev.tsv.gz", "--squad", self.data / "squad/train-v1.1.json.gz"]
         limit = ["--limit", SMOLLM2_LIMIT] if model.name == "smollm2" else []
@@ -173,7 +173,7 @@ class Workshop:
         if model.recipe is None:
             return {"trunk": self.trunk, "smollm2": self.smollm2}[model.name]()
         if not self.summary(model).is_file():
-            raise SystemExit(f"error: {model.name} is not trained to its end; do `--only pretrain:{model.name}` first")
+            raise SystemExit(f"error: {model.name} is not fully trained; run `--only pretrain:{model.name}` first")
         return f"pretraining/{model.recipe}"
 
     @cached_property
@@ -211,7 +211,7 @@ class Workshop:
         [file] = folder.glob("*.gguf")
         return f"smollm2/{file.name}"
 
-    def told(self, task):
+    def cost_of(self, task):
         """The steps and minutes that a task takes."""
         from kermit.data.joint_tokenizer import load_tokenizer
         from kermit.tasks.glue.data import GlueData
@@ -229,7 +229,7 @@ class Workshop:
         minutes = (how.epochs * tokens + dev_tokens / 3) / TOKENS_PER_SECOND / 60
         steps = how.epochs * math.ceil(len(chosen) / how.batch_size)
         return (
-            f"{task:5} {len(chosen):6,} examples, {how.epochs * tokens:7,} tokens and {steps:3} steps a seed;"
+            f"{task:5} {len(chosen):6,} examples, {how.epochs * tokens:7,} tokens and {steps:3} steps per seed;"
             f" {len(SEEDS)} seeds {len(SEEDS) * minutes:4.1f} minutes"
         )
 
@@ -238,14 +238,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=os.environ.get("KERMIT_DATA"), help="default: KERMIT_DATA")
     parser.add_argument("--runs", type=Path, default=os.environ.get("KERMIT_RUNS", "runs"), help="default: KERMIT_RUNS")
-    parser.add_argument(
-        "--only", nargs="+", default=[""], metavar="STAGE", help="stages, or what their names begin with"
-    )
+    parser.add_argument("--only", nargs="+", default=[""], metavar="STAGE", help="stages, or prefixes of their names")
     parser.add_argument(
         "--precision", choices=["float32", "bfloat16"], default="float32", help="of the arithmetic; default: float32"
     )
-    parser.add_argument("--plan", action="store_true", help="list the stages, with what GLUE's tasks take")
-    parser.add_argument("--table", action="store_true", help="write the tables of the kept results, and no more")
+    parser.add_argument("--plan", action="store_true", help="list the stages, with the minutes of GLUE's tasks")
+    parser.add_argument("--table", action="store_true", help="only write the tables of the kept results")
     arguments = parser.parse_args()
     if arguments.table:
         write_tables()
@@ -257,7 +255,7 @@ def main():
             parser.error(f"no stage begins with {name}; there are {', '.join(stages())}")
     workshop = Workshop(Path(arguments.data).absolute(), Path(arguments.runs).absolute(), arguments.precision)
     if arguments.plan:
-        print("\n".join([*stages(arguments.only), *map(workshop.told, GLUE_TASKS)]))
+        print("\n".join([*stages(arguments.only), *map(workshop.cost_of, GLUE_TASKS)]))
     else:
         for stage in stages(arguments.only):
             workshop.do(stage)

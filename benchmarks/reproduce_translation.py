@@ -1,16 +1,16 @@
 """Train, distil and score every row of the translation table, and write the table into docs/results.md.
 
-Each step is skipped where its result is there, and resumed where it was interrupted, so the command can be stopped and
-given again at any time. The termination penalty of insertion models is chosen on the validation text: the lowest whose
-BLEU is as good as the best, a tenth aside, for a higher one costs rounds.
+Steps with a result are skipped and interrupted ones resumed, so the command can be stopped and repeated at any time.
+The termination penalty of insertion models is chosen on the validation text: the lowest whose BLEU is within a tenth of
+the best, as a higher one costs rounds.
 
     python benchmarks/reproduce_translation.py --data DIR --runs DIR [--only NAME ...] [--precision NAME] [--greedy]
         [--anew] [--keep NAME ...] [--table]
 
-`--only` trains and scores the named recipes alone, and `--greedy` scores no candidates, which leaves their columns for
-another time. `--precision bfloat16` trains, distils and scores in it, which is faster where the processor has
-instructions for it. A model in checkpoints/multi30k is taken as trained, unless `--anew` is given; `--keep` puts
-trained ones there, in half precision. `--table` writes the table from docs/results/translation.json.
+`--only` trains and scores only the named recipes; `--greedy` scores no candidates and leaves their columns empty.
+`--precision bfloat16` is faster on CPUs with instructions for it. Models in checkpoints/multi30k are not trained again
+unless `--anew` is given; `--keep` copies trained ones there, in half precision. `--table` writes the table from
+docs/results/translation.json.
 """
 
 import argparse
@@ -252,9 +252,14 @@ def main():
     parser.add_argument("--greedy", action="store_true", help="score no candidates")
     parser.add_argument("--anew", action="store_true", help="train what is in checkpoints/multi30k again")
     parser.add_argument(
-        "--keep", nargs="+", choices=recipes(), metavar="NAME", default=[], help="put there, and no more"
+        "--keep",
+        nargs="+",
+        choices=recipes(),
+        metavar="NAME",
+        default=[],
+        help="only copy these",
     )
-    parser.add_argument("--table", action="store_true", help="write the table of the kept results, and no more")
+    parser.add_argument("--table", action="store_true", help="only write the table of the kept results")
     arguments = parser.parse_args()
     results = kept_results()
     for name in arguments.keep:

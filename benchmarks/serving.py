@@ -1,9 +1,9 @@
-"""How many requests a second `kermit serve` answers with batching, against one at a time, on loopback in one run.
+"""Requests per second of `kermit serve` with and without batching, on loopback in one run.
 
-Two services of the same model run as processes of their own: one that decodes requests together, one with batches of
-1. First every text is asked alone; that is what its answer must be. Then clients, each with a connection of its own,
-ask one text after the other for some seconds, of the two services by turns. Every answer is compared, and the only
-error allowed is 429. Exits with 1 if an answer differs or an error came.
+Two services of the same model run in their own processes, one of them with batches of 1. First every text is sent
+alone, which gives the expected answer. Then clients, each with its own connection, send one text after the other for
+some seconds, to the two services in turn. Every answer is compared, and the only error allowed is 429. Exits with 1 if
+an answer differs or another error occurs.
 
     python benchmarks/serving.py [--model DIR] [--clients 64] [--seconds 30] [--texts 150] [--max-batch 32]
 
@@ -160,8 +160,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, help="the bundled one by default")
     parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=30.0, help="for each of the two services")
-    parser.add_argument("--texts", type=int, default=len(TEXTS), help="how many different ones")
+    parser.add_argument("--seconds", type=float, default=30.0, help="per service")
+    parser.add_argument("--texts", type=int, default=len(TEXTS), help="number of different texts")
     parser.add_argument("--max-batch", type=int, default=32)
     parser.add_argument("--queue", type=int, default=256)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())

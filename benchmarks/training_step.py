@@ -1,9 +1,9 @@
-"""What a training step of KERMIT costs, in time and memory, beside the same trunk's own masked-LM step.
+"""Time and memory of a training step of KERMIT, compared with a masked-LM step of the same trunk.
 
 Both steps see the same canvas tokens through the same BERT trunk and the same optimiser. The peer is transformers'
-`BertForMaskedLM` with 15% of the tokens as labels. KERMIT's step starts from complete texts: drawing the canvases and
-their targets is part of it. Each runs in a process of its own, so that its peak memory is its own; times are medians,
-the two processes taking turns.
+`BertForMaskedLM` with 15% of the tokens as labels. KERMIT's step starts from complete texts and includes drawing the
+canvases and their targets. Each runs in its own process, which separates their peak memory; the two take turns, and
+times are medians.
 
     python benchmarks/training_step.py [--vocab 8000 32000] [--steps 20] [--threads N]
 """

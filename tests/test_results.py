@@ -56,7 +56,7 @@ def representation(tables, monkeypatch, tmp_path):
     for place in (tables, module):
         monkeypatch.setattr(place, "PAGE", tmp_path / "results.md")
     monkeypatch.setattr(module, "ENGLISH", tmp_path / "english")
-    monkeypatch.setattr(module.Workshop, "told", lambda self, task: task)
+    monkeypatch.setattr(module.Workshop, "cost_of", lambda self, task: task)
     monkeypatch.setattr(module.Workshop, "trunk", lambda self: "trunk")
     monkeypatch.setattr(module.Workshop, "smollm2", lambda self: "smollm2/model.gguf")
     monkeypatch.setenv("KERMIT_MINILM", str(tmp_path))
@@ -288,7 +288,7 @@ def test_every_stage_is_a_command_that_would_be_taken_and_fills_its_row(represen
     workshop = representation.Workshop(tmp_path / "data", tmp_path / "runs")
     asked = taken_down(representation, workshop, monkeypatch)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    with pytest.raises(SystemExit, match="kermit is not trained to its end; do `--only pretrain:kermit` first"):
+    with pytest.raises(SystemExit, match="kermit is not fully trained; run `--only pretrain:kermit` first"):
         workshop.do("glue:kermit:CoLA")
     for stage in representation.stages():
         workshop.do(stage)

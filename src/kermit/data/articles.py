@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from pydantic import model_validator
 
-from kermit.data.hub import field_of, load_hub
+from kermit.data.hub import load_hub, read_hub
 from kermit.data.plain import Fault, Report, file_checksum, read_lines
 from kermit.errors import DataError, Place
 from kermit.validated import Settings
@@ -86,14 +86,15 @@ class Paragraph:
 def read_paragraphs(source: ArticleSource, report: Report) -> Iterator[Paragraph]:
     """Read every paragraph of a source, in order; the report decides about lines that are not UTF-8."""
     if source.hub is not None:
-        for place, article in _hub_articles(source.hub, source, report):
-            yield from _paragraphs(((line, place) for line in article), report)
+        for place, [article] in read_hub(source.hub, source.config, source.split, [source.field], report):
+            lines = [line for line in (article or "").split("\n") if line.strip()]
+            yield from _paragraphs(((line, place) for line in lines), report)
         return
     for file in source.files:
         yield from _paragraphs(((line.text, line.place) for line in read_lines(file)), report)
 
 
-def _paragraphs(lines: Iterator[tuple[str | None, Place]], report: Report) -> Iterator[Paragraph]:
+def _paragraphs(lines: Iterable[tuple[str | None, Place]], report: Report) -> Iterator[Paragraph]:
     opens = True
     for text, place in lines:
         if text is None:
@@ -104,21 +105,6 @@ def _paragraphs(lines: Iterator[tuple[str | None, Place]], report: Report) -> It
             report.read += 1
             yield Paragraph(text.strip(), opens)
             opens = False
-
-
-def _hub_articles(name: str, source: ArticleSource, report: Report) -> Iterator[tuple[Place, list[str]]]:
-    for index, record in enumerate(load_hub(name, source.config, source.split)):
-        place = Place(f"{name}[{source.split}]", index)
-        try:
-            text = field_of(record, source.field)
-        except KeyError as error:
-            raise DataError(
-                f"the dataset has no text field {error}; set `field` to one of its own", place=place
-            ) from error
-        except TypeError as error:
-            report.bad(Fault.MALFORMED, place, str(error))
-            continue
-        yield place, [line for line in text.split("\n") if line.strip()]
 
 
 def articles_checksum(source: ArticleSource) -> str:

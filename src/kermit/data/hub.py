@@ -1,10 +1,12 @@
-"""Datasets of the Hugging Face Hub by name, or of a folder in their layout."""
+"""Texts of datasets of the Hugging Face Hub by name, or of a folder in their layout."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kermit.errors import DataError
+from kermit.data.plain import Fault, Report
+from kermit.errors import DataError, Place
 
 
 def load_hub(name: str, config: str | None, split: str) -> Any:
@@ -15,6 +17,23 @@ def load_hub(name: str, config: str | None, split: str) -> Any:
         return datasets.load_dataset(name, config, split=split)
     except Exception as error:
         raise DataError(f"the dataset {name!r} cannot be loaded: {error}") from error
+
+
+def read_hub(
+    name: str, config: str | None, split: str, fields: Sequence[str | None], report: Report
+) -> Iterator[tuple[Place, list[str | None]]]:
+    """Read the texts in some fields of every record, with its place; None for a field that is None."""
+    for index, record in enumerate(load_hub(name, config, split)):
+        place = Place(f"{name}[{split}]", index)
+        try:
+            texts = [None if field is None else field_of(record, field) for field in fields]
+        except KeyError as error:
+            key = "field" if len(fields) == 1 else "fields"
+            raise DataError(f"the dataset has no text field {error}; set `{key}` to its own", place=place) from error
+        except TypeError as error:
+            report.bad(Fault.MALFORMED, place, str(error))
+            continue
+        yield place, texts
 
 
 def field_of(record: Any, name: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from pydantic import NonNegativeInt, model_validator
 
-from kermit.data.hub import field_of, load_hub
+from kermit.data.hub import field_of, load_hub, read_hub
 from kermit.data.plain import Fault, Line, Report, file_checksum, read_lines
 from kermit.errors import DataError, Place
 from kermit.validated import Settings
@@ -132,7 +132,9 @@ def _sides(source: TextSource, report: Report) -> Iterator[Sides]:
     elif source.jsonl is not None:
         yield from _from_jsonl(source.jsonl, source.fields, report)
     elif source.hub is not None:
-        yield from _from_hub(source.hub, source, report)
+        for place, texts in read_hub(source.hub, source.config, source.split, source.fields, report):
+            x, y = (None if text is None else Line(_utf8(text), place) for text in texts)
+            yield x, y
     elif source.x is not None and source.y is not None:
         yield from _from_aligned(source.x, source.y)
     elif source.x is not None:
@@ -191,16 +193,3 @@ def _utf8(text: str) -> str | None:
     except UnicodeEncodeError:
         return None
     return text
-
-
-def _from_hub(name: str, source: TextSource, report: Report) -> Iterator[Sides]:
-    for index, record in enumerate(load_hub(name, source.config, source.split)):
-        place = Place(f"{name}[{source.split}]", index)
-        try:
-            yield _fields(record, source.fields, place)
-        except KeyError as error:
-            raise DataError(
-                f"the dataset has no text field {error}; set `fields` to two of its own", place=place
-            ) from error
-        except TypeError as error:
-            report.bad(Fault.MALFORMED, place, str(error))

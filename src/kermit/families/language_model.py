@@ -31,9 +31,14 @@ def run(model: nn.Module, **inputs: Any) -> Tensor:
 
 def token_loss(model: nn.Module, vectors: Tensor, tokens: Tensor) -> Tensor:
     """Return the summed cross-entropy of tokens (positions,) given vectors (positions, width)."""
-    weight, bias = _output(model)
-    each = torch.ones_like(tokens, dtype=torch.float32)  # a position is a slot with one missing token
-    return slot_loss(vectors, weight, bias, each, torch.arange(len(tokens), device=tokens.device), tokens, each)
+    return position_loss(vectors, *_output(model), tokens)
+
+
+def position_loss(vectors: Tensor, weight: Tensor, bias: Tensor, tokens: Tensor, smoothing: float = 0.0) -> Tensor:
+    """Return the summed cross-entropy of tokens, given an output layer: each is a slot with one missing token."""
+    each = torch.ones_like(tokens, dtype=torch.float32)
+    rows = torch.arange(len(tokens), device=tokens.device)
+    return slot_loss(vectors, weight, bias, each, rows, tokens, each, smoothing=smoothing)
 
 
 def best_tokens(model: nn.Module, vectors: Tensor) -> Tensor:

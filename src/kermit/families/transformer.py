@@ -26,9 +26,9 @@ from kermit.data.joint_tokenizer import end_of_slot_id
 from kermit.engines.engine import ModelInfo
 from kermit.errors import DecodingError, RecipeError, nearest
 from kermit.families.base import ITEMS, Collator, check_one_direction
+from kermit.families.language_model import position_loss
 from kermit.families.trunks import EncoderDecoderSettings, made
 from kermit.loading import load_whole
-from kermit.modeling.slot_loss import slot_loss
 from kermit.searching import Hypothesis
 from kermit.validated import FamilySettings, Settings, Share
 
@@ -105,11 +105,8 @@ class Transformer(MarianMTModel):  # type: ignore[misc]
             return super().forward(*arguments, **keywords)
         hidden = self.model(*arguments, **{**keywords, "use_cache": False})[0]
         real = labels != _IGNORED
-        tokens = labels[real]
-        each = torch.ones_like(tokens, dtype=torch.float32)  # a position is a slot with one missing token
         bias = self.final_logits_bias[0]
-        rows = torch.arange(len(tokens), device=tokens.device)
-        return slot_loss(hidden[real], self.lm_head.weight, bias, each, rows, tokens, each, smoothing=label_smoothing)
+        return position_loss(hidden[real], self.lm_head.weight, bias, labels[real], label_smoothing)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Distilled:
 
 @dataclass(frozen=True)
 class _Teacher:
-    """A teacher with its direction, its decoding, and what is told about progress and invalid texts."""
+    """A teacher with its direction, its decoding, and where progress and invalid texts are reported."""
 
     facade: Kermit
     direction: Direction
