@@ -22,7 +22,7 @@ from kermit.engines.model_info import info_from_config
 from kermit.errors import ModelError, in_a_line
 from kermit.loading import read_config
 
-GRAPH_VERSION = "1"
+GRAPH_VERSION = "2"
 """Of what a file takes and returns; a file of another version must be exported again."""
 
 _PAST = "past_"
@@ -120,12 +120,16 @@ class OnnxEngine:
 
     def ask(self, rows: Rows, asked: Asked) -> Answer:
         """Read rows and answer for slots."""
-        names = [*_ANSWERS, *self._stop, *(["content"] if asked.full else []), *self._kept]
+        names = [*_ANSWERS, *self._stop]
+        names += ["content"] if asked.full else []
+        names += ["wanted_log_probs"] if asked.wanted is not None else []
+        names += self._kept if asked.keep else []
         tokens, log_probs, end, location, *more = self.session.run(names, self.feeds(rows, asked))
         stop = more.pop(0) if self._stop else None
         content = more.pop(0) if asked.full else None
-        cache = OnnxCache(dict(zip(self._past, more, strict=True))) if self.caches else None
-        return Answer(tokens, log_probs, end, location, stop, content, cache)
+        wanted = more.pop(0) if asked.wanted is not None else None
+        cache = OnnxCache(dict(zip(self._past, more, strict=True))) if self.caches and asked.keep else None
+        return Answer(tokens, log_probs, end, location, stop, content, wanted, cache)
 
     def hidden(self, rows: Rows) -> Floats:
         """Return the final states of rows, (batch, length, hidden)."""
@@ -143,6 +147,7 @@ class OnnxEngine:
             "mask": rows.mask,
             "left": asked.left,
             "right": asked.right,
+            "wanted": np.zeros(len(asked.right), dtype=np.int64) if asked.wanted is None else asked.wanted,
             "top": np.array([asked.top]),
         }
         read: dict[str, Any] = {name: value for name, value in feeds.items() if name in self._inputs}
