@@ -140,7 +140,8 @@ def test_rows_of_a_cache_can_be_chosen_and_repeated() -> None:
     cache = engine.ask(part(rows, 0, 8), Asked(NONE, NONE)).cache
     assert cache is not None
     found = engine.hidden(part(again, 8, 16, cache.select(chosen)))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    real = again.token_ids[:, 8:] != engine.info.specials.pad_id
+    np.testing.assert_allclose(found[real], expected[real], atol=1e-5)
 
 
 def test_the_first_places_of_a_cache_are_as_if_no_more_had_been_read() -> None:

@@ -146,14 +146,14 @@ def after_given(
     in_block = there & (rows.blocks[at] > GIVEN)
     mask = np.concatenate([given.valid[:, None, :] & in_block[:, :, None], own], 2)
     token_ids = np.where(in_block, rows.token_ids[at], pad_id)
-    others = (plane[at] * in_block for plane in (rows.segment_ids, rows.positions, rows.orders))
+    segment_ids, positions, orders = (p[at] * in_block for p in (rows.segment_ids, rows.positions, rows.orders))
 
     def moved(index: Integers) -> Integers:
         row, old = index // length, index % length
         shift = np.where(old < counts[row], 0, past - counts[row])
         return np.asarray(row * (past + width) + old + shift)
 
-    return Rows(token_ids, *others, mask, given.cache), moved(left), moved(right)
+    return Rows(token_ids, segment_ids, positions, orders, mask, given.cache), moved(left), moved(right)
 
 
 def lay_out_for(info: ModelInfo, texts: Generations) -> RowLayout:

@@ -205,5 +205,5 @@ class Engine(Protocol):
         ...
 
     def hidden(self, rows: Rows) -> Floats:
-        """Return the final states of rows, (batch, length, hidden)."""
+        """Return the final states of rows, (batch, length, hidden); those of padding mean nothing."""
         ...
