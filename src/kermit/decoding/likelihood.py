@@ -21,7 +21,6 @@ import numpy as np
 
 from kermit.canvas import CanvasBatch, Factorization, Segment
 from kermit.canvas.arrays import Array, Booleans, Integers
-from kermit.canvas.context import Generations
 from kermit.decoding.asking import GivenCache, after_given, ask_canvases, lay_out_for
 from kermit.decoding.choosing import log_locations, row_logsumexp
 from kermit.engines.engine import Asked, Engine
@@ -177,18 +176,8 @@ def left_to_right_log_probs(engine: Engine, texts: Texts, given: GivenCache | No
         given: the given parts of the texts, if they have been read already.
     """
     info, batch = engine.info, texts.batch
-    generations = Generations(
-        batch.token_ids,
-        batch.segment_ids,
-        texts.present,
-        texts.given,
-        texts.marks,
-        texts.open_slots,
-        np.zeros_like(batch.token_ids),
-        np.ones(len(batch), dtype=bool),
-        info.specials,
-    )
-    layout = lay_out_for(info, generations)
+    rounds = np.zeros_like(batch.token_ids)
+    layout = lay_out_for(info, texts.generations(rounds, np.ones(len(batch), dtype=bool)))
     slots = layout.slots
     read, left, right = after_given(layout.rows, given, slots.left, slots.right, info.specials.pad_id)
     # a slot asks for the token that it stands before, or for end-of-slot at the end of its span
