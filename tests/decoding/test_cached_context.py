@@ -30,7 +30,8 @@ from kermit.decoding.likelihood import (
     left_to_right_log_likelihood,
     left_to_right_log_probs,
 )
-from kermit.decoding.ranking import from_left_to_right, nothing_missing
+from kermit.decoding.ranking import from_left_to_right, nothing_missing, ranks
+from kermit.decoding.rounds import Rounds
 from kermit.errors import DecodingError, ModelError
 from kermit.objectives.texts import Texts
 
@@ -171,6 +172,40 @@ def test_candidates_are_ranked(ranking: Ranking) -> None:
     assert best.canvas.segments[0] == (A, B, C)
 
 
+@pytest.mark.parametrize("ranking", [Ranking.AGAIN, Ranking.LEFT_TO_RIGHT, Ranking.BOTH_WAYS])
+def test_ranks_do_not_depend_on_whether_the_given_parts_are_read_again(ranking: Ranking) -> None:
+    engine = engine_of(cached_model(seed=8))
+    jobs = ("translate", "translate_back") if ranking is Ranking.BOTH_WAYS else tuple(STARTS)
+    starts = [STARTS[job] for job in jobs for _ in range(3)]
+    settings = DecodingSettings(sampling=Sampling(1.0), max_tokens=6)
+    rounds = Rounds(engine, settings, starts, range(len(starts)), [6] * len(starts))
+    while len(rounds):
+        rounds.round()
+    texts = [rounds.results[number] for number in range(len(starts))]
+    cached = ranks(engine, texts, ranking, batch_size=4, given=rounds.given)
+    for (_, one), (_, other) in zip(cached, ranks(engine, texts, ranking), strict=True):
+        assert one == pytest.approx(other, abs=1e-5)
+
+
+def test_ranking_reads_no_given_token_again_and_equal_texts_once() -> None:
+    engine, read = engine_of(cached_model(seed=8)), []
+    ask = engine.ask
+
+    def counting(rows, asked):
+        read.append((rows.token_ids.shape, asked.full))
+        return ask(rows, asked)
+
+    engine.ask = counting
+    start = Canvas.from_ids(SPECIALS, (A, B, C) * 5, (), generate=Factorization.Y_GIVEN_X)
+    sampling = Sampling(0.01, top_k=2)
+    settings = DecodingSettings(sampling=sampling, max_tokens=4, candidates=8, termination_penalty=20.0)
+    decode(engine, [start], settings, seeds=[3])
+    assert read[0][0] == (1, 18)  # [CLS], fifteen tokens and [SEP], then the block of one [SEP]
+    assert all(length <= 5 for (_, length), _ in read[1:])
+    assert not any(full for _, full in read)
+    assert [batch for (batch, _), _ in read[-3:]] == [1, 1, 1]  # so cold, all candidates are one text
+
+
 def test_the_candidate_is_kept_that_is_likeliest_from_left_to_right() -> None:
     model = cached_model(seed=8)
     start, sampling = STARTS["infill"], Sampling(1.0)
@@ -180,8 +215,8 @@ def test_the_candidate_is_kept_that_is_likeliest_from_left_to_right() -> None:
     [best] = decode(engine_of(model), [start], settings, seeds=[3])
     others = decode(engine_of(model), [start] * 40, DecodingSettings(sampling=sampling, max_tokens=8), seeds=range(40))
     [rank] = from_left_to_right(engine_of(model), [best])
-    ranks = from_left_to_right(engine_of(model), others)
-    assert rank > sorted(ranks)[len(ranks) // 2]
+    of_others = from_left_to_right(engine_of(model), others)
+    assert rank > sorted(of_others)[len(of_others) // 2]
     expected = float(left_to_right_log_probs(engine_of(model), texts_of(best))[0]) / (best.tokens + 1)
     assert rank == pytest.approx(expected, abs=1e-5)
 

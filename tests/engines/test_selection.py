@@ -1,5 +1,6 @@
 """Which engine a model's folder gets."""
 
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -7,8 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from exported import own_model
 
 from kermit import Kermit
+from kermit.engines.exported_files import StaleFileError
+from kermit.engines.exporting import export_model
 from kermit.engines.selection import load_engine
 from kermit.engines.torch_engine import TorchEngine
 from kermit.errors import KermitError, ModelError
@@ -79,3 +83,36 @@ def test_a_precision_that_was_not_exported_is_an_error_or_torch(folder: Path) ->
 def test_an_unknown_engine_or_precision_is_an_error_that_lists_the_known(folder: Path, how: dict[str, Any]) -> None:
     with pytest.raises(KermitError, match=r"tensorflow|int4"):
         Kermit.from_pretrained(folder, **how)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model with its exported files."""
+    folder = tmp_path_factory.mktemp("exported")
+    own_model(42).save_pretrained(folder)
+    export_model(folder)
+    return folder
+
+
+def test_an_engine_knows_its_precision(exported: Path) -> None:
+    assert load_engine(exported).info.precision == "int8"
+    assert load_engine(exported, precision="float32").info.precision == "float32"
+
+
+def test_a_file_of_other_weights_is_refused_and_torch_used_if_it_may_be(
+    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = Path(shutil.copytree(exported, tmp_path / "model"))
+    model = own_model(42)
+    with torch.no_grad():
+        model.head.bias += 1
+    model.save_pretrained(folder)
+    with pytest.raises(StaleFileError, match=r"weights in .* have changed since it was exported; run `kermit export"):
+        load_engine(folder, "onnx")
+    assert isinstance(load_engine(folder), TorchEngine)
+    assert "using torch until then" in caplog.text
+    monkeypatch.setattr("kermit.engines.selection.find_spec", lambda name: None)
+    with pytest.raises(StaleFileError):
+        load_engine(folder)
+    (folder / "model.safetensors").unlink()
+    assert load_engine(folder, "onnx").info.precision == "int8"  # only exported files: nothing to compare with

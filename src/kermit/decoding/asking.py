@@ -11,8 +11,8 @@ import numpy as np
 
 from kermit.canvas import CanvasBatch
 from kermit.canvas.arrays import Booleans, Floats, Integers
-from kermit.canvas.context import ContextRows, Generations, RowLayout, generations_of, lay_out
-from kermit.engines.engine import Answer, Asked, Engine, ModelInfo, Rows
+from kermit.canvas.context import GIVEN, ContextRows, Generations, RowLayout, generations_of, lay_out
+from kermit.engines.engine import Answer, Asked, Cache, Engine, ModelInfo, Rows
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,30 @@ class SlotAnswer:
     answer: Answer
 
 
+@dataclass(frozen=True)
+class GivenCache:
+    """What an engine keeps of the given parts of canvases.
+
+    Args:
+        cache: one row per canvas.
+        valid: (batch, cache.length) bool, False at padding.
+    """
+
+    cache: Cache
+    valid: Booleans
+
+    def select(self, rows: Integers) -> GivenCache:
+        """Return the given parts of some rows, in that order; a row may be repeated."""
+        return GivenCache(self.cache.select(rows), self.valid[rows])
+
+
 def ask_canvases(
     engine: Engine,
     canvases: CanvasBatch,
     *,
     asked: Booleans | None = None,
+    wanted: Integers | None = None,
+    given: GivenCache | None = None,
     left_to_right: bool = False,
     top: int = 1,
     full: bool = False,
@@ -45,22 +64,26 @@ def ask_canvases(
         engine: the network.
         canvases: the canvases; with cached context, with what is given of them.
         asked: (batch, length) bool, which of the open slots to ask about; all by default.
+        wanted: (batch, length) for each asked slot the token whose log-probability to return.
+        given: the given parts of the canvases, if they have been read already.
         left_to_right: whether the spans are filled in order, each from left to right. Slots of later spans do not know
             yet what earlier ones hold, and are not to be asked.
         top: number of best tokens to return.
         full: whether to return the log-probabilities of the whole vocabulary.
     """
-    wanted = canvases.open_slots if asked is None else canvases.open_slots & asked
+    chosen = canvases.open_slots if asked is None else canvases.open_slots & asked
     if not engine.info.cached_context:
-        rows, slots = wanted.nonzero()
-        right = rows * wanted.shape[1] + slots
-        answer = engine.ask(whole_rows(engine.info, canvases), Asked(right - 1, right, top, full))
-        return SlotAnswer(rows, slots, answer)
-    layout = lay_out_for(engine.info, generations_of(canvases, left_to_right=left_to_right))
-    chosen = wanted[layout.slots.rows, layout.slots.numbers]
-    question = Asked(layout.slots.left[chosen], layout.slots.right[chosen], top, full)
-    answer = engine.ask(context_rows(layout.rows), question)
-    return SlotAnswer(layout.slots.rows[chosen], layout.slots.numbers[chosen], answer)
+        rows, slots = chosen.nonzero()
+        right = rows * chosen.shape[1] + slots
+        left, read = right - 1, whole_rows(engine.info, canvases)
+    else:
+        layout = lay_out_for(engine.info, generations_of(canvases, left_to_right=left_to_right))
+        some = chosen[layout.slots.rows, layout.slots.numbers]
+        rows, slots = layout.slots.rows[some], layout.slots.numbers[some]
+        beside = layout.slots.left[some], layout.slots.right[some]
+        read, left, right = after_given(layout.rows, given, *beside, engine.info.specials.pad_id)
+    tokens = None if wanted is None else wanted[rows, slots]
+    return SlotAnswer(rows, slots, engine.ask(read, Asked(left, right, top, full, tokens, keep=False)))
 
 
 def states_of(engine: Engine, canvases: CanvasBatch) -> Floats:
@@ -92,6 +115,45 @@ def whole_rows(info: ModelInfo, canvases: CanvasBatch) -> Rows:
 def context_rows(rows: ContextRows) -> Rows:
     """Return rows of cached context as an engine takes them."""
     return Rows(rows.token_ids, rows.segment_ids, rows.positions, rows.orders, rows.mask)
+
+
+def after_given(
+    rows: ContextRows, given: GivenCache | None, left: Integers, right: Integers, pad_id: int
+) -> tuple[Rows, Integers, Integers]:
+    """Leave out the given parts of rows if they have been read already.
+
+    Args:
+        rows: given parts and blocks.
+        given: the given parts; None to read them with the rows.
+        left: (slots,) the left neighbours, as row * length + place.
+        right: (slots,) the right neighbours.
+        pad_id: the id of padding.
+
+    Returns:
+        What to read, and the neighbours by their places after those of the cache.
+    """
+    if given is None:
+        return context_rows(rows), left, right
+    batch, length = rows.token_ids.shape
+    past = given.cache.length
+    counts = (rows.blocks == GIVEN).sum(1)
+    width = int(((rows.blocks > GIVEN).sum(1)).max())
+    place = np.arange(width) + counts[:, None]  # of the tokens of blocks in the rows
+    there = place < length
+    at = (np.arange(batch)[:, None], np.minimum(place, length - 1))
+    own = rows.mask[at[0][:, :, None], at[1][:, :, None], at[1][:, None, :]] & there[:, :, None] & there[:, None, :]
+    own |= np.eye(width, dtype=bool)
+    in_block = there & (rows.blocks[at] > GIVEN)
+    mask = np.concatenate([given.valid[:, None, :] & in_block[:, :, None], own], 2)
+    token_ids = np.where(in_block, rows.token_ids[at], pad_id)
+    segment_ids, positions, orders = (p[at] * in_block for p in (rows.segment_ids, rows.positions, rows.orders))
+
+    def moved(index: Integers) -> Integers:
+        row, old = index // length, index % length
+        shift = np.where(old < counts[row], 0, past - counts[row])
+        return np.asarray(row * (past + width) + old + shift)
+
+    return Rows(token_ids, segment_ids, positions, orders, mask, given.cache), moved(left), moved(right)
 
 
 def lay_out_for(info: ModelInfo, texts: Generations) -> RowLayout:

@@ -74,8 +74,20 @@ def decode_candidates(
     while len(rounds):
         rounds.round()
     found = [rounds.results[row] for row in range(len(canvases) * count)]
-    ranking = settings.ranking or Ranking.AGAIN
-    rank = ranks(engine, found, ranking, length_reward=settings.length_reward or 0.0)
+    open_rows = np.flatnonzero([len(canvases[row // count].open_slots) for row in range(len(found))])
+    rank = dict.fromkeys(range(len(found)), (True, 0.0)) | dict(
+        zip(
+            open_rows.tolist(),
+            ranks(
+                engine,
+                [found[row] for row in open_rows],
+                settings.ranking or Ranking.AGAIN,
+                length_reward=settings.length_reward or 0.0,
+                given=lambda numbers: rounds.given(open_rows[numbers] // count),
+            ),
+            strict=True,
+        )
+    )
     kept = []
     for first in range(0, len(found), count):
         best = max(range(first, first + count), key=lambda row: rank[row])

@@ -53,8 +53,11 @@ def decode(
     seeds = _checked_seeds(seeds, len(canvases))
     limits = [settings.max_tokens or MAX_TOKENS] * len(canvases) if limits is None else limits
     check_strategy(engine.info, settings)
-    begun = [()] * len(canvases) if begun is None else begun
-    check_lengths(engine.info, [Trace(*part).canvases()[-1] for part in zip(canvases, begun, strict=True)])
+    if begun is None:
+        begun = [()] * len(canvases)
+        check_lengths(engine.info, canvases)
+    else:
+        check_lengths(engine.info, [Trace(*part).canvases()[-1] for part in zip(canvases, begun, strict=True)])
     if settings.candidates > 1 and on_round is not None:
         raise DecodingError("on_round cannot be combined with candidates: only the best of them is kept")
     results: dict[int, Decoded] = {}

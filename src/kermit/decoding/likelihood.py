@@ -21,8 +21,7 @@ import numpy as np
 
 from kermit.canvas import CanvasBatch, Factorization, Segment
 from kermit.canvas.arrays import Array, Booleans, Integers
-from kermit.canvas.context import Generations
-from kermit.decoding.asking import ask_canvases, context_rows, lay_out_for
+from kermit.decoding.asking import GivenCache, after_given, ask_canvases, lay_out_for
 from kermit.decoding.choosing import log_locations, row_logsumexp
 from kermit.engines.engine import Asked, Engine
 from kermit.errors import ModelError, member_of
@@ -168,34 +167,25 @@ def left_to_right_log_likelihood(
     return [found[number] for number in range(len(texts))]
 
 
-def left_to_right_log_probs(engine: Engine, texts: Texts) -> Array:
+def left_to_right_log_probs(engine: Engine, texts: Texts, given: GivenCache | None = None) -> Array:
     """Return the exact log-probability of what is generated of complete texts, from left to right; (batch,) in nats.
 
     Args:
         engine: a network with cached context that was trained left to right.
         texts: complete texts, with what is given of them and where blanks are.
+        given: the given parts of the texts, if they have been read already.
     """
     info, batch = engine.info, texts.batch
-    generations = Generations(
-        batch.token_ids,
-        batch.segment_ids,
-        texts.present,
-        texts.given,
-        texts.marks,
-        texts.open_slots,
-        np.zeros_like(batch.token_ids),
-        np.ones(len(batch), dtype=bool),
-        info.specials,
-    )
-    layout = lay_out_for(info, generations)
+    rounds = np.zeros_like(batch.token_ids)
+    layout = lay_out_for(info, texts.generations(rounds, np.ones(len(batch), dtype=bool)))
     slots = layout.slots
-    answer = engine.ask(context_rows(layout.rows), Asked(slots.left, slots.right, full=True))
-    assert answer.content is not None
+    read, left, right = after_given(layout.rows, given, slots.left, slots.right, info.specials.pad_id)
     # a slot asks for the token that it stands before, or for end-of-slot at the end of its span
     at = (slots.rows, slots.numbers)
     wanted = np.where(texts.generated[at], batch.token_ids[at], info.specials.end_of_slot_id)
-    each = answer.content[np.arange(len(wanted)), wanted]
-    return np.bincount(slots.rows, each, len(batch))
+    answer = engine.ask(read, Asked(left, right, wanted=wanted, keep=False))
+    assert answer.wanted is not None
+    return np.bincount(slots.rows, answer.wanted, len(batch))
 
 
 def _one(engine: Engine, text: Sequence[Sequence[int]], factorization: Factorization) -> Texts:

@@ -1,9 +1,10 @@
 """What candidates are ranked by, once they are complete.
 
-How likely a text was as it came about says little of it: most was decided while little was there. Once it is complete,
-the model can be asked for each inserted token again, with its neighbours there, and whether anything is missing still
-(`again`); and where one side was given whole, for each of that side's tokens given the other (`both_ways`), which tells
-of what a translation leaves out. Every other token is missing at once, so two forward passes ask for all of a side.
+How likely a text was as it came about says little about it: most was decided while little was there. Once it is
+complete, the model can be asked for each inserted token again, with its neighbours there, and whether anything is still
+missing (`again`); and where one side was given whole, for each of that side's tokens given the other (`both_ways`),
+which tells what a translation leaves out. Every other token is missing at once, so two forward passes ask for all of a
+side. Equal texts are ranked once, and the given parts are not read again if decoding kept them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from kermit.canvas import Canvas, CanvasBatch, Segment
-from kermit.canvas.arrays import Array
-from kermit.decoding.asking import ask_canvases
+from kermit.canvas.arrays import Array, Integers
+from kermit.decoding.asking import GivenCache, ask_canvases
 from kermit.decoding.choosing import log_locations
 from kermit.decoding.likelihood import left_to_right_log_probs
 from kermit.decoding.rounds import Decoded
@@ -24,7 +25,11 @@ from kermit.engines.engine import Engine
 from kermit.errors import DecodingError
 from kermit.objectives.texts import Texts, canvases_of
 
-_APART = 2  # how far tokens stand apart that are missing at once
+GivenOf = Callable[[Integers], GivenCache | None]
+"""Returns the given parts of texts by their numbers, if they have been read already."""
+
+_APART = 2
+"""Distance of tokens that are missing at once."""
 
 
 def check_given(start: Canvas) -> None:
@@ -44,67 +49,89 @@ def ranks(
     ranking: Ranking,
     batch_size: int = 64,
     length_reward: float = 0.0,
+    given: GivenOf | None = None,
 ) -> list[tuple[bool, float]]:
-    """What candidates are compared by: whether a candidate is finished, and then a mean log-probability of a token.
+    """Return what candidates are compared by: whether one is finished, then a mean log-probability of a token.
 
     Args:
         engine: the network.
         candidates: what was decoded.
         ranking: which log-probability.
-        batch_size: how many go through the model together.
+        batch_size: number of texts that go through the model together.
         length_reward: added to it, times the logarithm of the inserted tokens.
+        given: the given parts of the candidates.
     """
-    match ranking:
-        case Ranking.LIKELIHOOD:
-            means = [likelihood_per_token(candidate) for candidate in candidates]
-        case Ranking.AGAIN:
-            means = again(engine, candidates, batch_size)
-        case Ranking.BOTH_WAYS:
-            back = asked_again(engine, candidates, inserted=False, batch_size=batch_size)
-            means = [sum(parts) for parts in zip(again(engine, candidates, batch_size), back, strict=True)]
-        case Ranking.LEFT_TO_RIGHT:
-            means = from_left_to_right(engine, candidates, batch_size)
+    if ranking is Ranking.LIKELIHOOD:
+        means = [likelihood_per_token(candidate) for candidate in candidates]
+    else:
+        first: dict[object, int] = {}
+        same = [first.setdefault((one.canvas, one.inserted), number) for number, one in enumerate(candidates)]
+        distinct = sorted(first.values())
+        found = _means(
+            engine,
+            [candidates[number] for number in distinct],
+            ranking,
+            batch_size,
+            None if given is None else lambda numbers: given(np.array(distinct)[numbers]),
+        )
+        mean_of = dict(zip(distinct, found, strict=True))
+        means = [mean_of[number] for number in same]
     return [
         (candidate.finish is Finish.FINISHED, mean + length_reward * math.log(max(1, candidate.tokens)))
         for candidate, mean in zip(candidates, means, strict=True)
     ]
 
 
-def likelihood_per_token(decoded: Decoded) -> float:
-    """The mean log-probability of what was decided, as it was.
+def _means(
+    engine: Engine, texts: Sequence[Decoded], ranking: Ranking, batch_size: int, given: GivenOf | None
+) -> list[float]:
+    if ranking is Ranking.LEFT_TO_RIGHT:
+        return from_left_to_right(engine, texts, batch_size, given)
+    means = again(engine, texts, batch_size, given)
+    if ranking is Ranking.BOTH_WAYS:
+        back = asked_again(engine, texts, inserted=False, batch_size=batch_size)
+        return [sum(parts) for parts in zip(means, back, strict=True)]
+    return means
 
-    A mean, for a sum would favour the shortest; that nothing more belongs there counts as one more token.
+
+def likelihood_per_token(decoded: Decoded) -> float:
+    """Return the mean log-probability of what was decided, as it was.
+
+    A mean, as a sum would favour the shortest; that nothing more belongs there counts as one more token.
     """
     return decoded.log_prob / (decoded.tokens + 1)
 
 
-def again(engine: Engine, texts: Sequence[Decoded], batch_size: int = 64) -> list[float]:
-    """The mean log-probability of an inserted token, plus that of nothing being missing from an open slot.
+def again(engine: Engine, texts: Sequence[Decoded], batch_size: int = 64, given: GivenOf | None = None) -> list[float]:
+    """Return the mean log-probability of an inserted token, plus that of nothing being missing from an open slot.
 
-    Where nothing was inserted, the second alone; -inf where nothing is there at all, which is no text.
+    Where nothing was inserted, only the second; -inf where nothing is there at all.
     """
-    tokens = asked_again(engine, texts, batch_size=batch_size)
-    ends = nothing_missing(engine, texts, batch_size)
+    tokens = asked_again(engine, texts, batch_size=batch_size, given=given)
+    ends = nothing_missing(engine, texts, batch_size, given)
     return [
         (0.0 if math.isinf(token) and _holds_something(text) else token) + end
         for text, token, end in zip(texts, tokens, ends, strict=True)
     ]
 
 
-def from_left_to_right(engine: Engine, texts: Sequence[Decoded], batch_size: int = 64) -> list[float]:
-    """The mean log-probability of the inserted tokens and of the end of each span, from left to right.
+def from_left_to_right(
+    engine: Engine, texts: Sequence[Decoded], batch_size: int = 64, given: GivenOf | None = None
+) -> list[float]:
+    """Return the mean log-probability of the inserted tokens and of the end of each span, from left to right.
 
     Args:
         engine: a network that was trained in that order.
         texts: what was decoded.
-        batch_size: how many go through the model together.
+        batch_size: number of texts that go through the model together.
+        given: their given parts.
     """
 
-    def means(part: Sequence[Decoded]) -> Array:
+    def means(part: Sequence[Decoded], given: GivenCache | None) -> Array:
         complete = _complete(part, inserted=True)
-        return left_to_right_log_probs(engine, complete) / (complete.lengths + 1)
+        return left_to_right_log_probs(engine, complete, given) / (complete.lengths + 1)
 
-    return _by_length(texts, means, batch_size)
+    return _by_length(texts, means, batch_size, given)
 
 
 def _holds_something(text: Decoded) -> bool:
@@ -115,22 +142,22 @@ def _holds_something(text: Decoded) -> bool:
     )
 
 
-def nothing_missing(engine: Engine, texts: Sequence[Decoded], batch_size: int = 64) -> list[float]:
-    """The mean log-probability of end-of-slot over the open slots of what was decoded, or that of stopping.
+def nothing_missing(
+    engine: Engine, texts: Sequence[Decoded], batch_size: int = 64, given: GivenOf | None = None
+) -> list[float]:
+    """Return the mean log-probability of end-of-slot over the open slots, or that of stopping; 0 without open slots.
 
     Args:
         engine: the network.
         texts: what was decoded.
-        batch_size: how many go through the model together.
-
-    Returns:
-        One a text; 0 for one without open slots.
+        batch_size: number of texts that go through the model together.
+        given: their given parts.
     """
 
-    def means(part: Sequence[Decoded]) -> Array:
+    def means(part: Sequence[Decoded], given: GivenCache | None) -> Array:
         flags = [text.inserted for text in part]
         canvases = CanvasBatch.from_canvases([text.canvas for text in part], inserted=flags)
-        found = ask_canvases(engine, canvases)
+        found = ask_canvases(engine, canvases, given=given)
         answer = found.answer
         if answer.stop is not None:
             _, stopping = log_locations(found.rows, answer.location, answer.stop, len(part))
@@ -139,39 +166,51 @@ def nothing_missing(engine: Engine, texts: Sequence[Decoded], batch_size: int = 
         sums = np.bincount(found.rows, answer.end, len(part))
         return np.asarray(sums / np.maximum(canvases.open_slots.sum(1), 1))
 
-    return _by_length(texts, means, batch_size)
+    return _by_length(texts, means, batch_size, given)
 
 
 def asked_again(
-    engine: Engine, texts: Sequence[Decoded], *, inserted: bool = True, batch_size: int = 64
+    engine: Engine,
+    texts: Sequence[Decoded],
+    *,
+    inserted: bool = True,
+    batch_size: int = 64,
+    given: GivenOf | None = None,
 ) -> list[float]:
-    """The mean log-probability of the inserted tokens, or of the given side's, each with its neighbours there.
+    """Return the mean log-probability of the inserted tokens, or of the given side's, each with its neighbours there.
 
     Args:
         engine: the network.
         texts: what was decoded.
         inserted: whether the inserted tokens are asked for, or those of the side that was given whole.
-        batch_size: how many go through the model together.
+        batch_size: number of texts that go through the model together.
+        given: their given parts, if the inserted tokens are asked for.
 
     Returns:
-        One a text; -inf for one without such tokens.
+        One per text; -inf for one without such tokens.
     """
 
-    def means(part: Sequence[Decoded]) -> Array:
+    def means(part: Sequence[Decoded], given: GivenCache | None) -> Array:
         complete = _complete(part, inserted)
-        sums = sum(_log_prob_of_part(engine, complete, number) for number in range(_APART))
+        sums = sum(_log_prob_of_part(engine, complete, number, given) for number in range(_APART))
         return np.where(complete.lengths > 0, sums / np.maximum(complete.lengths, 1), -math.inf)
 
-    return _by_length(texts, means, batch_size)
+    return _by_length(texts, means, batch_size, given)
 
 
-def _by_length(texts: Sequence[Decoded], means: Callable[[Sequence[Decoded]], Array], batch_size: int) -> list[float]:
-    """A number a text, worked out for texts of about the same length together."""
+def _by_length(
+    texts: Sequence[Decoded],
+    means: Callable[[Sequence[Decoded], GivenCache | None], Array],
+    batch_size: int,
+    given: GivenOf | None,
+) -> list[float]:
+    """Return one number per text, computed for texts of about the same length together."""
     found: dict[int, float] = {}
     by_length = sorted(range(len(texts)), key=lambda number: len(texts[number].canvas))
     for start in range(0, len(by_length), batch_size):
         part = by_length[start : start + batch_size]
-        found |= dict(zip(part, means([texts[number] for number in part]).tolist(), strict=True))
+        cached = None if given is None else given(np.array(part))
+        found |= dict(zip(part, means([texts[number] for number in part], cached).tolist(), strict=True))
     return [found[number] for number in range(len(texts))]
 
 
@@ -190,7 +229,7 @@ def _complete(texts: Sequence[Decoded], inserted: bool) -> Texts:
     return Texts(batch, batch.valid, generated, open_segments, batch.marked if inserted else None)
 
 
-def _log_prob_of_part(engine: Engine, texts: Texts, part: int) -> Array:
+def _log_prob_of_part(engine: Engine, texts: Texts, part: int, given: GivenCache | None) -> Array:
     """(batch,) the sum over the generated tokens of one part, with those missing at once."""
     missing = texts.generated & (texts.generated.cumsum(1) % _APART == part)
     rows, tokens = missing.nonzero()
@@ -198,12 +237,8 @@ def _log_prob_of_part(engine: Engine, texts: Texts, part: int) -> Array:
         return np.zeros(len(missing))
     canvases, slot = canvases_of(texts, texts.present & ~missing)
     slots = slot[rows, tokens]
-    asked = np.zeros_like(canvases.open_slots)
-    asked[rows, slots] = True
-    found = ask_canvases(engine, canvases, asked=asked, full=True)
-    number = np.zeros(asked.shape, dtype=np.int64)
-    number[found.rows, found.slots] = np.arange(len(found.rows))
-    content = found.answer.content
-    assert content is not None
-    each = content[number[rows, slots], texts.batch.token_ids[rows, tokens]]
-    return np.bincount(rows, each, len(missing))
+    wanted = np.full(canvases.open_slots.shape, -1)
+    wanted[rows, slots] = texts.batch.token_ids[rows, tokens]  # a slot lacks one token at most
+    found = ask_canvases(engine, canvases, asked=wanted >= 0, wanted=wanted, given=given)
+    assert found.answer.wanted is not None
+    return np.bincount(found.rows, found.answer.wanted, len(missing))

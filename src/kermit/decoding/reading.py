@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from kermit.canvas.arrays import Array, Booleans, Floats, Integers
+from kermit.decoding.asking import GivenCache
 from kermit.decoding.growing import OPEN, PLACE, ROW, SEGMENT, SPAN, TOKEN, Given, Growing
 from kermit.engines.engine import Answer, Asked, Cache, Engine, Rows
 
@@ -28,6 +29,7 @@ class Reading(ABC):
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self._first: tuple[Cache, Given] | None = None  # what the first round read
         self._last: tuple[Rows, Integers, Integers] | None = None
         self._shared: tuple[Integers, Integers] | None = None
 
@@ -42,16 +44,30 @@ class Reading(ABC):
         """
         rows, left, right = self.rows(text, slots)
         self._last, self._shared = (rows, left, right), None
-        answer = self.engine.ask(rows, Asked(left, right, top, full))
+        answer = self.engine.ask(rows, Asked(left, right, top, full, keep=self.keeps))
         if answer.cache is not None:
+            self._first = self._first or (answer.cache, text.given)
             self.keep(answer.cache)
         return answer
+
+    @property
+    def given(self) -> GivenCache | None:
+        """The given parts of the first round's rows; None if nothing is given, or if the engine does not cache."""
+        if self._first is None or not self._first[1].valid.size:
+            return None
+        cache, given = self._first
+        return GivenCache(cache.first(given.valid.shape[1]), given.valid)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what this round reads is needed in later ones."""
+        return False
 
     def ask_fully(self) -> Answer:
         """Ask the last round's slots again, for the whole vocabulary."""
         assert self._last is not None
         rows, left, right = self._last
-        answer = self.engine.ask(rows, Asked(left, right, 1, True))
+        answer = self.engine.ask(rows, Asked(left, right, full=True, keep=False))
         return answer if self._shared is None else _spread(answer, *self._shared)
 
     def share(self, answer: Answer, rows: Integers, slots: Integers) -> Answer:
@@ -87,7 +103,6 @@ def _spread(answer: Answer, rows: Integers, slots: Integers) -> Answer:
         answer.location[slots],
         None if answer.stop is None else answer.stop[rows],
         None if answer.content is None else answer.content[slots],
-        None,
     )
 
 
@@ -130,12 +145,16 @@ class Blocks(Reading):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self._cache: Cache | None = None
-        self._given = 0
+
+    @property
+    def keeps(self) -> bool:
+        """Whether this is the first round."""
+        return self._cache is None
 
     def keep(self, cache: Cache) -> None:
         """Keep the given parts."""
-        if self._cache is None:
-            self._cache = cache.first(self._given)
+        assert self._first is not None
+        self._cache = cache.first(self._first[1].valid.shape[1])
 
     def select(self, rows: Integers) -> None:
         """Go on with some of the rows; a row may be repeated."""
@@ -145,7 +164,7 @@ class Blocks(Reading):
     def rows(self, text: Growing, slots: Integers) -> tuple[Rows, Integers, Integers]:
         """Return blocks, after the given parts if those are not cached."""
         planes, given, batch = text.planes, text.given, len(text)
-        self._given = past = given.token_ids.shape[1]
+        past = given.token_ids.shape[1]
         in_block = planes[PLACE] < 0
         if text.has_markers:
             in_block |= planes[OPEN] > 0
@@ -199,6 +218,11 @@ class InOrder(Reading):
         self._cache: Cache | None = None
         self._seen: Booleans = np.zeros((0, 0), dtype=bool)  # (batch, length), what was read and is no padding
         self._end: Integers = np.zeros(0, dtype=np.int64)  # (batch,) the place of the end of the span being filled
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what was read is needed: always."""
+        return True
 
     def keep(self, cache: Cache) -> None:
         """Keep everything that was read."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from kermit.canvas import Canvas
 from kermit.canvas.arrays import Array, Booleans, Integers
+from kermit.decoding.asking import GivenCache
 from kermit.decoding.choosing import Choice, Chooser
 from kermit.decoding.growing import OPEN, ROW, SEGMENT, SPAN, Growing
 from kermit.decoding.limits import Room
@@ -97,6 +98,7 @@ class Rounds:
         self.index: Integers = np.arange(len(canvases))
         self.span: Integers = self.index  # (batch,) the one being filled from left to right, of open_spans
         self._leave_idle(canvases, copies, trace)
+        self._started: Integers = self.index
         self._find_spans()
         self._first: Answer | None = None
         if copies > 1 and len(self.text):
@@ -120,6 +122,11 @@ class Rounds:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    def given(self, numbers: Integers) -> GivenCache | None:
+        """Return the given parts of canvases with open slots, by their numbers, as the first round read them."""
+        found = self.reading.given
+        return None if found is None else found.select(self._started.searchsorted(numbers))
 
     def round(self) -> None:
         """Run one forward pass, apply its insertions, retire finished rows."""

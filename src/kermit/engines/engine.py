@@ -124,12 +124,16 @@ class Asked:
         right: (slots,) the right neighbours, likewise.
         top: number of best tokens to return, 1 or more; end-of-slot is not one of them.
         full: whether to return the log-probabilities of the whole vocabulary.
+        wanted: (slots,) a token per slot whose log-probability to return, or None.
+        keep: whether to return a cache, if the engine has one.
     """
 
     left: Integers
     right: Integers
     top: int = 1
     full: bool = False
+    wanted: Integers | None = None
+    keep: bool = True
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,8 @@ class Answer:
         stop: (batch,) logit of stopping beside the locations; None with termination per slot.
         content: (slots, vocab) log-probabilities where `full`, end-of-slot's included, -inf at what may never be
             inserted; else None.
-        cache: of everything that was read, `past` included; None if the engine keeps none.
+        wanted: (slots,) log-probabilities of the wanted tokens; None if none were asked for.
+        cache: of everything that was read, `past` included; None if the engine keeps none or was not asked to.
     """
 
     tokens: Integers
@@ -152,8 +157,9 @@ class Answer:
     end: Floats
     location: Floats
     stop: Floats | None
-    content: Floats | None
-    cache: Cache | None
+    content: Floats | None = None
+    wanted: Floats | None = None
+    cache: Cache | None = None
 
     @classmethod
     def of(
@@ -178,7 +184,7 @@ class Answer:
             location=np.zeros(len(content), dtype=np.float32) if location is None else location,
             stop=stop,
             content=content if asked.full else None,
-            cache=None,
+            wanted=None if asked.wanted is None else np.take_along_axis(content, asked.wanted[:, None], 1)[:, 0],
         )
 
 
@@ -200,5 +206,5 @@ class Engine(Protocol):
         ...
 
     def hidden(self, rows: Rows) -> Floats:
-        """Return the final states of rows, (batch, length, hidden)."""
+        """Return the final states of rows, (batch, length, hidden); those of padding mean nothing."""
         ...

@@ -8,6 +8,10 @@ from pathlib import Path
 from kermit.errors import ModelError, member_of
 
 
+class StaleFileError(ModelError):
+    """Exported file of other weights than its folder holds."""
+
+
 class FilePrecision(StrEnum):
     """Of the weights and matrix products of a file."""
 

@@ -19,7 +19,7 @@ from kermit.engines.engine import Asked
 from kermit.engines.exported_files import FilePrecision
 from kermit.engines.graph import Graph
 from kermit.engines.head_graph import EMBEDDING, add_embedding, add_head
-from kermit.engines.onnx_engine import GRAPH_VERSION, OnnxEngine
+from kermit.engines.onnx_engine import GRAPH_VERSION, OnnxEngine, weights_checksum
 from kermit.engines.quantize import quantize, static_activations
 from kermit.engines.torch_engine import TorchEngine
 from kermit.engines.traced_graph import add_traced
@@ -76,7 +76,7 @@ def export_model(
     graph = build_graph(model)
     written = []
     for precision in precisions:
-        content = serialize(graph, model, precision)
+        content = serialize(graph, model, precision, weights=weights_checksum(folder))
         difference = compare(OnnxEngine.of(content, model.config.to_dict()), reference)
         _check(difference, precision)
         path = precision.file_in(output or folder)
@@ -122,17 +122,20 @@ def _load(folder: Path) -> KermitForInsertion:
     return model
 
 
-def serialize(graph: Graph, model: KermitForInsertion, precision: FilePrecision) -> bytes:
+def serialize(graph: Graph, model: KermitForInsertion, precision: FilePrecision, *, weights: str = "") -> bytes:
     """Return the content of a file.
 
     Args:
         graph: the graph of the model, in float32.
         model: the model.
         precision: of the file.
+        weights: the checksum of the weights.
     """
     limit, table = model.kermit.max_positions, position_table(model.trunk)
     about = {
         "graph_version": GRAPH_VERSION,
+        "precision": precision,
+        "weights": weights,
         "parameters": str(sum(parameter.numel() for parameter in model.parameters())),
         "max_positions": "" if limit is None else str(limit),
         "table_size": "" if table is None else str(limit or table.num_embeddings - model.kermit.position_offset),

@@ -37,14 +37,14 @@ def add_embedding(graph: Graph, model: KermitForInsertion) -> str:
 
 
 def add_head(graph: Graph, model: KermitForInsertion, states: str) -> None:
-    """Add what a model says about the slots `left`, `right` (slots,), and their `top` (1,) best tokens.
+    """Add what a model says about the slots `left`, `right` (slots,), their `top` (1,) best and their `wanted` tokens.
 
     Args:
         graph: where to add it.
         model: the model.
         states: (batch, length, hidden), past included.
     """
-    for name in ("left", "right"):
+    for name in ("left", "right", "wanted"):
         graph.input(name, np.int64, ["slots"])
     graph.input("top", np.int64, [1])
     head, width = model.head, model.config.hidden_size
@@ -62,6 +62,10 @@ def add_head(graph: Graph, model: KermitForInsertion, states: str) -> None:
     graph.output("content", np.float32, ["slots", model.config.vocab_size])
     end_id = model.specials.end_of_slot_id
     graph.add("Gather", log_probs, graph.constant(end_id), name="end", axis=1)
+    one = graph.constant([1])
+    token = graph.add("Unsqueeze", "wanted", one)
+    graph.add("Squeeze", graph.add("GatherElements", log_probs, token, axis=1), one, name="wanted_log_probs")
+    graph.output("wanted_log_probs", np.float32, ["slots"])
     _add_best(graph, log_probs, model.config.vocab_size, end_id)
     location = graph.linear(vectors, array_of(head.location.weight))
     graph.add("Squeeze", location, graph.constant([1]), name="location")

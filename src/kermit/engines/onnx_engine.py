@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,12 +17,13 @@ import onnxruntime
 
 from kermit.canvas.arrays import Floats, Integers
 from kermit.engines.engine import Answer, Asked, ModelInfo, Rows
-from kermit.engines.exported_files import FilePrecision, find_file
+from kermit.engines.exported_files import FilePrecision, StaleFileError, find_file
 from kermit.engines.model_info import info_from_config
 from kermit.errors import ModelError, in_a_line
-from kermit.loading import read_config
+from kermit.loading import read_config, weight_files
+from kermit.provenance import model_checksum
 
-GRAPH_VERSION = "1"
+GRAPH_VERSION = "2"
 """Of what a file takes and returns; a file of another version must be exported again."""
 
 _PAST = "past_"
@@ -73,7 +74,7 @@ class OnnxEngine:
         self._past = [name for name in self._inputs if name.startswith(_PAST)]
         self.caches: bool = bool(self._past)
         self._kept = [name.removeprefix(_PAST) for name in self._past]
-        self._stop = [value.name for value in session.get_outputs() if value.name == "stop"]
+        self._answers = [*_ANSWERS, *(value.name for value in session.get_outputs() if value.name == "stop")]
 
     @classmethod
     def load(cls, folder: str | Path, *, precision: FilePrecision | str = "auto", threads: int = 1) -> OnnxEngine:
@@ -86,14 +87,17 @@ class OnnxEngine:
 
         Raises:
             ModelError: there is no such file, or it cannot be used.
+            StaleFileError: the weights have changed since it was exported.
         """
         folder = Path(folder)
         config = read_config(folder)
         file = find_file(folder, precision)
         try:
-            return cls.of(file, config, threads=threads)
+            engine = cls.of(file, config, threads=threads)
         except ModelError as error:
             raise ModelError(f"{file}: {error}") from error
+        _check_current(file, folder, engine.session.get_modelmeta().custom_metadata_map["weights"])
+        return engine
 
     @classmethod
     def of(cls, file: Path | bytes, config: Mapping[str, Any], *, threads: int = 1) -> OnnxEngine:
@@ -120,12 +124,27 @@ class OnnxEngine:
 
     def ask(self, rows: Rows, asked: Asked) -> Answer:
         """Read rows and answer for slots."""
-        names = [*_ANSWERS, *self._stop, *(["content"] if asked.full else []), *self._kept]
-        tokens, log_probs, end, location, *more = self.session.run(names, self.feeds(rows, asked))
-        stop = more.pop(0) if self._stop else None
-        content = more.pop(0) if asked.full else None
-        cache = OnnxCache(dict(zip(self._past, more, strict=True))) if self.caches else None
-        return Answer(tokens, log_probs, end, location, stop, content, cache)
+        names = self._answers
+        if asked.full:
+            names = [*names, "content"]
+        if asked.wanted is not None:
+            names = [*names, "wanted_log_probs"]
+        if asked.keep:
+            names = [*names, *self._kept]
+        found = dict(zip(names, self.session.run(names, self.feeds(rows, asked)), strict=True))
+        cache = None
+        if asked.keep and self.caches:
+            cache = OnnxCache({past: found[name] for past, name in zip(self._past, self._kept, strict=True)})
+        return Answer(
+            found["tokens"],
+            found["log_probs"],
+            found["end"],
+            found["location"],
+            found.get("stop"),
+            found.get("content"),
+            found.get("wanted_log_probs"),
+            cache,
+        )
 
     def hidden(self, rows: Rows) -> Floats:
         """Return the final states of rows, (batch, length, hidden)."""
@@ -135,20 +154,32 @@ class OnnxEngine:
     def feeds(self, rows: Rows, asked: Asked) -> dict[str, Any]:
         """Return the inputs of the graph, by name."""
         self._check_positions(rows.positions)
+        real, places = self._real(rows.token_ids)
         feeds = {
             "token_ids": rows.token_ids,
             "segment_ids": rows.segment_ids,
             "positions": rows.positions,
             "orders": rows.orders,
             "mask": rows.mask,
+            "real": real,
+            "places": places,
             "left": asked.left,
             "right": asked.right,
+            "wanted": np.zeros(len(asked.right), dtype=np.int64) if asked.wanted is None else asked.wanted,
             "top": np.array([asked.top]),
         }
         read: dict[str, Any] = {name: value for name, value in feeds.items() if name in self._inputs}
         if self.caches:
             read |= self._nothing(len(rows.token_ids)) if rows.past is None else cast("OnnxCache", rows.past).arrays
         return read
+
+    def _real(self, token_ids: Integers) -> tuple[Integers, Integers]:
+        """Return (tokens,) where the real tokens are, and (batch, length) which of them is at each place."""
+        valid = token_ids != self.info.specials.pad_id
+        real = valid.ravel().nonzero()[0]
+        if len(real) == token_ids.size:
+            return real, real.reshape(token_ids.shape)
+        return real, (valid.ravel().cumsum().reshape(token_ids.shape) - 1) * valid
 
     def _nothing(self, batch: int) -> dict[str, Floats]:
         """Return the cache of rows of which nothing was read."""
@@ -177,14 +208,37 @@ def _options(threads: int) -> onnxruntime.SessionOptions:
 
 def _info(session: onnxruntime.InferenceSession, about: Mapping[str, str], config: Mapping[str, Any]) -> ModelInfo:
     widths = {value.name: value.shape[-1] for value in session.get_outputs()}
-    return info_from_config(
+    info = info_from_config(
         config,
         vocab_size=widths["content"],
         hidden_size=widths["states"],
         max_positions=_number(about["max_positions"]),
         parameters=_number(about["parameters"]),
     )
+    return replace(info, precision=about["precision"])
 
 
 def _number(text: str) -> int | None:
     return int(text) if text else None
+
+
+def weights_checksum(folder: Path) -> str:
+    """Return a checksum of the weights of a model; empty if its folder holds only exported files."""
+    return "-".join(model_checksum(file) for file in weight_files(folder))
+
+
+def _check_current(file: Path, folder: Path, exported: str) -> None:
+    """Check that a file was exported from the weights that its folder holds.
+
+    Args:
+        file: the exported file.
+        folder: the folder of the model.
+        exported: the checksum of the weights that the file was made of.
+
+    Raises:
+        StaleFileError: the weights have changed since.
+    """
+    if (now := weights_checksum(folder)) and now != exported:
+        raise StaleFileError(
+            f"{file}: the weights in {folder} have changed since it was exported; run `kermit export {folder}` again"
+        )

@@ -5,16 +5,20 @@ Both are imported only when they are used: neither is needed where the other run
 
 from __future__ import annotations
 
+import logging
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from kermit.engines.engine import Engine
-from kermit.engines.exported_files import FilePrecision, exported_files
+from kermit.engines.exported_files import FilePrecision, StaleFileError, exported_files
 from kermit.errors import UsageError, member_of
 from kermit.loading import in_precision, load_whole, on_device
 
 if TYPE_CHECKING:
     import torch
+
+logger = logging.getLogger(__name__)
 
 EngineName = Literal["auto", "onnx", "torch"]
 
@@ -32,8 +36,8 @@ def load_engine(
 
     Args:
         folder: the model's folder.
-        engine: ``onnx`` or ``torch``; ``auto`` is ONNX Runtime if the folder has an exported file, and torch otherwise,
-            or if a device or dtype is named.
+        engine: ``onnx`` or ``torch``; ``auto`` is ONNX Runtime if the folder has an exported file of its weights, and
+            torch otherwise, or if a device or dtype is named.
         precision: of the exported file; int8 if there is one by default.
         threads: number of CPU threads; by default 1 for ONNX Runtime, and torch's own choice for torch.
         device: where torch computes; a GPU if there is one by default.
@@ -46,14 +50,18 @@ def load_engine(
     if engine not in get_args(EngineName):
         raise UsageError(f"engine must be one of {', '.join(get_args(EngineName))}, not {engine!r}")
     kind = None if precision is None else member_of(FilePrecision, precision, "precision", UsageError)
-    if engine == "auto":
-        exported = exported_files(folder) if kind is None else kind.file_in(folder).is_file()
-        engine = "onnx" if exported and device is None and dtype is None else "torch"
-    if engine == "torch":
+    exported = exported_files(folder) if kind is None else kind.file_in(folder).is_file()
+    if engine == "torch" or (engine == "auto" and (not exported or device is not None or dtype is not None)):
         return _load_torch(folder, device, dtype, threads)
     from kermit.engines.onnx_engine import OnnxEngine
 
-    return OnnxEngine.load(folder, precision=kind or "auto", threads=threads or 1)
+    try:
+        return OnnxEngine.load(folder, precision=kind or "auto", threads=threads or 1)
+    except StaleFileError as error:
+        if engine == "onnx" or find_spec("torch") is None:
+            raise
+        logger.warning("%s; using torch until then", error)
+        return _load_torch(folder, device, dtype, threads)
 
 
 def _load_torch(

@@ -76,6 +76,10 @@ class TorchEngine:
         end_id = self.info.specials.end_of_slot_id
         end = log_probs[:, end_id].clone()
         full = _array(log_probs.clone()) if asked.full else None
+        wanted = None
+        if asked.wanted is not None:
+            tokens = torch.as_tensor(asked.wanted, device=self.model.device)
+            wanted = _array(log_probs.gather(1, tokens[:, None])[:, 0])
         log_probs[:, end_id] = -torch.inf
         if asked.top == 1:
             best, tokens = log_probs.max(1, keepdim=True)  # faster on a CPU than topk
@@ -88,7 +92,8 @@ class TorchEngine:
             location=_array(location),
             stop=None if stop is None else _array(stop),
             content=full,
-            cache=cache if self.caches else None,
+            wanted=wanted,
+            cache=cache if self.caches and asked.keep else None,
         )
 
     @torch.inference_mode()

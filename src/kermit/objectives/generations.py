@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kermit.canvas.arrays import Array, Booleans, Floats, Integers
-from kermit.canvas.context import BlankRoom, Generations, RowLayout, lay_out
+from kermit.canvas.context import BlankRoom, RowLayout, lay_out
 from kermit.objectives.dropping import sample_dropped
 from kermit.objectives.orders import OrderPrior, checked_weights
 from kermit.objectives.texts import Texts
@@ -149,18 +149,7 @@ class GenerationObjective:
             blank_room: the positions that a blank leaves for what is inserted.
         """
         batch = texts.batch
-        generations = Generations(
-            batch.token_ids,
-            batch.segment_ids,
-            texts.present,
-            texts.given,
-            texts.marks,
-            texts.open_slots,
-            rounds,
-            left_to_right,
-            batch.specials,
-        )
-        layout = lay_out(generations, blank_id, blank_room)
+        layout = lay_out(texts.generations(rounds, left_to_right), blank_id, blank_room)
         slots = layout.slots
         count = layout.lookup.shape[1]
         number = np.arange(count)[:, None]

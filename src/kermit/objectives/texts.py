@@ -15,7 +15,7 @@ import numpy as np
 
 from kermit.canvas import CanvasBatch, Factorization, Segment
 from kermit.canvas.arrays import Array, Booleans, Floats, Integers
-from kermit.canvas.context import given_part
+from kermit.canvas.context import Generations, given_part
 from kermit.errors import member_of
 
 
@@ -133,6 +133,16 @@ class Texts:
     def lengths(self) -> Integers:
         """(batch,) how many tokens are to be generated."""
         return np.asarray(self.generated.sum(1))
+
+    def generations(self, rounds: Integers, left_to_right: Booleans) -> Generations:
+        """Return how the texts come about.
+
+        Args:
+            rounds: (batch, tokens) the round in which a token is inserted, from 1; 0 for what is there at the start.
+            left_to_right: (batch,) bool, whether the row is of the left-to-right order.
+        """
+        batch, planes = self.batch, (self.present, self.given, self.marks, self.open_slots)
+        return Generations(batch.token_ids, batch.segment_ids, *planes, rounds, left_to_right, batch.specials)
 
     def select(self, rows: Integers) -> Texts:
         """Return some of the texts, or one of them several times."""
