@@ -91,7 +91,7 @@ def generation_loss(model, texts, step, generator, infilling=0.3):
     objective = GenerationObjective(BalancedTreePrior(temperature=0.1), infilling=infilling, staggered=0.2)
     left_to_right = generator.random(len(texts.batch)) < 0.3
     drawn, rounds = objective.draw(texts, left_to_right, generator)
-    blanks = {"blank_id": model.config.blank_token_id, "blank_width": model.config.blank_width}
+    blanks = {"blank_id": model.config.blank_token_id, "blank_room": model.config.blank_room}
     targets = objective.build(drawn, rounds, left_to_right, **blanks)
     return model(**as_tensors(targets.model_inputs()), num_items_in_batch=int(drawn.lengths.sum()) + len(rounds)).loss
 

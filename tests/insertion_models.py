@@ -14,7 +14,7 @@ from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from kermit.canvas import Canvas, CanvasBatch, Factorization, SpecialTokens, Termination
 from kermit.canvas.arrays import Floats, Integers
-from kermit.canvas.context import BlankRoom, ContextRows
+from kermit.canvas.context import ContextRows
 from kermit.decoding.asking import ask_canvases
 from kermit.engines import Answer, Asked, Engine, ModelInfo, Rows
 from kermit.engines.torch_engine import TorchEngine
@@ -145,7 +145,7 @@ def blanks_of(model: KermitForInsertion) -> dict[str, Any]:
     """How a model marks blanks."""
     return {
         "blank_id": model.config.blank_token_id,
-        "blank_room": BlankRoom(model.config.blank_width, model.config.position_limit),
+        "blank_room": model.config.blank_room,
     }
 
 

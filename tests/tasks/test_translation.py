@@ -100,9 +100,9 @@ def test_candidates_are_ranked_both_ways_by_a_model_that_knows_both() -> None:
 def test_translations_are_rewarded_for_their_length_and_other_texts_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     rewards: list[float] = []
 
-    def noting(*arguments: Any, length_reward: float) -> list[tuple[bool, float]]:
+    def noting(*arguments: Any, length_reward: float, **options: Any) -> list[tuple[bool, float]]:
         rewards.append(length_reward)
-        return ranks(*arguments, length_reward=length_reward)
+        return ranks(*arguments, length_reward=length_reward, **options)
 
     monkeypatch.setattr("kermit.decoding.candidates.ranks", noting)
     kermit = Kermit.from_pretrained()

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from kermit.canvas import Termination
 from kermit.canvas.arrays import Floats, Integers
-from kermit.canvas.context import BlankRoom
 from kermit.engines.engine import Answer, Asked, ModelInfo, Rows
 from kermit.modeling import KermitForInsertion
 from kermit.modeling.encoder import LayerCache
@@ -133,7 +132,7 @@ def model_info(model: KermitForInsertion) -> ModelInfo:
         orders=None if config.orders is None else frozenset(config.orders),
         cached_context=config.cached_context,
         blank_id=config.blank_token_id if config.cached_context else None,
-        blank_room=BlankRoom(config.blank_width, config.position_limit),
+        blank_room=config.blank_room,
         restarts=config.positions == "restart",
         max_length=model.max_length,
         max_segment_length=model.max_segment_length,

@@ -8,6 +8,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
 
 from kermit.canvas import SpecialTokens, Termination
+from kermit.canvas.context import BlankRoom
 from kermit.engines.engine import LEFT_TO_RIGHT
 
 
@@ -115,6 +116,11 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
         limit = self.position_limit
         if limit is not None and (type(limit) is not int or limit < 1):
             raise ValueError(f"position_limit must be 1 or more, or null, not {limit!r}")
+
+    @property
+    def blank_room(self) -> BlankRoom:
+        """The positions that a blank leaves for what is inserted."""
+        return BlankRoom(self.blank_width, self.position_limit)
 
     @property
     def vocab_size(self) -> int:
