@@ -16,9 +16,13 @@ from kermit.errors import UsageError
 
 def augment(
     x: Annotated[
-        list[Path], typer.Option("--x", help="File of X, one text per line, plain or .gz.", show_default=False)
+        list[Path],
+        typer.Option("--x", metavar="FILE", help="File of X, one text per line, plain or .gz.", show_default=False),
     ],
-    y: Annotated[list[Path], typer.Option("--y", help="File of Y, aligned with X line by line.", show_default=False)],
+    y: Annotated[
+        list[Path],
+        typer.Option("--y", metavar="FILE", help="File of Y, aligned with X line by line.", show_default=False),
+    ],
     output: Annotated[Path, typer.Option(help="Folder for the line-aligned files.", show_default=False)],
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     set_: Annotated[
