@@ -38,7 +38,7 @@ def requests():
         words = text.split()
         yield "/v1/infill", {"x": [" ".join([*words[:2], "____", *words[3:]])]}
         yield "/v1/embed", {"x": [text]}
-    yield "/v1/complete", {"x": ["dog"], "y": ["Wasser"], "seed": 5}
+    yield "/v1/complete", {"x": ["... dog ..."], "y": ["... Wasser ..."], "seed": 5}
     yield "/v1/sample", {"count": 2, "seed": 9, "max_tokens": 30}
     yield "/v1/score", {"x": [TEXTS[0]], "orders": 2}
     yield "/translate", {"q": TEXTS[:2], "source": "en", "target": "de"}
