@@ -57,7 +57,7 @@ def given_lines(path: Path | None, option: str = "--input") -> list[InputText]:
 
 
 def check_there(option: str, path: Path) -> None:
-    """Raise if there is no such file to read."""
+    """Raise if the file does not exist."""
     if path.is_dir():
         raise DataError(f"{option} {path}: this is a folder; name a file")
     if not path.exists():

@@ -121,7 +121,7 @@ def trace(
 
 
 def format_of(output: Path | None) -> str:
-    """Return the format for the name of an output file; text if there is no suffix."""
+    """Return the format for the name of an output file; text if the name has no suffix."""
     suffix = "" if output is None else Path(output.name.removesuffix(".gz")).suffix.lower()
     if suffix and suffix not in FORMATS:
         raise DataError(f"--output {output}: unknown suffix; known: {', '.join(FORMATS)}; or give --format")

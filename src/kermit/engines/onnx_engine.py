@@ -86,7 +86,7 @@ class OnnxEngine:
             threads: number of threads that a call uses.
 
         Raises:
-            ModelError: there is no such file, or it cannot be used.
+            ModelError: the file is missing or cannot be used.
             StaleFileError: the weights have changed since it was exported.
         """
         folder = Path(folder)
