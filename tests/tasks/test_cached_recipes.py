@@ -46,6 +46,18 @@ def rows(tokenizer, count=1, sources=1):
     return [Row(x=x, y=y, source=number % sources) for number in range(count)]
 
 
+def test_a_limit_on_positions_gives_many_blanks_less_room(tiny_recipe, corpus, tokenizer):
+    objective = {"name": "generation", "infilling": 1.0, "missing": [0.5, 0.5]}
+    highest = {}
+    for limit in (None, 12):
+        recipe = cached_recipe(tiny_recipe, objective=objective, model=MODEL | {"position_limit": limit})
+        loaded = check_recipe(recipe, data=corpus)
+        batch = loaded.family.collator(loaded.recipe, tokenizer)(rows(tokenizer, 20), np.random.default_rng(0))
+        highest[limit] = batch["positions"].max()
+        assert loaded.family.build(loaded.recipe, tokenizer).config.blank_room.limit == limit
+    assert highest[12] <= 11 < highest[None]
+
+
 @pytest.mark.slow
 def test_a_recipe_with_all_factorizations_and_both_orders_trains_and_decodes(tiny_recipe, corpus, tmp_path):
     recipe = cached_recipe(tiny_recipe, factorizations=ALL, orders=BOTH)
