@@ -331,8 +331,8 @@ def test_stages_are_chosen_by_what_their_names_begin_with(representation, monkey
 
 def test_every_task_has_its_finetuning_and_every_model_its_recipe(representation, tables):
     assert set(representation.FINETUNING) == set(tables.GLUE_TASKS)
-    recipes = {path.stem for path in (ROOT / "recipes" / "pretraining").glob("*_minilm.yaml")}
-    assert {model.recipe for model in tables.MODELS} - {None} == recipes
+    recipes = {path.stem for path in (ROOT / "recipes" / "pretraining").glob("*.yaml")}
+    assert {model.recipe for model in tables.MODELS} - {None} <= recipes
 
 
 def test_a_kept_model_is_taken_as_trained(translation, monkeypatch, tmp_path):
