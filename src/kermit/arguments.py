@@ -5,12 +5,12 @@ One string gives one result; any iterable of strings, generators included, gives
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from kermit.canvas import Factorization, Segment
-from kermit.decoding import DRAWING_TEMPERATURE, DecodingSettings, OnRound, Strategy, TracedRounds
+from kermit.decoding import DRAWING_TEMPERATURE, DecodingSettings, OnRound, TracedRounds
 from kermit.decoding.choices import DecodingChoices
 from kermit.errors import DataError, DecodingError
 from kermit.objectives.orders import OrderPrior
@@ -176,12 +176,11 @@ def _read(texts: TextOrTexts | None) -> list[str] | None:
     return found
 
 
-def settings_from(choices: object, strategies: Sequence[Strategy], *, draws: bool = False) -> DecodingSettings:
+def settings_from(choices: object, *, draws: bool = False) -> DecodingSettings:
     """Return decoding settings from a mapping of their flat names.
 
     Args:
         choices: the mapping.
-        strategies: those that the model decodes with; the first is the default.
         draws: whether tokens are drawn unless the mapping names a temperature.
 
     Raises:
@@ -197,6 +196,4 @@ def settings_from(choices: object, strategies: Sequence[Strategy], *, draws: boo
     chosen = dict(choices)
     if draws:
         chosen.setdefault("temperature", DRAWING_TEMPERATURE)
-    if chosen.get("strategy") is None and strategies:
-        chosen["strategy"] = strategies[0]
     return DecodingChoices.of(chosen).settings()

@@ -33,7 +33,7 @@ from kermit.decoding import (
     Trace,
     check_lengths,
     decode,
-    strategies_of,
+    with_strategy,
 )
 from kermit.decoding.choices import DecodingChoices
 from kermit.engines.engine import Engine
@@ -108,7 +108,7 @@ class TextModel:
         """
         if self.searcher is not None:
             return self.searcher.decoding(choices)
-        return DecodingChoices.of(choices).for_translating(self.info.termination_penalty)
+        return DecodingChoices.of(choices).for_translating(self.info)
 
     def segment(self, name: str) -> Segment:
         """Return the side of a language; ``x`` and ``y`` always work.
@@ -169,9 +169,9 @@ class TextModel:
 
     def _settings(self, chosen: SettingsLike | None, *, draws: bool = False) -> DecodingSettings:
         """Return the decoder's settings; with `draws`, tokens are drawn unless the settings say otherwise."""
-        if isinstance(chosen, DecodingSettings):
-            return chosen
-        return settings_from({} if chosen is None else chosen, strategies_of(self.info)[:1], draws=draws)
+        if not isinstance(chosen, DecodingSettings):
+            chosen = settings_from({} if chosen is None else chosen, draws=draws)
+        return with_strategy(self.info, chosen)
 
     def _for_translating(self, chosen: SettingsLike | None) -> Any:
         """Return settings with the defaults of translating; those of a searcher are its own."""

@@ -1,6 +1,7 @@
 """The left-to-right strategy, ranking and score of every verb, with a model trained for it and one that was not."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -74,11 +75,12 @@ def test_a_model_of_that_order_alone_is_refused_other_strategies(kermit, ordered
     only = Kermit.from_pretrained(ordered_folder)
     only.engine.model.config.orders = ["left_to_right"]
     only.save_pretrained(tmp_path)
-    for how in ((), ("--decoding", "serial")):
-        done = kermit("sample", *ENDLESS, *how, "--model", tmp_path)
+    for strategy in ("parallel", "serial"):
+        done = kermit("sample", *ENDLESS, "--decoding", strategy, "--model", tmp_path)
         assert (done.code, done.out) == (2, "")
         assert "use the strategy left_to_right" in done.err
-    assert kermit("sample", *ENDLESS, *ORDERED, "--model", tmp_path).code == 0
+    for how in ((), ORDERED):
+        assert kermit("sample", *ENDLESS, *how, "--model", tmp_path).code == 0
 
 
 @pytest.mark.parametrize("decoding", list(Strategy))
@@ -89,6 +91,22 @@ def test_candidates_are_ranked_from_left_to_right(ask_ordered, pipeline, decodin
     (expected,) = pipeline.translate(["A man."], "de", settings=settings)
     assert found["text"] == expected.y
     assert found["log_prob"] == pytest.approx(expected.log_prob, abs=1e-4)
+
+
+@pytest.mark.parametrize("verb", list(GENERATE))
+def test_a_model_decodes_with_its_own_strategy_unless_another_is_asked_for(kermit, ordered_folder, tmp_path, verb):
+    folder = shutil.copytree(ordered_folder, tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps(config | {"strategy": "left_to_right"}), encoding="utf-8")
+
+    def rounds(*more):
+        return record(kermit(verb, *GENERATE[verb], *ENDLESS, "--json", "--model", folder, *more))["rounds"]
+
+    assert rounds() == rounds("--decoding", "left_to_right") > rounds("--decoding", "parallel")
+    facade = Kermit.from_pretrained(folder)
+    assert facade.decoding({}).strategy == "left_to_right"
+    own = facade.translate("A man.", "de", settings=DecodingSettings(max_tokens=4, termination_penalty=50))
+    assert own.rounds >= own.tokens == 4
 
 
 def test_translating_from_left_to_right_takes_no_penalty_of_the_model(ask_ordered, ordered_folder, pipeline):

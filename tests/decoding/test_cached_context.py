@@ -235,7 +235,7 @@ def test_a_strategy_that_the_model_was_not_trained_for_is_refused() -> None:
     with pytest.raises(DecodingError, match="left_to_right decoding needs a model trained with left_to_right"):
         decode(engine_of(tree_only), [start], DecodingSettings(Strategy.LEFT_TO_RIGHT))
     with pytest.raises(DecodingError, match="use the strategy left_to_right"):
-        decode(engine_of(ordered_only), [start])
+        decode(engine_of(ordered_only), [start], DecodingSettings(Strategy.PARALLEL))
     with pytest.raises(DecodingError, match="ranking left_to_right needs"):
         decode(engine_of(tree_only), [start], DecodingSettings(candidates=2, ranking=Ranking.LEFT_TO_RIGHT))
     with pytest.raises(ModelError, match="left_to_right needs a model with cached_context"):

@@ -181,7 +181,7 @@ def test_a_canvas_too_long_for_the_model_is_an_error(limits: dict[str, int], tak
 def test_parallel_decoding_of_a_model_that_stops_as_a_whole_is_an_error() -> None:
     model = always({A: 1.0}, termination=Termination.SEQUENCE)
     with pytest.raises(DecodingError, match=r"parallel decoding needs slot termination.*serially"):
-        decode(engine_of(model), [blank()])
+        decode(engine_of(model), [blank()], DecodingSettings(Strategy.PARALLEL))
 
 
 def test_as_many_seeds_as_canvases_are_wanted() -> None:

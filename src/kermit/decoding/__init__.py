@@ -1,6 +1,6 @@
 """Decoding: canvases with open slots to finished texts."""
 
-from kermit.decoding.decoder import check_lengths, decode, strategies_of
+from kermit.decoding.decoder import check_lengths, decode
 from kermit.decoding.rounds import Decoded, OnRound
 from kermit.decoding.settings import (
     DRAWING_TEMPERATURE,
@@ -14,6 +14,7 @@ from kermit.decoding.settings import (
     Sampling,
     Strategy,
 )
+from kermit.decoding.strategies import strategies_of, with_strategy
 from kermit.decoding.trace import Trace, TracedInsertion, TracedRounds, TracedToken
 
 __all__ = [
@@ -36,4 +37,5 @@ __all__ = [
     "check_lengths",
     "decode",
     "strategies_of",
+    "with_strategy",
 ]

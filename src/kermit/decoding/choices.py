@@ -14,6 +14,8 @@ from kermit.decoding.settings import (
     Sampling,
     Strategy,
 )
+from kermit.decoding.strategies import strategies_of
+from kermit.engines.engine import ModelInfo
 from kermit.errors import DecodingError, member_of, nearest
 
 
@@ -26,7 +28,7 @@ class DecodingChoices:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012  # a section of recipes
 
-    strategy: Strategy = Strategy.PARALLEL
+    strategy: Strategy | None = None
     termination_penalty: float | None = None
     temperature: float | None = None
     top_k: int | None = None
@@ -69,15 +71,11 @@ class DecodingChoices:
                 )
         return cls(**{name: value for name, value in choices.items() if value is not None})
 
-    def for_translating(self, termination_penalty: float | None) -> DecodingChoices:
-        """Complete the choices by what translating uses by default.
-
-        Args:
-            termination_penalty: the model's own; not used left to right.
-        """
-        found = self
+    def for_translating(self, info: ModelInfo) -> DecodingChoices:
+        """Complete the choices by what translating with this model uses by default."""
+        found = replace(self, strategy=self.strategy or strategies_of(info)[0])
         if found.termination_penalty is None and found.strategy is not Strategy.LEFT_TO_RIGHT:
-            found = replace(found, termination_penalty=termination_penalty)
+            found = replace(found, termination_penalty=info.termination_penalty)
         if found.candidates > 1 and found.length_reward is None:
             found = replace(found, length_reward=LENGTH_REWARD)
         return found

@@ -18,6 +18,7 @@ from kermit.decoding.limits import Room, best_of_group
 from kermit.decoding.reading import Reading
 from kermit.decoding.repeats import full_runs
 from kermit.decoding.settings import DecodingSettings, Sampling, Strategy
+from kermit.decoding.strategies import with_strategy
 from kermit.engines.engine import Answer, ModelInfo
 from kermit.errors import DecodingError
 
@@ -48,6 +49,7 @@ class Chooser:
     """Turns what an engine says about slots into insertions."""
 
     def __init__(self, settings: DecodingSettings, info: ModelInfo) -> None:
+        settings = with_strategy(info, settings)
         self.settings, self.end = settings, info.specials.end_of_slot_id
         self.penalty = np.float32(settings.termination_penalty or 0.0)
         constraints = settings.constraints
@@ -119,7 +121,7 @@ class Chooser:
             case Strategy.SERIAL:
                 noise = None if seeds is None else uniform(seeds, number)
                 return self._serial(pick, slots, answer, noise, drawn)
-            case Strategy.LEFT_TO_RIGHT:
+            case _:
                 return self._left_to_right(pick, slots)
 
     def _plain(self, answer: Answer, planes: Integers, slots: Integers, room: Room) -> Choice:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kermit.canvas import Canvas, Termination
+from kermit.canvas import Canvas
 from kermit.decoding.candidates import decode_candidates
 from kermit.decoding.rounds import Decoded, OnRound, Rounds
-from kermit.decoding.settings import MAX_TOKENS, DecodingSettings, Ranking, Strategy, is_whole
+from kermit.decoding.settings import MAX_TOKENS, DecodingSettings, is_whole
+from kermit.decoding.strategies import check_strategy, with_strategy
 from kermit.decoding.trace import Trace, TracedRounds
 from kermit.engines.engine import Engine, ModelInfo
 from kermit.errors import DecodingError
@@ -31,7 +32,7 @@ def decode(
     Args:
         engine: the network.
         canvases: the canvases at the start.
-        settings: how to decode; parallel and greedy by default.
+        settings: how to decode; greedy, with the model's own strategy, by default.
         seeds: one per canvas, for sampling; 0, 1, 2, ... by default.
         limits: the most tokens to insert, one number per canvas; by default what the settings say for all.
         begun: for each canvas the rounds that are already decided; decoding continues after them, as if they had just
@@ -49,7 +50,7 @@ def decode(
         DecodingError: settings that contradict each other or the model, or a canvas too long for the model.
         CanvasError: a decided insertion that is impossible.
     """
-    settings = settings or DecodingSettings()
+    settings = with_strategy(engine.info, settings or DecodingSettings())
     seeds = _checked_seeds(seeds, len(canvases))
     limits = [settings.max_tokens or MAX_TOKENS] * len(canvases) if limits is None else limits
     check_strategy(engine.info, settings)
@@ -96,43 +97,6 @@ def _checked_seeds(seeds: Sequence[int] | None, count: int) -> list[int]:
         if not is_whole(seed):
             raise DecodingError(f"a seed must be a whole number, not {seed!r}")
     return [int(seed) for seed in seeds]
-
-
-def check_strategy(info: ModelInfo, settings: DecodingSettings) -> None:
-    """Check that the model can decode as the settings say.
-
-    Raises:
-        DecodingError: it was not trained for that strategy, or for that ranking.
-    """
-    ordered = settings.strategy is Strategy.LEFT_TO_RIGHT
-    if settings.strategy is not Strategy.SERIAL and info.termination is Termination.SEQUENCE:
-        raise DecodingError(
-            f"{settings.strategy} decoding needs slot termination, for each slot must say when it is finished; "
-            "decode this model serially, or train one with termination: slot"
-        )
-    if not (info.inserts_left_to_right if ordered else info.inserts_in_rounds):
-        needed = "left_to_right among its orders" if ordered else "an order such as balanced_tree among its orders"
-        other = "parallel or serial" if ordered else "left_to_right"
-        raise DecodingError(
-            f"{settings.strategy} decoding needs a model trained with {needed}, and this one was not; "
-            f"use the strategy {other}"
-        )
-    if settings.ranked_by is Ranking.LEFT_TO_RIGHT and not info.inserts_left_to_right:
-        raise DecodingError(
-            "ranking left_to_right needs a model trained with left_to_right among its orders, and this one was not;"
-            " rank by `again`"
-        )
-
-
-def strategies_of(info: ModelInfo) -> list[Strategy]:
-    """List the strategies that the model can decode with, the default first."""
-    by_slot = info.termination is Termination.SLOT
-    can = {
-        Strategy.PARALLEL: by_slot and info.inserts_in_rounds,
-        Strategy.SERIAL: info.inserts_in_rounds,
-        Strategy.LEFT_TO_RIGHT: by_slot and info.inserts_left_to_right,
-    }
-    return [strategy for strategy, possible in can.items() if possible]
 
 
 def check_lengths(info: ModelInfo, canvases: Sequence[Canvas]) -> None:

@@ -129,7 +129,8 @@ class DecodingSettings:
     """How to decode.
 
     Args:
-        strategy: serial, parallel or left to right, which the model must have been trained for.
+        strategy: serial, parallel or left to right, which the model must have been trained for; None for the model's
+            own.
         sampling: how to draw tokens; None takes the best.
         termination_penalty: taken off the log-probability of end-of-slot, or of stopping; None for the model's own
             where a whole side is translated, and for none elsewhere.
@@ -145,7 +146,7 @@ class DecodingSettings:
             `LENGTH_REWARD` where a whole side is translated, and for none elsewhere.
     """
 
-    strategy: Strategy = Strategy.PARALLEL
+    strategy: Strategy | None = None
     sampling: Sampling | None = None
     termination_penalty: float | None = None
     max_rounds: int | None = None
@@ -157,7 +158,8 @@ class DecodingSettings:
     length_reward: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "strategy", member_of(Strategy, self.strategy, "strategy", DecodingError))
+        if self.strategy is not None:
+            object.__setattr__(self, "strategy", member_of(Strategy, self.strategy, "strategy", DecodingError))
         if self.termination_penalty is not None and not math.isfinite(self.termination_penalty):
             raise DecodingError(f"termination_penalty must be a finite number, not {self.termination_penalty}")
         if self.max_rounds is not None and self.max_rounds < 1:

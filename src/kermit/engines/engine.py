@@ -41,6 +41,7 @@ class ModelInfo:
         max_segment_length: most content tokens of a segment; None if unlimited.
         languages: names of segments X and Y.
         factorizations: what it was trained to generate; empty if unknown.
+        strategy: the name of the decoding strategy that suits it best; None for the first that it can use.
         termination_penalty: what translating takes off the log-probability of ending, unless told otherwise.
         parameters: number of weights; None if unknown.
         model_type: of its config; another than `kermit` is a relative that inserts too.
@@ -60,6 +61,7 @@ class ModelInfo:
     max_segment_length: int | None = None
     languages: tuple[str, str] = ("x", "y")
     factorizations: frozenset[str] = frozenset()
+    strategy: str | None = None
     termination_penalty: float = 0.0
     parameters: int | None = None
     model_type: str = MODEL_TYPE

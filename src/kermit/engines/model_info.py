@@ -25,6 +25,7 @@ CONFIG_DEFAULTS: Mapping[str, Any] = {
     "languages": None,
     "factorizations": None,
     "orders": None,
+    "strategy": None,
     "termination_penalty": 0.0,
 }
 """What `kermit.modeling.KermitConfig` takes if a config leaves it out."""
@@ -89,6 +90,7 @@ def _info(
         max_segment_length=max_positions - 2 if restarts and max_positions is not None else None,
         languages=(languages["x"], languages["y"]),
         factorizations=frozenset(chosen["factorizations"] or ()),
+        strategy=chosen["strategy"],
         termination_penalty=chosen["termination_penalty"],
         parameters=parameters,
     )

@@ -138,6 +138,7 @@ def model_info(model: KermitForInsertion) -> ModelInfo:
         max_segment_length=model.max_segment_length,
         languages=(config.languages["x"], config.languages["y"]),
         factorizations=frozenset(config.factorizations or ()),
+        strategy=config.strategy,
         termination_penalty=config.termination_penalty,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         model_type=config.model_type,

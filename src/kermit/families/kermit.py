@@ -167,8 +167,8 @@ class KermitFamily:
         model = recipe.model
         assert isinstance(model, KermitSettings)
         _check_objective(recipe, model)
-        serial = not isinstance(recipe.decoding, DecodingChoices) or recipe.decoding.strategy is Strategy.SERIAL
-        if model.termination is Termination.SEQUENCE and not serial:
+        chosen = recipe.decoding.strategy if isinstance(recipe.decoding, DecodingChoices) else None
+        if model.termination is Termination.SEQUENCE and chosen not in (None, Strategy.SERIAL):
             raise RecipeError("decoding.strategy: a model with model.termination: sequence decodes only serially")
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
@@ -182,6 +182,7 @@ class KermitFamily:
             "blank_width": settings.blank_width,
             "position_limit": settings.position_limit,
             "orders": _all_orders(recipe) if settings.cached_context else None,
+            "strategy": recipe.decoding.strategy if isinstance(recipe.decoding, DecodingChoices) else None,
             "termination": str(settings.termination),
             "positions": settings.positions,
             "label_smoothing": _objective(recipe).label_smoothing,
@@ -291,10 +292,11 @@ def _check_objective(recipe: Recipe, model: KermitSettings) -> None:
         made("objective", lambda: objective.build(model.termination))
         refuse_orders(recipe, "model.cached_context: true")
     elif isinstance(recipe.decoding, DecodingChoices):
-        ordered = recipe.decoding.strategy is Strategy.LEFT_TO_RIGHT
-        if not any((order == LEFT_TO_RIGHT) == ordered for order in _all_orders(recipe)):
+        strategy = recipe.decoding.strategy
+        ordered = strategy is Strategy.LEFT_TO_RIGHT
+        if strategy and not any((order == LEFT_TO_RIGHT) == ordered for order in _all_orders(recipe)):
             raise RecipeError(
-                f"decoding.strategy: {recipe.decoding.strategy} does not go with the orders that are trained,"
+                f"decoding.strategy: {strategy} does not go with the orders that are trained,"
                 f" {', '.join(_all_orders(recipe))}; change one of them"
             )
 

@@ -39,8 +39,8 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
         factorizations: what the model was trained to generate, by name; None where that is not known.
         orders: the insertion orders that it was trained with, by the names of their priors; None where that is not
             known.
-        termination_penalty: the penalty on ending that translating takes where none is asked for, as it was chosen on
-            validation text.
+        strategy: the decoding strategy to use where none is asked for; None for the first that the model can use.
+        termination_penalty: the penalty on ending to translate with where none is asked for, chosen on validation text.
         keep_insertion_head: whether a classifier carries the insertion head along, so that its checkpoint generates.
         classifier_dropout: the dropout before a classifier's last layer.
     """
@@ -66,6 +66,7 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
     languages: Any = None
     factorizations: Any = None
     orders: Any = None
+    strategy: str | None = None
     termination_penalty: float = 0.0
     keep_insertion_head: bool = True
     classifier_dropout: float = 0.1

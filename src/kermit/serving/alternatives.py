@@ -13,7 +13,7 @@ import numpy as np
 from kermit.canvas import Canvas, CanvasBatch
 from kermit.decoding import DecodingSettings, Strategy, Trace, check_lengths, strategies_of
 from kermit.decoding.asking import ask_canvases
-from kermit.decoding.decoder import check_strategy
+from kermit.decoding.strategies import check_strategy
 from kermit.errors import DecodingError
 from kermit.pipeline import Kermit
 from kermit.serving.answers import Alternative, Alternatives

@@ -130,9 +130,7 @@ class Generating(Request):
     )
     """The fields that are decoding settings."""
 
-    strategy: Strategy | None = Field(
-        default=None, description="The first of the model's strategies by default: parallel where it can."
-    )
+    strategy: Strategy | None = Field(default=None, description="The first of the model's strategies by default.")
     termination_penalty: float | None = Field(
         default=None,
         ge=-100,

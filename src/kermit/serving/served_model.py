@@ -194,7 +194,7 @@ class ServedModel:
         choices = {name: getattr(request, name) for name in Generating.choices}
         if isinstance(request, TranslateRequest):
             return {name: choices[name] for name in choices if name in request.model_fields_set}
-        settings = settings_from(choices | {"max_tokens": request.max_tokens or self.max_tokens}, self.strategies)
+        settings = settings_from(choices | {"max_tokens": request.max_tokens or self.max_tokens})
         if not isinstance(request, InfillRequest):
             return settings
         return replace(

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from transformers import PreTrainedTokenizerFast
 
 from kermit.canvas import Canvas, Segment
-from kermit.decoding import MAX_TOKENS, Constraints, Decoded, DecodingSettings, decode
+from kermit.decoding import MAX_TOKENS, Constraints, Decoded, DecodingSettings, decode, with_strategy
 from kermit.engines.torch_engine import TorchEngine
 from kermit.modeling import KermitForInsertion
 from kermit.tasks.cloze.instances import ClozeInstance
@@ -61,7 +61,7 @@ class InsertionSystem:
         constraints: Constraints = replace(
             decoding.constraints, continues_word=continues, never=decoding.constraints.never | unknown
         )
-        self.decoding = replace(decoding, constraints=constraints)
+        self.decoding = with_strategy(self.engine.info, replace(decoding, constraints=constraints))
 
     @property
     def settings(self) -> Mapping[str, object]:

@@ -1,0 +1,52 @@
+"""Which strategies a model can decode with, and which one it uses if none is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kermit.canvas import Termination
+from kermit.decoding.settings import DecodingSettings, Ranking, Strategy
+from kermit.engines.engine import ModelInfo
+from kermit.errors import DecodingError
+
+
+def check_strategy(info: ModelInfo, settings: DecodingSettings) -> None:
+    """Check that the model can decode as the settings say.
+
+    Raises:
+        DecodingError: it was not trained for that strategy, or for that ranking.
+    """
+    ordered = settings.strategy is Strategy.LEFT_TO_RIGHT
+    if settings.strategy is not Strategy.SERIAL and info.termination is Termination.SEQUENCE:
+        raise DecodingError(
+            f"{settings.strategy} decoding needs slot termination, for each slot must say when it is finished; "
+            "decode this model serially, or train one with termination: slot"
+        )
+    if not (info.inserts_left_to_right if ordered else info.inserts_in_rounds):
+        needed = "left_to_right among its orders" if ordered else "an order such as balanced_tree among its orders"
+        other = "parallel or serial" if ordered else "left_to_right"
+        raise DecodingError(
+            f"{settings.strategy} decoding needs a model trained with {needed}, and this one was not; "
+            f"use the strategy {other}"
+        )
+    if settings.ranked_by is Ranking.LEFT_TO_RIGHT and not info.inserts_left_to_right:
+        raise DecodingError(
+            "ranking left_to_right needs a model trained with left_to_right among its orders, and this one was not;"
+            " rank by `again`"
+        )
+
+
+def with_strategy(info: ModelInfo, settings: DecodingSettings) -> DecodingSettings:
+    """Return the settings with the model's own strategy where they name none."""
+    return replace(settings, strategy=strategies_of(info)[0]) if settings.strategy is None else settings
+
+
+def strategies_of(info: ModelInfo) -> list[Strategy]:
+    """List the strategies that the model can decode with, the default first."""
+    by_slot = info.termination is Termination.SLOT
+    can = {
+        Strategy.PARALLEL: by_slot and info.inserts_in_rounds,
+        Strategy.SERIAL: info.inserts_in_rounds,
+        Strategy.LEFT_TO_RIGHT: by_slot and info.inserts_left_to_right,
+    }
+    return sorted((strategy for strategy, possible in can.items() if possible), key=lambda one: one != info.strategy)
