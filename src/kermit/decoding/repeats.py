@@ -66,8 +66,9 @@ def too_many(text: Growing, allowed: Integers, came: Integers) -> Booleans | Non
 
 
 def _has_runs(text: Growing, allowed: Integers) -> bool:
+    """Whether there are enough equal neighbours for a run as long as allowed: a quick check that spares the others."""
     tokens = text.planes[TOKEN]
-    return bool(np.count_nonzero(tokens[1:] == tokens[:-1])) or bool(np.count_nonzero(allowed < 2))
+    return bool(np.count_nonzero(tokens[1:] == tokens[:-1]) >= allowed.min() - 1)
 
 
 def _runs(text: Growing) -> tuple[Integers, Integers]:
