@@ -11,7 +11,8 @@ from torch import Tensor
 
 from kermit.canvas import Canvas, CanvasBatch, Factorization, Insertion
 from kermit.canvas.arrays import Integers
-from kermit.canvas.context import GIVEN, PADDING, BlankRoom, Generations, RowLayout, generations_of, lay_out
+from kermit.canvas.blank_room import BlankRoom
+from kermit.canvas.context import GIVEN, PADDING, Generations, RowLayout, generations_of, lay_out
 from kermit.errors import CanvasError
 from kermit.objectives.texts import Texts
 

@@ -33,7 +33,7 @@ import numpy as np
 import kermit
 from kermit import BalancedTreePrior, DecodingSettings, GenerationObjective, Kermit, Sampling, SlotObjective, Strategy
 from kermit.canvas import SpecialTokens
-from kermit.canvas.context import BlankRoom
+from kermit.canvas.blank_room import BlankRoom
 from kermit.engines import Answer, ModelInfo
 from kermit.text.tokenizer import read_tokenizer
 

@@ -1,4 +1,4 @@
-"""Asking about canvases as they are, all at once: likelihoods and ranking do, and whoever wants to look at a model.
+"""Ask about canvases as they are, all at once: for likelihoods, ranking and inspecting a model.
 
 Decoding itself reads canvases as they grow (`kermit.decoding.reading`).
 """
@@ -32,7 +32,7 @@ class SlotAnswer:
 
 @dataclass(frozen=True)
 class GivenCache:
-    """What an engine keeps of the given parts of canvases.
+    """The given parts of canvases as an engine cached them.
 
     Args:
         cache: one row per canvas.
@@ -65,9 +65,9 @@ def ask_canvases(
         canvases: the canvases; with cached context, with what is given of them.
         asked: (batch, length) bool, which of the open slots to ask about; all by default.
         wanted: (batch, length) for each asked slot the token whose log-probability to return.
-        given: the given parts of the canvases, if they have been read already.
-        left_to_right: whether the spans are filled in order, each from left to right. Slots of later spans do not know
-            yet what earlier ones hold, and are not to be asked.
+        given: the given parts of the canvases, if they were read before.
+        left_to_right: whether the spans are filled in order, each from left to right. Do not ask about
+            later spans: they do not know yet what earlier ones hold.
         top: number of best tokens to return.
         full: whether to return the log-probabilities of the whole vocabulary.
     """
@@ -120,7 +120,7 @@ def context_rows(rows: ContextRows) -> Rows:
 def after_given(
     rows: ContextRows, given: GivenCache | None, left: Integers, right: Integers, pad_id: int
 ) -> tuple[Rows, Integers, Integers]:
-    """Leave out the given parts of rows if they have been read already.
+    """Leave out the given parts of rows if they were read before.
 
     Args:
         rows: given parts and blocks.

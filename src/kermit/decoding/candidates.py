@@ -1,9 +1,9 @@
-"""Several texts for each canvas, of which the best is kept: what a beam search is to a left-to-right model.
+"""Decode several texts per canvas and keep the best: the counterpart of beam search.
 
-Parallel decoding decides each of a round's insertions by itself, so the best tokens need not make the best text. Texts
-that are drawn beside it differ where the model is in doubt, and the model itself tells which to trust
-(`kermit.decoding.ranking`). All candidates of a batch are decoded side by side, so they take no more rounds than the
-slowest of them; they share the reading of what is given, and the first round.
+Parallel decoding decides each insertion of a round independently, so the best tokens need not make the best text.
+Sampled candidates differ where the model is uncertain, and the model itself ranks them (`kermit.decoding.ranking`). All
+candidates of a batch are decoded together, so they take as many rounds as the slowest one; they share the given part
+and the first round.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def decode_candidates(
         One result per canvas, in order. Its rounds are those of the candidate that took the most.
 
     Raises:
-        DecodingError: they are to be ranked both ways, and nothing is given whole.
+        DecodingError: `both_ways` ranking needs one side given whole.
     """
     if settings.ranking is Ranking.BOTH_WAYS:
         for canvas in canvases:

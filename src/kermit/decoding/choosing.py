@@ -1,8 +1,7 @@
-"""Choosing what to insert: at every slot (parallel) or at one slot of each text (serial); the best, or a draw.
+"""Choose what to insert: at every slot (parallel) or at one slot of each text (serial); the best token, or a draw.
 
-A chooser asks an engine for no more than it needs: the best token of each slot, the few best where some may be barred,
-the k best to draw from, and the whole vocabulary only where a draw is from all of it, or where all that was returned is
-barred.
+A chooser asks an engine only for what it needs: the best token of each slot, the few best if some may be barred, the k
+best to draw from, and the whole vocabulary only to draw from all of it or if everything returned is barred.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ _SPARE = 8
 
 @dataclass(frozen=True)
 class Choice:
-    """What a round does.
+    """The insertions of a round.
 
     Args:
         slots: (insertions,) items, ascending; a token is inserted left of each.
         tokens: (insertions,).
         log_probs: (insertions,) of the token: log p(c given l) in parallel, log p(c, l) in serial decoding.
-        blocked: (batch,) bool, whether a token was wanted that there is no room for.
-        end_log_prob: (batch,) the log-probability of nothing more being inserted.
+        blocked: (batch,) bool, whether a wanted token found no room.
+        end_log_prob: (batch,) the log-probability of inserting nothing more.
     """
 
     slots: Integers
@@ -46,7 +45,7 @@ class Choice:
 
 
 class Chooser:
-    """Turns what an engine says about slots into insertions."""
+    """Turn what an engine says about slots into insertions."""
 
     def __init__(self, settings: DecodingSettings, info: ModelInfo) -> None:
         settings = with_strategy(info, settings)
@@ -125,7 +124,7 @@ class Chooser:
                 return self._left_to_right(pick, slots)
 
     def _plain(self, answer: Answer, planes: Integers, slots: Integers, room: Room) -> Choice:
-        """Take the best tokens in parallel, where nothing can be barred and nothing is needed: the fast way."""
+        """Take the best tokens in parallel, for the common case that nothing is barred."""
         rows, log_probs = planes[ROW], answer.log_probs[:, 0]
         wanting = log_probs > answer.end - self.penalty
         taken = room.admit(wanting, log_probs, rows, planes[SEGMENT], planes[SPAN])
@@ -230,7 +229,7 @@ class Chooser:
     def _draw_location(
         self, rows: Integers, slots: Integers, location: Array, stop: Array | None, noise: Array
     ) -> Integers:
-        """(batch,) the drawn slot, by its index among all; -1 where stopping was drawn or nothing can be."""
+        """(batch,) the drawn slot, by its index among all; -1 if stopping was drawn, or nothing can be drawn."""
         assert self.settings.sampling is not None
         grid = np.full((len(noise), int(slots.max()) + 1), -np.inf)  # slot 0 does not exist: it stands for stopping
         numbers = np.full(grid.shape, -1)
@@ -309,7 +308,7 @@ class _Options:
         self.scores[slots, -1 if self.ids is not None else self.end] = -np.inf
 
     def best(self) -> Integers:
-        """(slots,) the best column; of equal ones end-of-slot, which must not be outdone."""
+        """(slots,) the best column; end-of-slot wins ties."""
         found = self.scores.argmax(1)
         end = self.columns - 1 if self.ids is not None else self.end
         return np.where(self.scores[self.index, found] > self.scores[:, end], found, end)
@@ -322,7 +321,7 @@ class _Options:
 
 @dataclass(frozen=True)
 class _Pick:
-    """A round's options with all that bears on the choice; every array is by slot."""
+    """The options of a round and what restricts the choice; every array is by slot."""
 
     options: _Options
     rows: Integers

@@ -1,4 +1,4 @@
-"""`decode`: canvases with open slots to finished texts, in batches of like length."""
+"""`decode`: fill the open slots of canvases, in batches of similar length."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def decode(
         canvases: the canvases at the start.
         settings: how to decode; greedy, with the model's own strategy, by default.
         seeds: one per canvas, for sampling; 0, 1, 2, ... by default.
-        limits: the most tokens to insert, one number per canvas; by default what the settings say for all.
+        limits: the most tokens to insert, one number per canvas; by default that of the settings.
         begun: for each canvas the rounds that are already decided; decoding continues after them, as if they had just
             been made. They count among the rounds, tokens and log-probabilities of the result.
         trace: whether to record every round's insertions.
         batch_size: number of texts to decode together; it does not change what they decode to.
         on_progress: called with the number of canvases that were just finished.
         on_round: called after every round with the traces so far, by the number of the canvas. The canvases whose
-            numbers it returns are abandoned: they end there, and the others go on as if alone. Not with candidates.
+            numbers it returns are abandoned; the others continue unchanged. Not with candidates.
 
     Returns:
         One result per canvas, in order.
@@ -103,7 +103,7 @@ def check_lengths(info: ModelInfo, canvases: Sequence[Canvas]) -> None:
     """Check that the model has positions for every canvas.
 
     Raises:
-        DecodingError: it has not; the message gives the limit.
+        DecodingError: a canvas is too long; the message gives the limit.
     """
     for number, canvas in enumerate(canvases):
         longest = max(map(len, canvas.segments))

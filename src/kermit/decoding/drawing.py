@@ -1,8 +1,8 @@
-"""Draws that depend on a text's seed, the round and the slot, and on nothing else.
+"""Draw tokens so that a draw depends only on the text's seed, the round and the slot.
 
 A draw needs one uniform number per slot. It is hashed from the text's seed, the round and the slot, so what a text
 decodes to does not depend on which other texts share its batch. From it every token gets a waiting time, hashed too,
-and the first to come is drawn: rounding, which differs from batch to batch, then decides only where two come as one. A
+and the first to arrive is drawn, so rounding, which differs between batches, matters only where two nearly tie. A
 token's waiting time does not depend on which others can be drawn, so a draw from the k best is the same whether an
 engine returned only those or the whole vocabulary.
 """

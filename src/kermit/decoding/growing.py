@@ -1,4 +1,4 @@
-"""Canvases being decoded: the tokens of all of them in one list, row after row, and inserting into it.
+"""Canvases being decoded: one flat list of all tokens, row after row, and inserting into it.
 
 A flat list needs no padding, so inserting is one `repeat` over a handful of planes, however long the texts of a batch
 are. Every token that was there at the start has a *span*: it, and what is inserted into the slot left of it. So the
@@ -18,7 +18,7 @@ import numpy as np
 
 from kermit.canvas import Canvas, CanvasBatch, SpecialTokens
 from kermit.canvas.arrays import Array, Booleans, Floats, Integers
-from kermit.canvas.context import NO_ROOM, BlankRoom
+from kermit.canvas.blank_room import NO_ROOM, BlankRoom
 
 ROW, TOKEN, SEGMENT, OPEN, SPAN, JOINED, INSERTED, PLACE = range(8)
 """Planes: the row; the token; its segment; whether the slot left of it is open; its span; whether its blank touches the
@@ -134,7 +134,7 @@ class Growing:
         return after
 
     def repeat(self, times: int) -> None:
-        """Have every row several times, before anything was inserted."""
+        """Repeat every row, before anything was inserted."""
         rows = np.repeat(np.arange(len(self)), times)
         items = np.repeat(self.starts[rows] - (self.lengths[rows].cumsum() - self.lengths[rows]), self.lengths[rows])
         items += np.arange(len(items))
@@ -182,7 +182,7 @@ def _numbered(batch: CanvasBatch, given: Booleans, blank_room: BlankRoom) -> tup
     marked = given & batch.open_slots
 
     def counted(flags: Booleans) -> Integers:
-        """How many of them a segment has up to each token, itself included."""
+        """Count the marked tokens of a segment up to each token, itself included."""
         return np.asarray(flags.cumsum(1) - second * (flags & ~second).sum(1, keepdims=True))
 
     numbers = counted(given) - ~second  # [CLS] is at 0, the first token of Y at 1

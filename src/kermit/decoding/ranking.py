@@ -1,10 +1,10 @@
 """What candidates are ranked by, once they are complete.
 
-How likely a text was as it came about says little about it: most was decided while little was there. Once it is
-complete, the model can be asked for each inserted token again, with its neighbours there, and whether anything is still
-missing (`again`); and where one side was given whole, for each of that side's tokens given the other (`both_ways`),
-which tells what a translation leaves out. Every other token is missing at once, so two forward passes ask for all of a
-side. Equal texts are ranked once, and the given parts are not read again if decoding kept them.
+The log-probability of the decisions as they were made says little about a text, because most were made on a nearly
+empty canvas. Once the text is complete, the model can be asked again for each inserted token, with its neighbours in
+place, and whether anything is still missing (`again`); and, if one side was given whole, for each token of that side
+given the other (`both_ways`), which finds what a translation leaves out. Every other token is removed at once, so two
+forward passes cover a side. Equal texts are ranked once, and cached given parts are reused.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ _APART = 2
 
 
 def check_given(start: Canvas) -> None:
-    """Raise where no side is given whole beside one that is to be written."""
+    """Raise unless one side is given whole and the other is generated."""
     sides = [Segment(side) for side in range(len(start.segments))]
     given = [side for side in sides if start.segments[side] and start.open_slots.isdisjoint(start.slots(side))]
     if len(sides) < 2 or len(given) != 1:
         raise DecodingError(
-            "both_ways ranks candidates by the side that was given, and here none is given whole beside one to write;"
-            " rank by `again`"
+            "both_ways ranking needs one side given whole and the other generated; use the ranking again"
         )
 
 

@@ -1,4 +1,4 @@
-"""What a batch being decoded reads in a round, and what its engine keeps from one round to the next.
+"""What a batch reads in each round of decoding, and what its engine caches between rounds.
 
 - A model with full attention reads whole canvases every round.
 - With cached context, the first call reads given parts and blocks together. If the engine caches, later rounds read
@@ -6,7 +6,7 @@
 - From left to right, tokens never see later ones, so the engine keeps inserted tokens too: every call reads one new
   token per row, the one that was inserted last or the end of the span that begins.
 
-What a text decodes to depends on none of that.
+None of this changes what a text decodes to.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Reading(ABC):
         return answer if self._shared is None else _spread(answer, *self._shared)
 
     def share(self, answer: Answer, rows: Integers, slots: Integers) -> Answer:
-        """Let several rows go on from one, and return what was answered to that one for all of them.
+        """Continue several rows from one, and return its answer for all of them.
 
         Args:
             answer: the answer of this round.
@@ -83,11 +83,11 @@ class Reading(ABC):
         return _spread(answer, rows, slots)
 
     def keep(self, cache: Cache) -> None:
-        """Keep what was read for later rounds; whole canvases are read anew."""
+        """Cache what was read for later rounds; whole canvases are read again instead."""
         del cache
 
     def select(self, rows: Integers) -> None:
-        """Go on with some of the rows; a row may be repeated."""
+        """Keep some of the rows; a row may be repeated."""
         del rows
 
     @abstractmethod
@@ -157,7 +157,7 @@ class Blocks(Reading):
         self._cache = cache.first(self._first[1].valid.shape[1])
 
     def select(self, rows: Integers) -> None:
-        """Go on with some of the rows; a row may be repeated."""
+        """Keep some of the rows; a row may be repeated."""
         if self._cache is not None:
             self._cache = self._cache.select(rows)
 
@@ -229,7 +229,7 @@ class InOrder(Reading):
         self._cache, self._read = cache, None
 
     def select(self, rows: Integers) -> None:
-        """Go on with some of the rows; a row may be repeated."""
+        """Keep some of the rows; a row may be repeated."""
         self._seen, self._end = self._seen[rows], self._end[rows]
         if self._cache is not None:
             self._cache = self._cache.select(rows)

@@ -1,7 +1,7 @@
-"""Runs of one token: what would make them longer than they may be.
+"""Limit runs of one token.
 
-A weak model says a token again and again where it does not know what to say. A slot may not insert the token of a run
-that is as long as allowed already, and of several insertions that together make too long a run the last are withdrawn.
+A weak model repeats a token where it does not know what to say. A slot may not extend a run of the allowed length, and
+if several insertions of a round together make too long a run, the last of them are withdrawn.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kermit.decoding.growing import ROW, TOKEN, Growing
 
 
 def allowed_runs(text: Growing, most: int) -> Integers:
-    """Return how long a run may be: as the longest that the canvas holds already, but at least `most`; (batch,)."""
+    """Return the allowed length of a run: that of the longest run on the canvas, but at least `most`; (batch,)."""
     tokens, specials = text.planes[TOKEN], text.specials
     content = (tokens != specials.cls_id) & (tokens != specials.sep_id)
     allowed = np.full(len(text), most)

@@ -31,7 +31,7 @@ from kermit.errors import DecodingError
 
 @dataclass(frozen=True)
 class Decoded:
-    """What became of a canvas.
+    """The result of decoding a canvas.
 
     Args:
         canvas: the final canvas.
@@ -41,7 +41,7 @@ class Decoded:
         log_prob: the sum of the log-probabilities of all that was decided: the insertions, and at the end that nothing
             more belongs there.
         inserted: for each segment of the final canvas, whether each of its tokens was inserted.
-        trace: every round's insertions, where asked for.
+        trace: every round's insertions, if requested.
     """
 
     canvas: Canvas
@@ -153,7 +153,7 @@ class Rounds:
         self._retire_finished(ended, abandoned)
 
     def _leave_idle(self, canvases: Sequence[Canvas], copies: int, trace: bool) -> None:
-        """Note the results of canvases without an open slot, and go on without them."""
+        """Record the results of canvases without an open slot, and drop them."""
         idle = [number for number, canvas in enumerate(canvases) if not canvas.open_slots]
         for number in idle:
             canvas, inserted = self.text.canvas(number)
@@ -182,7 +182,7 @@ class Rounds:
         return self.reading.ask(self.text, slots, top=self.chooser.top, full=self.chooser.full)
 
     def _shared_first_round(self, copies: int) -> Answer:
-        """Ask once for all copies of a canvas, and have every row several times."""
+        """Ask once for all copies of a canvas, then repeat every row."""
         slots = self._asked()
         answer = self._ask(slots)
         counts = np.bincount(self.text.planes[ROW, slots], minlength=len(self.text))
@@ -195,7 +195,7 @@ class Rounds:
         return self.reading.share(answer, rows, numbers)
 
     def _repeat(self, copies: int) -> None:
-        """Have every row several times."""
+        """Repeat every row."""
         self.text.repeat(copies)
         self._find_spans()
 
@@ -275,7 +275,7 @@ class Rounds:
         self._select((~leaving).nonzero()[0])
 
     def _select(self, rows: Integers) -> None:
-        """Go on with some of the rows."""
+        """Keep some of the rows."""
         if len(rows):
             self.text.select(rows)
             self.reading.select(rows)
@@ -287,7 +287,7 @@ class Rounds:
         self.drawn = None if self.drawn is None else self.drawn[rows]
 
     def _trace(self, text: Growing, rows: Integers, choice: Choice) -> Collection[int]:
-        """Record the round, and tell whoever wants to know; return the texts to abandon."""
+        """Record the round and report it to the caller; return the texts to abandon."""
         found: dict[int, list[TracedInsertion]] = {index: [] for index in self.index.tolist()}
         columns = (self.index[rows], choice.slots - text.starts[rows], choice.tokens, choice.log_probs)
         for index, slot, token_id, log_prob in zip(*(column.tolist() for column in columns), strict=True):
@@ -299,5 +299,5 @@ class Rounds:
 
 
 def _finish(cut: bool, repeating: bool) -> Finish:
-    """Why a text ended that wants no more tokens, or got none that it wanted."""
+    """Return why a text ended: it wanted no more tokens, or got none of those it wanted."""
     return Finish.MAX_TOKENS if cut else Finish.REPETITION if repeating else Finish.FINISHED

@@ -11,29 +11,29 @@ from kermit.canvas.arrays import Booleans
 from kermit.errors import DecodingError, member_of
 
 DRAWING_TEMPERATURE = 0.7
-"""Of texts that the command line and the service draw unless told otherwise; 1 is the model's own distribution.
+"""Default temperature for sampled texts; 1 is the model's own distribution.
 
 Trained with label smoothing, a model gives every token of the vocabulary some probability; at 1 a long text is
 likely to draw such a token somewhere.
 """
 
 MAX_TOKENS = 512
-"""Inserted into a text unless told otherwise."""
+"""Default limit on the tokens inserted into a text."""
 
 MAX_REPEATS = 3
-"""Of one token in a row, for translations."""
+"""Default limit on repeats of one token in a row, for translations."""
 
 LENGTH_REWARD = 0.5
-"""For translations: a mean log-probability a token is the higher, the less a text says."""
+"""Default for translations: the mean log-probability per token favours texts that say less."""
 
 
 def is_whole(value: object) -> bool:
-    """Whether this is a whole number, Python's or NumPy's."""
+    """Return whether a value is a whole number, of Python or NumPy."""
     return isinstance(value, Integral)
 
 
 class Strategy(StrEnum):
-    """One insertion per round, one at every unfinished slot, or one after the other from left to right."""
+    """One insertion per round, one at every unfinished slot per round, or token after token from left to right."""
 
     SERIAL = "serial"
     PARALLEL = "parallel"
@@ -41,10 +41,10 @@ class Strategy(StrEnum):
 
 
 class Ranking(StrEnum):
-    """What the kept one of several candidates is best at: `kermit.decoding.ranking`.
+    """What candidates are ranked by; see `kermit.decoding.ranking`.
 
-    How likely it was as it came about; how likely its tokens and its ends are, asked for again now that it is complete;
-    that, and how likely the given side is given it; or how likely it is from left to right.
+    The log-probability of the decisions as they were made; that of the tokens and ends of the complete text, asked for
+    again; the same plus that of the given side given the text; or the log-probability from left to right.
     """
 
     LIKELIHOOD = "likelihood"
@@ -54,7 +54,7 @@ class Ranking(StrEnum):
 
     @property
     def passes(self) -> int:
-        """How many forward passes it takes: two for the tokens of a side, one for the ends; from left to right one."""
+        """Number of forward passes: two for the tokens of a side and one for the ends; one from left to right."""
         return {Ranking.LIKELIHOOD: 0, Ranking.AGAIN: 3, Ranking.BOTH_WAYS: 5, Ranking.LEFT_TO_RIGHT: 1}[self]
 
 
@@ -95,12 +95,12 @@ class Sampling:
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """What may be inserted where; a blank is a slot that is open at the start, with all that comes to lie in it.
+    """What may be inserted where; a blank is a slot that is open at the start, with everything inserted there.
 
     Args:
-        never: tokens never to be inserted.
-        min_tokens_per_blank: insert at least so many into each blank; None is 1 for `Kermit.infill`, 0 elsewhere.
-        max_tokens_per_blank: and at most so many.
+        never: tokens that are never inserted.
+        min_tokens_per_blank: fewest tokens to insert into each blank; None is 1 for `Kermit.infill`, 0 elsewhere.
+        max_tokens_per_blank: most tokens to insert into each blank.
         continues_word: (vocab,) bool, the tokens that continue the word on their left. Nothing is then glued to the
             end of a given word, unless the blank touches it.
     """
@@ -140,8 +140,9 @@ class DecodingSettings:
         max_repeats: insert no token more often than this in a row, unless the given text does; None for `MAX_REPEATS`
             where a whole side is translated, and for no limit elsewhere.
         constraints: what may be inserted where.
-        candidates: decode so many texts a canvas and keep the best; see `kermit.decoding.candidates`.
-        ranking: what the best of them is best at; None for `again`.
+        candidates: number of texts to decode per canvas, of which the best is kept; see
+            `kermit.decoding.candidates`.
+        ranking: what candidates are ranked by; None for `again`.
         length_reward: added to a candidate's rank, times the logarithm of its inserted tokens; None for
             `LENGTH_REWARD` where a whole side is translated, and for none elsewhere.
     """
@@ -175,14 +176,16 @@ class DecodingSettings:
             raise DecodingError(f"length_reward must be a finite number, not {self.length_reward}")
         for name in ("ranking", "length_reward"):
             if self.candidates == 1 and getattr(self, name) is not None:
-                raise DecodingError(f"{name} is of candidates, and there is one; raise candidates, or leave it out")
+                raise DecodingError(
+                    f"{name} needs more than one candidate; set candidates above 1, or leave {name} out"
+                )
 
     @property
     def ranked_by(self) -> Ranking | None:
-        """What several candidates are ranked by; None where there is one."""
+        """What candidates are ranked by; None if there is only one."""
         return (self.ranking or Ranking.AGAIN) if self.candidates > 1 else None
 
     @property
     def draws(self) -> bool:
-        """Whether a seed has a say in what comes."""
+        """Whether the result depends on the seed."""
         return self.sampling is not None or self.candidates > 1

@@ -26,7 +26,7 @@ class TracedInsertion:
     log_prob: float
 
     def to_json(self, text: Callable[[int], str] | None = None) -> dict[str, object]:
-        """The insertion as plain JSON values, with its token's text where one can be had."""
+        """Return the insertion as plain JSON values, with its token's text if one is known."""
         named = {} if text is None else {"text": text(self.token_id)}
         return {"slot": self.slot, "token_id": self.token_id, **named, "log_prob": round(self.log_prob, 4)}
 
@@ -37,7 +37,7 @@ TracedRounds = tuple[tuple[TracedInsertion, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class TracedToken:
-    """A token of the final canvas and when it came.
+    """A token of the final canvas, and the round that inserted it.
 
     Args:
         token_id: the token.
@@ -94,7 +94,7 @@ class Trace:
         """The record as plain JSON values.
 
         Args:
-            text: the text of a token, to be given beside its id, and beside those at the start in ``start_text``.
+            text: returns the text of a token, to add next to its id, and for those at the start as ``start_text``.
         """
         start: dict[str, object] = {"start": [list(segment) for segment in self.start.segments]}
         if text is not None:

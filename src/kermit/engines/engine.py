@@ -14,7 +14,7 @@ import numpy as np
 
 from kermit.canvas import SpecialTokens, Termination
 from kermit.canvas.arrays import Booleans, Floats, Integers
-from kermit.canvas.context import NO_ROOM, BlankRoom
+from kermit.canvas.blank_room import NO_ROOM, BlankRoom
 
 MODEL_TYPE = "kermit"
 """The `model_type` of a KERMIT model's config."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kermit.canvas import SpecialTokens, Termination
-from kermit.canvas.context import BlankRoom
+from kermit.canvas.blank_room import BlankRoom
 from kermit.engines.engine import MODEL_TYPE, ModelInfo
 from kermit.errors import KermitError, ModelError, in_a_line, member_of
 

@@ -19,7 +19,7 @@ from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import CanvasBatch, Factorization, SpecialTokens, Termination
 from kermit.canvas.arrays import Array
-from kermit.canvas.context import BlankRoom
+from kermit.canvas.blank_room import BlankRoom
 from kermit.data.batching import WHOLE, RankShare
 from kermit.data.joint_tokenizer import blank_id
 from kermit.decoding import Strategy

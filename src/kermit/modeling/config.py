@@ -8,7 +8,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
 
 from kermit.canvas import SpecialTokens, Termination
-from kermit.canvas.context import BlankRoom
+from kermit.canvas.blank_room import BlankRoom
 from kermit.engines.engine import LEFT_TO_RIGHT
 
 

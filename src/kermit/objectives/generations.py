@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kermit.canvas.arrays import Array, Booleans, Floats, Integers
-from kermit.canvas.context import BlankRoom, RowLayout, lay_out
+from kermit.canvas.blank_room import BlankRoom
+from kermit.canvas.context import RowLayout, lay_out
 from kermit.objectives.dropping import sample_dropped
 from kermit.objectives.orders import OrderPrior, checked_weights
 from kermit.objectives.texts import Texts
