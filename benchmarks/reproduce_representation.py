@@ -216,15 +216,15 @@ class Workshop:
         from kermit.data.joint_tokenizer import load_tokenizer
         from kermit.tasks.glue.data import GlueData
         from kermit.tasks.glue.finetuning import subsample
-        from kermit.tasks.glue.framing import ExampleEncoder, Frame
         from kermit.tasks.glue.table import Split, task_named
+        from kermit.text.tokenizer import encode_texts
 
         words, how, data = load_tokenizer(self.minilm), FINETUNING[task], GlueData(self.data / "glue")
         [train], [dev] = (data.read(task_named(task), split) for split in (Split.TRAIN, Split.DEV))
         chosen = subsample(train.examples, how.subsample)
-        encoder = ExampleEncoder(words, Frame(words.cls_token_id, words.sep_token_id), MAX_LENGTH, None, False)
         tokens, dev_tokens = (
-            sum(len(row["input_ids"]) for row in encoder.encode(part)) for part in (chosen, dev.examples)
+            sum(min(len(ids) + 3, MAX_LENGTH) for ids in encode_texts(words, texts))
+            for texts in ([f"{each.x} {each.y or ''}" for each in part] for part in (chosen, dev.examples))
         )
         minutes = (how.epochs * tokens + dev_tokens / 3) / TOKENS_PER_SECOND / 60
         steps = how.epochs * math.ceil(len(chosen) / how.batch_size)

@@ -15,8 +15,7 @@ from typer.main import get_command
 
 from kermit.cli import app
 from kermit.tasks.glue.finetuning import Setting
-from kermit.tasks.glue.report import summarise
-from kermit.tasks.glue.runs import Result
+from kermit.tasks.glue.runs import Result, summarise
 
 ROOT = Path(__file__).parents[1]
 BUNDLED = ROOT / "src" / "kermit" / "models" / "english_german"

@@ -9,8 +9,8 @@ import pytest
 
 from kermit.data.variants import DEFAULTS
 
-ENGLISH = ["Tom saw 25 dogs in Boston.", "Is this the street?", "Everything was closed yesterday."] * 10
-GERMAN = ["Tom sah 25 Hunde in Boston.", "Ist das die Straße?", "Gestern war alles geschlossen."] * 10
+ENGLISH = ["Tom saw 25 dogs in Boston.", "Is this Boston or Mary?", "Everything was closed yesterday."] * 10
+GERMAN = ["Tom sah 25 Hunde in Boston.", "Ist das Boston oder Mary?", "Gestern war alles geschlossen."] * 10
 RATES = ("--set", "copies=5", "--set", "lower=0.5", "--set", "names=0.1", "--set", "words=2")
 
 

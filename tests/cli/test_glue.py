@@ -5,14 +5,12 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from glue_files import save_trunk, write_glue
 from safetensors.torch import load_file
 
 from kermit import cli
-from kermit.errors import ModelError
 
 Answer = tuple[int, str, str]
 
@@ -49,27 +47,26 @@ def test_from_a_checkpoint_to_scores_and_the_servers_zip(
     data, runs = ("--data", folder / "glue"), folder / "runs"
     asked = ("finetune", "glue", "--model", folder / "trunk", *data, "--output", runs)
     which = ("--task", "cola", "--seeds", "0,1", "--subsample", "40", "--max-length", "40")
-    quick = ("--learning-rate", "5e-3,1e-7", "--epochs", "8", "--batch-size", "8")
+    quick = ("--learning-rate", "5e-3", "--epochs", "8", "--batch-size", "8")
     code, out, err = run(*asked, *which, *quick, "--json")
     assert code == 0, err
     summary = json.loads(out)
     [task] = summary["tasks"]
     assert task["task"] == "CoLA"
     assert task["seeds"] == [0, 1]
-    assert task["settings_tried"] == 2
     assert task["setting"]["learning_rate"] == 5e-3
     assert task["train_examples"] == 40
     assert task["score"]["mean"] == summary["average"] > 40
     assert summary == json.loads((runs / "summary.json").read_text(encoding="utf-8"))
-    assert "CoLA seed 1 lr1e-07-epochs8-batch8-length40-subsample40: matthews" in caplog.text
+    assert "CoLA seed 1: matthews" in caplog.text
 
     caplog.clear()
     code, out, err = run(*asked, *which, *quick)
     assert code == 0
     assert "CoLA seed" not in caplog.text  # all is done
-    assert "best of 2 on dev" in " ".join(out.replace("│", " ").split())
+    assert "average" in out
 
-    kept = runs / "CoLA" / "seed-0" / "lr0.005-epochs8-batch8-length40-subsample40"
+    kept = runs / "CoLA" / "seed-0"
     score = ("evaluate", "glue", "--model", kept, "--task", "CoLA", *data)
     code, out, _ = run(*score, "--json")
     found = json.loads(out)
@@ -99,7 +96,7 @@ def test_what_is_kept_follows_the_options_and_what_stays_from_before_is_told(
     asked = ("finetune", "glue", "--model", folder / "trunk", *data, *ONE_STEP, "--json")
     for way in ((), ("--scores-only",)):
         assert run(*asked, *way, "--output", tmp_path / f"run{len(way)}")[0] == 0
-    [kept], [scored] = ((tmp_path / name).glob("CoLA/seed-0/*") for name in ("run0", "run1"))
+    kept, scored = (tmp_path / name / "CoLA" / "seed-0" for name in ("run0", "run1"))
     assert any(name.startswith("head.") for name in load_file(kept / "model.safetensors")), "the insertion head stays"
     assert [path.name for path in scored.iterdir()] == ["result.json"]
     assert "finetuned before" not in caplog.text
@@ -118,30 +115,6 @@ def test_what_is_kept_follows_the_options_and_what_stays_from_before_is_told(
 
 
 @pytest.mark.slow
-def test_the_settings_to_try_follow_the_options(
-    run: Callable[..., Answer], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def taken_down(*arguments: Any, **options: Any) -> None:
-        asked.append(options)
-        raise ModelError("enough")
-
-    monkeypatch.setattr("kermit.tasks.glue.runs.finetune_all", taken_down)
-    common = ("finetune", "glue", "--model", "m", "--data", folder / "glue", "--task", "CoLA", "--output", tmp_path)
-    assert run(*common)[2] == "error: enough\n"
-    run(*common, "--grid", "--precision", "bfloat16", "--seeds", "3,4", "--batch-size", "8", "--quiet")
-    usual, grid = asked
-    assert [setting.name for setting in usual["settings"]] == ["lr3e-05-epochs3-batch32-length128"]
-    assert (usual["seeds"], usual["progress"]) == ((0,), True)
-    assert {setting.learning_rate for setting in grid["settings"]} == {5e-5, 4e-5, 3e-5, 2e-5}
-    assert {setting.epochs for setting in grid["settings"]} == {2, 3, 4}
-    assert {setting.batch_size for setting in grid["settings"]} == {8}
-    assert {setting.precision for setting in grid["settings"]} == {"bfloat16"}
-    assert (grid["seeds"], grid["progress"]) == ((3, 4), False)
-
-
-@pytest.mark.slow
 def test_an_output_of_the_wrong_kind_is_told_before_the_work(
     run: Callable[..., Answer], folder: Path, tmp_path: Path
 ) -> None:
@@ -155,11 +128,11 @@ def test_an_output_of_the_wrong_kind_is_told_before_the_work(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("finetune", "glue", "--task", "COAL"), "did you mean CoLA"),
-        (("finetune", "glue", "--task", "CoLA", "--seeds", "one"), "--seeds one: write numbers separated by commas"),
-        (("finetune", "glue", "--task", "CoLA", "--learning-rate", "x"), "--learning-rate x: write numbers"),
-        (("finetune", "glue", "--task", "CoLA", "--epochs", "0"), "epochs 0 is too small"),
-        (("finetune", "glue", "--task", "CoLA", "--seeds", "-1"), "seeds must be 0 or more"),
+        (("finetune", "glue", "--task", "COAL"), "did you mean 'CoLA'?"),
+        (("finetune", "glue", "--task", "CoLA", "--seeds", "one"), "--seeds one: write whole numbers"),
+        (("finetune", "glue", "--task", "CoLA", "--learning-rate", "x"), "--learning-rate"),
+        (("finetune", "glue", "--task", "CoLA", "--epochs", "0"), "--epochs"),
+        (("finetune", "glue", "--task", "CoLA", "--seeds=-1"), "--seeds -1: write whole numbers"),
         (("finetune", "glue", "--task", "AX"), "finetune MNLI"),
         (("evaluate", "glue", "--task", "MNLI"), "MNLI asks for entailment, neutral, contradiction"),
     ],

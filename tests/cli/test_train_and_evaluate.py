@@ -48,7 +48,7 @@ def test_what_is_no_recipe_is_told(kermit, tmp_path):
     for arguments, message in (
         ((tmp_path,), f"{tmp_path}: this is a folder; name a recipe in it"),
         ((tmp_path / "empty.yaml",), "this is empty"),
-        ((tmp_path / "child.yaml",), f"parent.yaml: there is no such recipe, which {tmp_path / 'child.yaml'} extends"),
+        ((tmp_path / "child.yaml",), f"parent.yaml: the recipe does not exist; {tmp_path / 'child.yaml'} extends it"),
         ((tmp_path / "child.yaml", "--output", tmp_path / "file"), "file: this is a file; name a folder"),
     ):
         done = kermit("train", *arguments)
@@ -67,7 +67,7 @@ def test_distill_skips_what_it_is_told_to_and_goes_on_after_an_error(kermit, fol
     limits = ("--set", "termination_penalty=50", "--set", "max_rounds=1", "--set", "max_tokens=1")
     refused = kermit(*asked, "--skip-bad", *limits, "--json")  # as one round is too few
     assert (refused.code, refused.out) == (2, "")
-    assert "none of the teacher's 2 translations ended" in refused.err
+    assert "no pair is left (unfinished 2)" in refused.err
     drawn = ("--set", "temperature=1.0", "--set", "termination_penalty=-5", "--set", "seed=5")
     done = json.loads(kermit(*asked, "--skip-bad", *drawn, "--json").out)
     assert done == {

@@ -180,7 +180,7 @@ def test_settings_that_cannot_be_are_refused():
 
 
 def test_a_gguf_file_that_is_not_there_or_cannot_be_read_is_told(tmp_path, monkeypatch):
-    with pytest.raises(ModelError, match="there is no such file"):
+    with pytest.raises(ModelError, match="the file does not exist"):
         load_causal_lm(str(tmp_path / "model.gguf"))
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

@@ -1,12 +1,10 @@
 """Predictions and their scores: what is counted, what is kept, and going on after an interruption."""
 
-import itertools
 import json
 from dataclasses import dataclass, field
 
 import pytest
 from cloze_models import INSTANCES, masked_lm, tokenizer, write_data
-from hypothesis import given, strategies as st
 
 from kermit.errors import DataError
 from kermit.tasks.cloze import (
@@ -21,7 +19,6 @@ from kermit.tasks.cloze import (
     signature_of,
 )
 from kermit.tasks.cloze.layout import ClozeLayout
-from kermit.tasks.cloze.system import in_calls
 
 DATA = ClozeSet(tuple(INSTANCES), 9, {Skip.ABSENT: 3})
 
@@ -159,13 +156,3 @@ def test_the_settings_change_with_the_weights_the_search_and_the_data(tmp_path):
     signature = signature_of("my-model", first, 5)
     for part in ("system:masked-lm", "model:my-model@abc", "beams=5", "limit:5", "version:"):
         assert part in signature
-
-
-@given(st.lists(st.integers(1, 400), max_size=40), st.integers(1, 1500))
-def test_calls_hold_every_layout_once_by_size_and_keep_to_the_budget(sizes, budget):
-    parts = list(in_calls(sizes, budget))
-    assert sorted(number for part in parts for number in part) == list(range(len(sizes)))
-    assert [sizes[number] for part in parts for number in part] == sorted(sizes)
-    assert all(len(part) == 1 or len(part) * max(sizes[number] for number in part) <= budget for part in parts)
-    for one, other in itertools.pairwise(parts):  # and none is smaller than it must be
-        assert (len(one) + 1) * sizes[other[0]] > budget

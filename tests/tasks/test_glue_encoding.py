@@ -1,27 +1,27 @@
 """What each kind of trunk is shown."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from glue_files import save_trunk, tiny_tokenizer
-from hypothesis import given, strategies as st
 from insertion_models import trunk_config
 from tokenizers.processors import TemplateProcessing
 from transformers import (
     BertForSequenceClassification,
     GPT2Config,
     GPT2ForSequenceClassification,
+    PreTrainedTokenizerFast,
     RobertaModel,
 )
 
 from kermit.errors import ModelError
 from kermit.modeling import KermitConfig, KermitForSequenceClassification, special_token_settings
 from kermit.modeling.trunk import first_position
-from kermit.tasks.glue.classifier import Classifier
+from kermit.tasks.glue.classifier import Classifier, add_frame
 from kermit.tasks.glue.data import Example
-from kermit.tasks.glue.framing import ExampleEncoder, Frame, give_padding, longest_first
 from kermit.tasks.glue.table import task_named
 from kermit.text.tokenizer import encode_texts
 
@@ -43,13 +43,18 @@ def gpt(vocab_size: int) -> GPT2ForSequenceClassification:
     )
 
 
+def classifier_of(model: Any, tokenizer: PreTrainedTokenizerFast, max_length: int = 128) -> Classifier:
+    add_frame(model, tokenizer)
+    return Classifier(model, tokenizer, max_length)
+
+
 def ids(text: str) -> list[int]:
     return encode_texts(tiny_tokenizer(), [text])[0]
 
 
 def test_kermit_sees_a_canvas_with_its_segments() -> None:
     tokenizer, model = tiny_tokenizer(), kermit_model()
-    encoder = ExampleEncoder.of(model, tokenizer, 128)
+    encoder = classifier_of(model, tokenizer)
     cls, sep, x, y = tokenizer.cls_token_id, tokenizer.sep_token_id, ids("the dog"), ids("a green girl sleeps")
     [pair] = encoder.encode([PAIR])
     assert pair == {
@@ -65,26 +70,22 @@ def test_kermit_sees_a_canvas_with_its_segments() -> None:
 
 def test_what_looks_like_a_special_token_in_a_text_is_text() -> None:
     tokenizer = tiny_tokenizer()
-    [row] = ExampleEncoder.of(kermit_model(), tokenizer, 128).encode([Example("[SEP]", None, 1, "")])
+    [row] = classifier_of(kermit_model(), tokenizer).encode([Example("[SEP]", None, 1, "")])
     assert row["input_ids"].count(tokenizer.sep_token_id) == 1
 
 
-def test_restarting_positions_limit_each_text_and_continuing_ones_the_whole() -> None:
-    long = Example("the " * 30, "a " * 30, 1, "")
-    tokenizer = tiny_tokenizer()
-    [restarts] = ExampleEncoder.of(kermit_model(), tokenizer, 128).encode([long])
-    assert len(restarts["input_ids"]) == 1 + 10 + 1 + 10 + 1  # 12 positions: [CLS], 10 tokens, [SEP]
-    [continues] = ExampleEncoder.of(kermit_model(positions="continue"), tokenizer, 128).encode([long])
-    assert len(continues["input_ids"]) == 12
-    [short] = ExampleEncoder.of(kermit_model(), tokenizer, 8).encode([long])
-    assert len(short["input_ids"]) == 8
+def test_the_longer_text_of_a_pair_is_cut() -> None:
+    long = Example("the " * 30, "a girl", 1, "")
+    [cut] = classifier_of(kermit_model(), tiny_tokenizer(), 12).encode([long])
+    assert len(cut["input_ids"]) == 12
+    assert cut["input_ids"][-len(ids("a girl")) - 1 : -1] == ids("a girl")
 
 
 def test_another_encoder_gets_the_same_frame_where_its_tokenizer_has_none_and_else_its_own() -> None:
     tokenizer = tiny_tokenizer()
     model = BertForSequenceClassification(trunk_config(vocab_size=len(tokenizer)))
-    [kermit_row] = ExampleEncoder.of(kermit_model(), tokenizer, 128).encode([PAIR])
-    [row] = ExampleEncoder.of(model, tokenizer, 128).encode([PAIR])
+    [kermit_row] = classifier_of(kermit_model(), tokenizer).encode([PAIR])
+    [row] = classifier_of(model, tokenizer).encode([PAIR])
     assert row == kermit_row
 
     template = TemplateProcessing(
@@ -93,15 +94,14 @@ def test_another_encoder_gets_the_same_frame_where_its_tokenizer_has_none_and_el
         special_tokens=[("[CLS]", tokenizer.cls_token_id), ("[SEP]", tokenizer.sep_token_id)],
     )
     tokenizer.backend_tokenizer.post_processor = template
-    encoder = ExampleEncoder.of(model, tokenizer, 128)
-    assert encoder.frame is None
+    encoder = classifier_of(model, tokenizer)
     sep, x, y = tokenizer.sep_token_id, ids("the dog"), ids("a green girl sleeps")
     own, single = encoder.encode([PAIR])[0], encoder.encode([SINGLE])[0]
     assert own["input_ids"] == [tokenizer.cls_token_id, *x, sep, sep, *y, sep]
     assert own["label"] == 1
     assert single["input_ids"] == [tokenizer.cls_token_id, *x, sep]
     assert "token_type_ids" in own
-    [cut] = ExampleEncoder.of(model, tokenizer, 7).encode([PAIR])
+    [cut] = classifier_of(model, tokenizer, 7).encode([PAIR])
     assert len(cut["input_ids"]) == 7
 
 
@@ -110,12 +110,12 @@ def test_a_causal_model_ends_with_a_separator_that_is_no_padding() -> None:
     tokenizer.cls_token = tokenizer.sep_token = tokenizer.pad_token = None
     tokenizer.add_special_tokens({"eos_token": "[EOSLOT]", "bos_token": "[EOSLOT]"})  # as GPT-2: one token for both
     model = gpt(len(tokenizer))
-    give_padding(model, tokenizer)
+    add_frame(model, tokenizer)
     end = tokenizer.eos_token_id
     assert tokenizer.pad_token_id not in (None, end)
     assert model.config.pad_token_id == tokenizer.pad_token_id
     assert model.get_input_embeddings().num_embeddings >= len(tokenizer)
-    [row] = ExampleEncoder.of(model, tokenizer, 128).encode([PAIR])
+    [row] = classifier_of(model, tokenizer).encode([PAIR])
     assert row["input_ids"] == [*ids("the dog"), end, *ids("a green girl sleeps"), end]
     assert "token_type_ids" not in row
 
@@ -123,7 +123,7 @@ def test_a_causal_model_ends_with_a_separator_that_is_no_padding() -> None:
 def test_an_encoder_with_a_causal_mask_is_read_at_its_last_token(tmp_path: Path) -> None:
     classifier = Classifier.start(str(save_trunk("causal-encoder", tmp_path)), task_named("RTE"), max_length=40, seed=0)
     model = classifier.model.eval()
-    [row] = classifier.encoder.encode([PAIR])
+    [row] = classifier.encode([PAIR])
     assert "token_type_ids" not in row  # as in its pretraining
     assert row["input_ids"][0] == classifier.tokenizer.cls_token_id
     tokens = torch.tensor([row["input_ids"]])
@@ -145,7 +145,7 @@ def test_padding_that_is_also_the_separator_is_replaced() -> None:
     tokenizer = tiny_tokenizer()
     tokenizer.pad_token = tokenizer.sep_token
     model = gpt(len(tokenizer))
-    give_padding(model, tokenizer)
+    add_frame(model, tokenizer)
     assert tokenizer.pad_token_id != tokenizer.sep_token_id
 
 
@@ -153,31 +153,11 @@ def test_a_tokenizer_with_nothing_to_separate_texts_is_an_error() -> None:
     tokenizer = tiny_tokenizer()
     tokenizer.sep_token = None
     with pytest.raises(ModelError, match=r"neither a \[SEP\] nor an end token"):
-        Frame.of(gpt(len(tokenizer)), tokenizer)
+        add_frame(gpt(len(tokenizer)), tokenizer)
 
 
 def test_positions_that_are_numbered_from_the_padding_are_not_counted() -> None:
     assert first_position(RobertaModel(trunk_config("roberta"))) == 1
-
-
-def cut_one_by_one(first: int, second: int, budget: int) -> tuple[int, int]:
-    while first + second > budget:
-        if first > second:
-            first -= 1
-        elif second > first:
-            second -= 1
-        else:
-            first, second = first - 1, second  # both alike: which one does not matter, the next cut evens it out
-    return first, second
-
-
-@given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 60))
-def test_the_longer_text_is_cut_until_both_fit(first: int, second: int, budget: int) -> None:
-    [[kept_first], [kept_second]] = longest_first(np.array([[first], [second]]), budget).tolist()
-    assert sorted((kept_first, kept_second)) == sorted(cut_one_by_one(first, second, budget))
-    assert kept_first <= first
-    assert kept_second <= second
-    assert longest_first(np.array([[first]]), budget).tolist() == [[min(first, budget)]]
 
 
 @pytest.mark.parametrize("kind", ["kermit", "masked", "encoder", "causal", "causal-encoder"])

@@ -13,15 +13,22 @@ import torch
 from glue_files import SIZES, save_trunk, write_glue
 from transformers import AutoModelForSequenceClassification
 
-import kermit
 from kermit import Kermit
 from kermit.errors import DataError, ModelError
 from kermit.tasks.glue import runs as runs_module
 from kermit.tasks.glue.classifier import Classifier
 from kermit.tasks.glue.data import Example, GlueData
-from kermit.tasks.glue.finetuning import BERT_GRID, Grid, Setting, subsample
-from kermit.tasks.glue.report import Spread, summarise, summary_table
-from kermit.tasks.glue.runs import Result, Run, choose_tasks, evaluate_finetuned, find_runs, finetune_all
+from kermit.tasks.glue.finetuning import Setting, subsample
+from kermit.tasks.glue.runs import (
+    Result,
+    Run,
+    Spread,
+    choose_tasks,
+    evaluate_finetuned,
+    find_runs,
+    finetune_all,
+    summarise,
+)
 from kermit.tasks.glue.submission import submit, written
 from kermit.tasks.glue.table import TASKS, Split, task_named
 
@@ -43,12 +50,12 @@ def trunk(tmp_path_factory: pytest.TempPathFactory) -> str:
 def learned(glue: GlueData, trunk: str, tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     """CoLA and STS-B, finetuned until they are learned."""
     output = tmp_path_factory.mktemp("learned")
-    return finetune_all([task_named("CoLA"), task_named("STS-B")], trunk, glue, output, settings=[QUICK])
+    return finetune_all([task_named("CoLA"), task_named("STS-B")], trunk, glue, output, setting=QUICK)
 
 
-def result(task: str = "CoLA", seed: int = 0, score: float = 50.0, setting: Setting = ONE_STEP) -> Result:
+def result(task: str = "CoLA", seed: int = 0, score: float = 50.0) -> Result:
     metrics = {"matthews": score}
-    return Result(task, seed, setting, metrics, score, 48, 16, 1, 0.1, "trunk", "weights", "text", "0.1.0")
+    return Result(task, seed, ONE_STEP, metrics, score, 48, 16, 1, 0.1, "trunk", "weights", "text", "kermit|")
 
 
 @pytest.mark.slow
@@ -63,7 +70,7 @@ def test_labels_and_numbers_that_a_word_gives_away_are_learned(learned: list[Run
 @pytest.mark.parametrize("kind", ["masked", "encoder", "causal", "causal-encoder"])
 def test_other_trunks_learn_by_the_same_call(kind: str, glue: GlueData, tmp_path: Path) -> None:
     trunk = save_trunk(kind, tmp_path / "trunk")
-    [run] = finetune_all([task_named("CoLA")], str(trunk), glue, tmp_path / "runs", settings=[QUICK])
+    [run] = finetune_all([task_named("CoLA")], str(trunk), glue, tmp_path / "runs", setting=QUICK)
     assert run.result.score > 75
     again = evaluate_finetuned(str(run.folder), task_named("CoLA"), glue)
     assert again.score == run.result.score
@@ -73,7 +80,7 @@ def test_other_trunks_learn_by_the_same_call(kind: str, glue: GlueData, tmp_path
     theirs = AutoModelForSequenceClassification.from_pretrained(run.folder).eval()
     assert theirs.config.id2label == {0: "0", 1: "1"}
     for example, expected in zip(dev.examples, ours.logits(dev.examples), strict=True):
-        [row] = ours.encoder.encode([example])
+        [row] = ours.encode([example])
         row.pop("label")
         found = theirs(**{name: torch.tensor([values]) for name, values in row.items()}).logits
         np.testing.assert_allclose(found[0].detach().numpy(), expected, atol=1e-4)
@@ -110,8 +117,7 @@ def test_a_result_says_what_led_to_it_and_is_what_evaluating_gives(learned: list
         "precision": "float32",
     }
     assert record["seed"] == 0
-    assert record["version"] == kermit.__version__
-    for value in (record["data_checksum"], record["model_checksum"], "seed:0", "lr0.005-epochs8-batch8-length40"):
+    for value in (record["data_checksum"], record["model_checksum"], "seed:0", "learning_rate=0.005,epochs=8,"):
         assert value in record["signature"]
     assert Result.read(run.folder / "result.json") == run.result
 
@@ -120,8 +126,6 @@ def test_a_result_says_what_led_to_it_and_is_what_evaluating_gives(learned: list
     assert found.examples == SIZES["dev"]
     assert "length:40" in found.signature
     assert evaluate_finetuned(str(run.folder), task_named("CoLA"), glue, Split.TRAIN).examples == SIZES["train"]
-    with pytest.raises(DataError, match="test labels are not public"):
-        evaluate_finetuned(str(run.folder), task_named("CoLA"), glue, Split.TEST)
 
 
 @pytest.mark.slow
@@ -152,7 +156,7 @@ def test_a_trunk_whose_weights_are_of_another_shape_is_refused(kind: str, tmp_pa
 @pytest.mark.slow
 def test_a_finetuning_that_diverged_has_no_score(glue: GlueData, trunk: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="finetune with a lower learning rate"):
-        finetune_all([task_named("STS-B")], trunk, glue, tmp_path, settings=[replace(QUICK, learning_rate=1e30)])
+        finetune_all([task_named("STS-B")], trunk, glue, tmp_path, setting=replace(QUICK, learning_rate=1e30))
     assert find_runs(tmp_path) == []
 
 
@@ -166,9 +170,9 @@ def test_a_model_is_scored_on_the_task_that_it_was_finetuned_on(learned: list[Ru
 def test_the_same_seed_gives_the_same_model_and_another_one_another(glue: GlueData, trunk: str, tmp_path: Path) -> None:
     setting = replace(ONE_STEP, batch_size=16)
     for output in ("one", "two"):
-        finetune_all([task_named("CoLA")], trunk, glue, tmp_path / output, seeds=[0, 1], settings=[setting])
+        finetune_all([task_named("CoLA")], trunk, glue, tmp_path / output, seeds=[0, 1], setting=setting)
     weights = {
-        (output, seed): (tmp_path / output / "CoLA" / f"seed-{seed}" / setting.name / "model.safetensors").read_bytes()
+        (output, seed): (tmp_path / output / "CoLA" / f"seed-{seed}" / "model.safetensors").read_bytes()
         for output in ("one", "two")
         for seed in (0, 1)
     }
@@ -183,59 +187,51 @@ def test_what_is_finished_is_not_done_again_and_what_was_interrupted_is(
     original, titles = runs_module.finetune, []
 
     def counted(*arguments: object, **settings: object) -> int:
-        titles.append(arguments[2].name)
+        titles.append(settings["seed"])
         if len(titles) == 2:
             raise KeyboardInterrupt
         return original(*arguments, **settings)
 
     monkeypatch.setattr(runs_module, "finetune", counted)
-    slow = replace(ONE_STEP, epochs=2)
-    work = {"settings": [ONE_STEP, slow]}
+    work = {"setting": ONE_STEP, "seeds": [0, 1]}
     with pytest.raises(KeyboardInterrupt):
         finetune_all([task_named("CoLA")], trunk, glue, tmp_path, **work)
     assert len(find_runs(tmp_path)) == 1
     first = finetune_all([task_named("CoLA")], trunk, glue, tmp_path, **work)
-    assert titles == [ONE_STEP.name, slow.name, slow.name]
+    assert titles == [0, 1, 1]
     assert finetune_all([task_named("CoLA")], trunk, glue, tmp_path, **work) == first
     assert len(titles) == 3
 
 
 @pytest.mark.slow
-def test_of_a_seeds_settings_the_best_keeps_its_weights(glue: GlueData, trunk: str, tmp_path: Path) -> None:
-    work = {"settings": [ONE_STEP, QUICK, replace(ONE_STEP, epochs=2)]}
-    runs = finetune_all([task_named("CoLA")], trunk, glue, tmp_path, **work)
-    best = max(runs, key=lambda run: run.result.score)
-    assert [run.has_model for run in runs] == [run is best for run in runs]
-    assert all(sorted(path.name for path in run.folder.iterdir()) == ["result.json"] for run in runs if run is not best)
-
-
-@pytest.mark.slow
 def test_the_scores_may_be_all_that_is_kept(glue: GlueData, trunk: str, tmp_path: Path) -> None:
-    [run] = finetune_all([task_named("CoLA")], trunk, glue, tmp_path, settings=[ONE_STEP], keep_models=False)
+    [run] = finetune_all([task_named("CoLA")], trunk, glue, tmp_path, setting=ONE_STEP, keep_models=False)
     assert [path.name for path in run.folder.iterdir()] == ["result.json"]
-    assert finetune_all([task_named("CoLA")], trunk, glue, tmp_path, settings=[ONE_STEP]) == [run]
+    assert finetune_all([task_named("CoLA")], trunk, glue, tmp_path, setting=ONE_STEP) == [run]
 
 
 @pytest.mark.slow
 def test_results_of_another_model_or_other_data_are_refused(glue: GlueData, trunk: str, tmp_path: Path) -> None:
-    finetune_all([task_named("CoLA")], trunk, glue, tmp_path / "runs", settings=[ONE_STEP])
+    finetune_all([task_named("CoLA")], trunk, glue, tmp_path / "runs", setting=ONE_STEP)
     changed = save_trunk("kermit", tmp_path / "changed")
     config = json.loads((changed / "config.json").read_text(encoding="utf-8"))
     (changed / "config.json").write_text(json.dumps(config | {"termination_penalty": 1.0}), encoding="utf-8")
     with pytest.raises(DataError, match="holds a result with another model"):
-        finetune_all([task_named("CoLA")], str(changed), glue, tmp_path / "runs", settings=[ONE_STEP])
+        finetune_all([task_named("CoLA")], str(changed), glue, tmp_path / "runs", setting=ONE_STEP)
     other = str(save_trunk("encoder", tmp_path / "other"))
-    with pytest.raises(DataError, match=r"CoLA/seed-0/.* holds a result with another model .*another --output"):
-        finetune_all([task_named("RTE")], other, glue, tmp_path / "runs", settings=[ONE_STEP])
+    with pytest.raises(DataError, match=r"CoLA/seed-0 holds a result with another model .*another --output"):
+        finetune_all([task_named("RTE")], other, glue, tmp_path / "runs", setting=ONE_STEP)
+    with pytest.raises(DataError, match="holds a result with another setting"):
+        finetune_all([task_named("CoLA")], trunk, glue, tmp_path / "runs", setting=QUICK)
     data = GlueData(write_glue(tmp_path / "glue"))
     train = tmp_path / "glue" / "CoLA" / "train.tsv"
     train.write_text(train.read_text(encoding="utf-8") + "gj04\t1\t\tOne more.\n", encoding="utf-8")
     with pytest.raises(DataError, match="holds a result with another data"):
-        finetune_all([task_named("CoLA")], trunk, data, tmp_path / "runs", settings=[QUICK])
+        finetune_all([task_named("CoLA")], trunk, data, tmp_path / "runs", setting=ONE_STEP)
 
 
 def test_a_result_that_is_none_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "CoLA" / "seed-0" / "some" / "result.json"
+    path = tmp_path / "CoLA" / "seed-0" / "result.json"
     path.parent.mkdir(parents=True)
     path.write_text("{}", encoding="utf-8")
     with pytest.raises(DataError, match=r"result.json: this is not the result"):
@@ -267,55 +263,21 @@ def test_a_subsample_is_drawn_once_for_all_seeds_and_keeps_the_order() -> None:
     assert subsample(examples, None) == subsample(examples, 100) == subsample(examples, 1000) == examples
 
 
-def test_the_grid_is_berts() -> None:
-    settings = list(BERT_GRID.settings(max_length=64))
-    assert len(settings) == 4 * 3 * 2
-    assert {setting.learning_rate for setting in settings} == {5e-5, 4e-5, 3e-5, 2e-5}
-    assert {setting.epochs for setting in settings} == {2, 3, 4}
-    assert {setting.batch_size for setting in settings} == {16, 32}
-    assert len({setting.name for setting in settings}) == 24
-    assert list(Grid().settings()) == [Setting()]
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"epochs": 0}, "epochs 0 is too small"),
-        ({"batch_size": 0}, "batch-size 0 is too small"),
-        ({"subsample": 0}, "subsample 0 is too small"),
-        ({"learning_rate": -1.0}, "learning-rate must be positive"),
-        ({"learning_rate": float("nan")}, "learning-rate must be positive"),
-    ],
-)
-def test_settings_that_cannot_be_are_errors(wrong: dict[str, float], message: str) -> None:
-    with pytest.raises(ModelError, match=message):
-        Setting(**wrong)
-
-
 def test_the_spread_is_the_sample_standard_deviation() -> None:
     assert Spread.of([1.0, 2.0, 6.0]) == Spread(3.0, 2.65)  # sqrt((4 + 1 + 9) / 2)
     assert Spread.of([1.0]) == Spread(1.0, None)
 
 
-def test_the_summary_reports_the_setting_with_the_best_mean_over_seeds() -> None:
-    steady, lucky = ONE_STEP, QUICK
-    scores = {steady: [60.0, 62.0, 64.0], lucky: [70.0, 50.0, 50.0]}
-    results = [result("CoLA", seed, score, s) for s, given in scores.items() for seed, score in enumerate(given)]
-    summary = summarise([*results, result("RTE", 0, 80.0)])
+def test_the_summary_has_the_mean_and_deviation_over_seeds() -> None:
+    results = [result("CoLA", seed, score) for seed, score in enumerate([60.0, 62.0, 64.0])]
+    summary = summarise([result("RTE", 0, 80.0), *results])
     cola, rte = summary.tasks
-    assert (cola.task, cola.setting, cola.settings_tried, cola.seeds) == ("CoLA", steady, 2, [0, 1, 2])
+    assert (cola.task, cola.setting, cola.seeds) == ("CoLA", ONE_STEP, [0, 1, 2])
     assert cola.score == Spread(62.0, 2.0)
     assert cola.metrics == {"matthews": Spread(62.0, 2.0)}
     assert rte.score == Spread(80.0, None)
     assert summary.average == 71.0
     assert json.loads(json.dumps(asdict(summary)))["tasks"][0]["score"] == {"mean": 62.0, "deviation": 2.0}
-    assert summary_table(summary).row_count == 3
-
-
-def test_a_setting_with_fewer_seeds_is_not_the_best_by_luck() -> None:
-    results = [result("CoLA", seed, score) for seed, score in enumerate([60.0, 62.0, 64.0])]
-    [cola] = summarise([*results, result("CoLA", 0, 63.0, QUICK)]).tasks
-    assert (cola.setting, cola.seeds, cola.settings_tried) == (ONE_STEP, [0, 1, 2], 2)
 
 
 def tsv(archive: zipfile.ZipFile, name: str) -> list[list[str]]:
@@ -325,7 +287,7 @@ def tsv(archive: zipfile.ZipFile, name: str) -> list[list[str]]:
 
 @pytest.mark.slow
 def test_every_task_goes_from_its_files_to_the_zip_of_the_server(glue: GlueData, trunk: str, tmp_path: Path) -> None:
-    runs = finetune_all(choose_tasks("all", glue), trunk, glue, tmp_path / "runs", settings=[QUICK])
+    runs = finetune_all(choose_tasks("all", glue), trunk, glue, tmp_path / "runs", setting=QUICK)
     assert {run.result.task for run in runs if run.result.score < 60} <= {"MRPC"}, "a word gives all labels away"
     [mnli] = [run for run in find_runs(tmp_path / "runs") if run.result.task == "MNLI"]
     assert set(mnli.result.metrics) == {"accuracy_matched", "accuracy_mismatched"}
@@ -333,13 +295,14 @@ def test_every_task_goes_from_its_files_to_the_zip_of_the_server(glue: GlueData,
     diagnostic = evaluate_finetuned(str(mnli.folder), task_named("AX"), glue)
     assert set(diagnostic.metrics) == {"matthews"}
 
-    submission = submit(tmp_path / "runs", glue, tmp_path / "out" / "glue.zip")
-    assert submission.placeholders == []
+    archive_path = tmp_path / "out" / "glue.zip"
+    files = submit(tmp_path / "runs", glue, archive_path)
+    assert all(file.model for file in files)
     names = ["CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI", "AX"]
     inference = {"entailment", "neutral", "contradiction"}
     entailment = {"entailment", "not_entailment"}
     words = {"MNLI-m": inference, "MNLI-mm": inference, "AX": inference, "QNLI": entailment, "RTE": entailment}
-    with zipfile.ZipFile(submission.path) as archive:
+    with zipfile.ZipFile(archive_path) as archive:
         assert archive.namelist() == [f"{name}.tsv" for name in names]
         for name in names:
             header, *rows = tsv(archive, f"{name}.tsv")
@@ -349,24 +312,25 @@ def test_every_task_goes_from_its_files_to_the_zip_of_the_server(glue: GlueData,
                 assert all(0 <= float(answer) <= 5 for _, answer in rows)
             else:
                 assert {answer for _, answer in rows} <= words.get(name, {"0", "1"})
-    assert [file.model for file in submission.files if file.name == "AX"] == [str(mnli.folder)]
+    assert [file.model for file in files if file.name == "AX"] == [str(mnli.folder)]
 
 
 @pytest.mark.slow
 def test_tasks_without_a_model_get_placeholders_of_the_servers_size(
     learned: list[Run], glue: GlueData, tmp_path: Path
 ) -> None:
-    submission = submit(learned[0].folder.parents[2], glue, tmp_path / "glue.zip")
-    assert submission.placeholders == ["SST-2", "MRPC", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI", "AX"]
-    with zipfile.ZipFile(submission.path) as archive:
+    files = submit(learned[0].folder.parents[1], glue, tmp_path / "glue.zip")
+    placeholders = [file.name for file in files if file.model is None]
+    assert placeholders == ["SST-2", "MRPC", "QQP", "MNLI-m", "MNLI-mm", "QNLI", "RTE", "WNLI", "AX"]
+    with zipfile.ZipFile(tmp_path / "glue.zip") as archive:
         assert len(tsv(archive, "MNLI-mm.tsv")) == 9847 + 1
         assert tsv(archive, "RTE.tsv")[-1] == ["2999", "entailment"]
         cola = tsv(archive, "CoLA.tsv")
     sentences = [example.x for example in glue.read(task_named("CoLA"), Split.TEST)[0].examples]
     right = [answer == str(int("always" in text)) for (_, answer), text in zip(cola[1:], sentences, strict=True)]
     assert sum(right) >= 4
-    again = submit(learned[0].folder.parents[2], glue, tmp_path / "again.zip")
-    assert again.path.read_bytes() == submission.path.read_bytes()
+    submit(learned[0].folder.parents[1], glue, tmp_path / "again.zip")
+    assert (tmp_path / "again.zip").read_bytes() == (tmp_path / "glue.zip").read_bytes()
 
 
 def test_numbers_have_three_places_and_labels_their_words() -> None:
@@ -380,6 +344,6 @@ def test_nothing_to_submit_and_a_missing_test_file_are_errors(
 ) -> None:
     with pytest.raises(DataError, match="holds no finetuned model"):
         submit(tmp_path, glue, tmp_path / "glue.zip")
-    with pytest.raises(DataError, match=r"CoLA/test.tsv: there is no such file"):
-        submit(learned[0].folder.parents[2], GlueData(tmp_path), tmp_path / "glue.zip")
+    with pytest.raises(DataError, match=r"CoLA/test.tsv: the file does not exist"):
+        submit(learned[0].folder.parents[1], GlueData(tmp_path), tmp_path / "glue.zip")
     assert list(tmp_path.iterdir()) == []

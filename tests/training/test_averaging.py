@@ -2,10 +2,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
-from kermit.training.averaging import MovingAverage, mean_with_checkpoints
+from kermit.training.averaging import MovingAverage
 
 
 def test_the_moving_average_is_the_recurrence_worked_by_hand() -> None:
@@ -46,18 +45,3 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
         expected = model.weight.detach().clone()
     with other.applied():
         assert torch.equal(model.weight, expected)
-
-
-def test_the_mean_with_earlier_checkpoints(tmp_path: Path) -> None:
-    model = nn.Linear(1, 1)
-    for value in (1.0, 4.0):
-        folder = tmp_path / f"checkpoint-{value}"
-        folder.mkdir()
-        save_file({"weight": torch.full((1, 1), value), "bias": torch.zeros(1)}, folder / "model.safetensors")
-    with torch.no_grad():
-        model.weight.fill_(10.0)
-    with mean_with_checkpoints(model, sorted(tmp_path.iterdir())):
-        assert model.weight.item() == pytest.approx(5.0)
-    assert model.weight.item() == 10.0
-    with mean_with_checkpoints(model, []):
-        assert model.weight.item() == 10.0

@@ -46,11 +46,10 @@ CACHED = KERMIT | {
     "changes",
     [
         {"averaging": {"ema": 0.9}},
-        {"averaging": {"checkpoints": 3}},
         KERMIT | {"optimizer": {"name": "muon"}},
         CACHED,
     ],
-    ids=["ema", "checkpoints", "kermit with muon", "cached context"],
+    ids=["ema", "kermit with muon", "cached context"],
 )
 def test_signals_at_random_moments_do_not_change_the_weights(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, changes: dict[str, Any]

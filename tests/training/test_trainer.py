@@ -132,11 +132,10 @@ KERMIT = {
     [
         {},
         {"batch": {"tokens": 250, "accumulate": 2}, "optimizer": {"name": "muon"}},
-        {"averaging": {"checkpoints": 2}, "runtime": {"fast_dropout": False}},
         KERMIT,
         KERMIT | {"batch": {"tokens": 1200, "accumulate": 2}, "optimizer": {"name": "muon"}},
     ],
-    ids=["plain", "accumulating with muon", "torch's dropout", "kermit", "kermit over epochs with muon"],
+    ids=["plain", "accumulating with muon", "kermit", "kermit over epochs with muon"],
 )
 def test_resuming_from_a_checkpoint_gives_the_uninterrupted_weights(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, changes: dict[str, Any]
@@ -165,25 +164,6 @@ def signalled_at(step: int, patch: pytest.MonkeyPatch) -> None:
         return training_step(self, *arguments, **keywords)
 
     patch.setattr(KermitTrainer, "training_step", stepping)
-
-
-@pytest.mark.slow
-def test_the_checkpoint_of_a_signal_is_not_averaged(tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
-    changes = {
-        "averaging": {"checkpoints": 3},
-        "checkpoints": {"every": 2, "keep": 1},
-        "evaluation": {"every": 8, "texts": 2},
-        "schedule": {"max_steps": 8, "warmup_steps": 2},
-    }
-    recipe = loaded(tiny_recipe, corpus, **changes)
-    train(recipe, tmp_path / "whole")
-    with pytest.MonkeyPatch.context() as patch:
-        signalled_at(4, patch)
-        assert train(recipe, tmp_path / "stopped").steps == 5
-    assert train(recipe, tmp_path / "stopped", resume=True).steps == 8
-    assert_same(weights(tmp_path / "whole"), weights(tmp_path / "stopped"))
-    names = [[path.name for path in list_checkpoints(tmp_path / name)] for name in ("whole", "stopped")]
-    assert names == [["checkpoint-4", "checkpoint-6", "checkpoint-8"]] * 2
 
 
 @pytest.mark.slow
@@ -467,21 +447,6 @@ def test_a_finished_training_without_checkpoints_is_not_begun_anew(
     with pytest.raises(RecipeError, match="nothing to resume"):
         train(recipe, tmp_path, resume=True)
     assert_same(kept, weights(tmp_path / "best"))
-
-
-@pytest.mark.slow
-def test_the_weights_of_the_moment_are_among_those_that_are_averaged(
-    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
-) -> None:
-    changes = {
-        "averaging": {"checkpoints": 2},
-        "schedule": {"max_steps": 8, "warmup_steps": 0},
-        "evaluation": {"every": 8, "texts": 2},
-    }
-    train(loaded(tiny_recipe, corpus, **changes), tmp_path)
-    fourth, eighth = (weights(tmp_path / f"checkpoint-{step}") for step in (4, 8))
-    for name, tensor in weights(tmp_path).items():
-        assert torch.allclose(tensor, (fourth[name] + eighth[name]) / 2, atol=1e-6), name
 
 
 @pytest.mark.slow

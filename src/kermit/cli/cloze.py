@@ -71,7 +71,7 @@ def cloze(
         typer.Option(min=1, help="Length of continuations, for causal-lm; 20 by default.", show_default=False),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed; 0 by default.", show_default=False)] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Instances per batch; does not change answers.")] = 32,
+    batch_size: Annotated[int, typer.Option(min=1, help="Instances per batch; does not change answers.")] = 8,
     precision: Annotated[
         Literal["float32", "bfloat16", "float16"] | None,
         typer.Option(help="Precision; float32 by default, the checkpoint's own on a GPU.", show_default=False),

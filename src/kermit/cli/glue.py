@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from kermit.cli import logs, options
 from kermit.cli.options import Json
-from kermit.cli.output import check_file, check_folder
-from kermit.errors import ModelError
+from kermit.cli.output import Results, check_file, check_folder
+from kermit.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from kermit.tasks.glue.runs import Summary
 
 finetune_app = typer.Typer(help="Finetune a model on a task.", no_args_is_help=True)
 submit_app = typer.Typer(help="Write a submission for a task's test server.", no_args_is_help=True)
 
-Data = Annotated[
-    Path | None,
-    typer.Option(help="Folder with CoLA, SST-2 and so on; by default glue in KERMIT_DATA, or else the Hub."),
-]
+Data = Annotated[Path | None, typer.Option(help="Folder with CoLA, SST-2 and so on; by default glue in KERMIT_DATA.")]
 
 
 @finetune_app.callback()
@@ -41,16 +43,11 @@ def finetune(
     task: Annotated[str, typer.Option(help="Task, several as CoLA,RTE, or all that have data.")] = "all",
     data: Data = None,
     seeds: Annotated[str, typer.Option(help="One finetuning per seed, such as 0,1,2.")] = "0",
-    grid: Annotated[
-        bool, typer.Option("--grid", help="Try BERT's learning rates, epochs and batch sizes; report the best on dev.")
-    ] = False,
-    learning_rate: Annotated[
-        str | None, typer.Option(help="3e-5 by default; several, such as 5e-5,3e-5, are all tried.", show_default=False)
-    ] = None,
-    epochs: Annotated[str | None, typer.Option(help="3 by default; or several.", show_default=False)] = None,
-    batch_size: Annotated[str | None, typer.Option(help="32 by default; or several.", show_default=False)] = None,
-    max_length: Annotated[int, typer.Option(help="Maximum number of tokens of a text or pair.")] = 128,
-    subsample: Annotated[int | None, typer.Option(help="Train on N examples, drawn at random.")] = None,
+    learning_rate: Annotated[float, typer.Option(min=0, help="Peak of the learning rate.")] = 3e-5,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training text.")] = 3,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples per step.")] = 32,
+    max_length: Annotated[int, typer.Option(min=5, help="Maximum number of tokens of a text or pair.")] = 128,
+    subsample: Annotated[int | None, typer.Option(min=1, help="Train on N examples, drawn at random.")] = None,
     precision: options.PrecisionOption = "float32",
     scores_only: Annotated[bool, typer.Option("--scores-only", help="Keep only results, no finetuned models.")] = False,
     json_: Json = False,
@@ -60,42 +57,49 @@ def finetune(
     Example: kermit finetune glue --model my-model --task CoLA,RTE --data glue_data --seeds 0,1,2 --output runs/glue
     """
     check_folder("--output", output)
+    if not all(seed.strip().isdecimal() for seed in seeds.split(",")):
+        raise UsageError(f"--seeds {seeds}: write whole numbers separated by commas, such as 0,1,2")
     logs.set_up()
-    import json
-    from dataclasses import asdict, replace
+    from dataclasses import asdict
 
     from rich.console import Console
 
     from kermit.provenance import write_json
     from kermit.tasks.glue.data import GlueData
-    from kermit.tasks.glue.finetuning import BERT_GRID, Grid
-    from kermit.tasks.glue.report import summarise, summary_table
-    from kermit.tasks.glue.runs import choose_tasks, find_runs, finetune_all
+    from kermit.tasks.glue.finetuning import Setting
+    from kermit.tasks.glue.runs import choose_tasks, find_runs, finetune_all, summarise
     from kermit.training.settings import Precision
 
-    several = {
-        "learning_rates": _numbers(float, learning_rate, "--learning-rate"),
-        "epochs": _numbers(int, epochs, "--epochs"),
-        "batch_sizes": _numbers(int, batch_size, "--batch-size"),
-    }
-    chosen = replace(BERT_GRID if grid else Grid(), **{name: values for name, values in several.items() if values})
     found = GlueData.find(data)
     finetune_all(
         choose_tasks(task, found),
         model,
         found,
         output,
-        seeds=_numbers(int, seeds, "--seeds"),
-        settings=list(chosen.settings(max_length=max_length, subsample=subsample, precision=Precision(precision))),
+        seeds=[int(seed) for seed in seeds.split(",")],
+        setting=Setting(learning_rate, epochs, batch_size, max_length, subsample, Precision(precision)),
         keep_models=not scores_only,
         progress=not logs.spoken.quiet,
     )
     summary = summarise([run.result for run in find_runs(output)])
     write_json(output / "summary.json", asdict(summary))
     if json_:
-        typer.echo(json.dumps(asdict(summary), ensure_ascii=False))
+        Results(None).json(asdict(summary))
     else:
-        Console().print(summary_table(summary))
+        Console().print(_table(summary))
+
+
+def _table(summary: Summary) -> Table:
+    from rich.table import Table
+
+    out = Table("task", "metrics", "score", "seeds", title=f"GLUE, {summary.split}: {summary.model}")
+    for task in summary.tasks:
+        metrics = ", ".join(f"{name} {spread}" for name, spread in task.metrics.items())
+        out.add_row(task.task, metrics, str(task.score), str(len(task.seeds)))
+    if summary.average is not None:
+        out.add_section()
+        out.add_row("average", f"tasks: {len(summary.tasks)}", f"{summary.average:.2f}")
+    return out
 
 
 def evaluate(
@@ -110,26 +114,19 @@ def evaluate(
 ) -> None:
     """Score a finetuned model on a task of GLUE.
 
-    Example: kermit evaluate glue --model runs/glue/CoLA/seed-0/SETTING --task CoLA --data glue_data
+    Example: kermit evaluate glue --model runs/glue/CoLA/seed-0 --task CoLA --data glue_data
     """
     logs.set_up()
-    import json
     from dataclasses import asdict
 
     from kermit.tasks.glue.data import GlueData
     from kermit.tasks.glue.runs import evaluate_finetuned as run
     from kermit.tasks.glue.table import Split, task_named
 
-    result = run(
-        model,
-        task_named(task),
-        GlueData.find(data),
-        Split(split),
-        max_length=max_length,
-        progress=not logs.spoken.quiet,
-    )
+    shown = not logs.spoken.quiet
+    result = run(model, task_named(task), GlueData.find(data), Split(split), max_length=max_length, progress=shown)
     if json_:
-        typer.echo(json.dumps(asdict(result), ensure_ascii=False))
+        Results(None).json(asdict(result))
         return
     metrics = ", ".join(f"{name} {value:.2f}" for name, value in result.metrics.items())
     typer.echo(f"{result.task} {result.split}: {metrics}, score {result.score:.2f} ({result.examples:,} examples)")
@@ -149,30 +146,21 @@ def submit(
     """
     check_file("--output", output, in_new_folder=True)
     logs.set_up()
-    import json
+    from dataclasses import asdict
 
     from kermit.tasks.glue.data import GlueData
     from kermit.tasks.glue.submission import submit as run
 
-    result = run(runs, GlueData.find(data), output, progress=not logs.spoken.quiet)
-    if result.placeholders:
+    files = run(runs, GlueData.find(data), output, progress=not logs.spoken.quiet)
+    placeholders = [file.name for file in files if file.model is None]
+    if placeholders:
         typer.secho(
-            f"WARNING: {', '.join(result.placeholders)} have no finetuned model and hold placeholders, the same answer"
-            " in every row; their scores, and the average, are meaningless",
+            f"WARNING: {', '.join(placeholders)} have no finetuned model and hold placeholders, the same answer in"
+            " every row; their scores, and the average, are meaningless",
             err=True,
             fg=typer.colors.RED,
         )
     if json_:
-        typer.echo(json.dumps(result.to_json(), ensure_ascii=False))
+        Results(None).json({"path": str(output), "files": [asdict(file) for file in files]})
     else:
-        answered = len(result.files) - len(result.placeholders)
-        typer.echo(f"{result.path}: {answered} files answered, {len(result.placeholders)} placeholders")
-
-
-def _numbers(kind: type[Any], text: str | None, option: str) -> tuple[Any, ...]:
-    """Parse an option with numbers separated by commas; empty if it is not given."""
-    try:
-        return tuple(kind(part) for part in text.split(",")) if text is not None else ()
-    except ValueError:
-        example = "5e-5,3e-5" if kind is float else "1,2,3"
-        raise ModelError(f"{option} {text}: write numbers separated by commas, such as {example}") from None
+        typer.echo(f"{output}: {len(files) - len(placeholders)} files answered, {len(placeholders)} placeholders")

@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kermit.data.names import TextPair
 from kermit.data.parallel import TextSource, read_pairs
 from kermit.data.plain import OnBad, Report, file_checksum
-from kermit.data.variants import variants
+from kermit.data.variants import TextPair, variants
 from kermit.errors import DataError
 from kermit.provenance import Manifest, partial
 

@@ -95,7 +95,7 @@ def open_bytes(path: Path) -> IO[bytes]:
     if path.is_dir():
         raise DataError(f"{path}: this is a folder; name a file")
     if not path.is_file():
-        raise DataError(f"{path}: there is no such file; a recipe's paths are relative to --data or KERMIT_DATA")
+        raise DataError(f"{path}: the file does not exist; a recipe's paths are relative to --data or KERMIT_DATA")
     return cast("IO[bytes]", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 

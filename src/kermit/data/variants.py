@@ -1,28 +1,24 @@
 """Variants of text pairs that make a translation model robust: casing, slips, numbers, names, joins, words, copies.
 
 A kind either varies one side (the target stays clean) or both sides alike. Every kind has its own generator, seeded by
-(seed, kind), so that no kind depends on the rate of another. The rules know
-English and German; word alignments (`dictionary`) and most kinds hold for other languages of separated words too.
-Nothing here reads or writes files: see `kermit.data.augmentation`.
+(seed, kind), so that no kind depends on the rate of another. Names and numbers are replaced where they are written
+alike on both sides. Nothing here reads or writes files: see `kermit.data.augmentation`.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
-from kermit.data import lexicon
-from kermit.data.alignment import INSIDE, LETTER, WORD, dictionary
-from kermit.data.lexicon import choice
-from kermit.data.names import TextPair, find_names
 from kermit.errors import UsageError, nearest
 
+TextPair = tuple[str, str]
+"""Texts of X and Y."""
 Alter = Callable[[TextPair, Generator], TextPair | None]
 """Makes a variant of a pair; None, or the pair itself, if there is none."""
 
@@ -43,12 +39,25 @@ COUNTED = ("words", "copies")
 MAX_JOINED = 40
 """Words that each side of joined pairs stays under."""
 
-_SLIPPABLE = re.compile(rf"(?<![\w\u0300-\u036f'\u2019-]){LETTER}{{4,}}(?![\w\u0300-\u036f])")
-_NUMBER = re.compile(r"(?<!\w)[0-9]{1,18}(?!\w)")  # no digits of 10th or B2
-_MINUTE = re.compile(r"(?<=\d[:.])\d\d(?= Uhr| [ap]\.?m)|(?<=\d:)\d\d")
-_HOUR = re.compile(r"\d+(?=[:.]\d\d\b|:| Uhr| o'clock| [ap]\.?m\b)")
-_DAY = re.compile(rf"\d+(?=\. {LETTER})|(?<=[a-z] )\d+(?=, \d{{4}})")
+_LETTER = r"[^\W\d_]"
+_WORD = re.compile(rf"{_LETTER}+(?:['\u2019-]{_LETTER}+)*")
+_INSIDE = re.compile(rf"(?<=[\w,;] ){_WORD.pattern}")  # a word that does not start a sentence
+_NAME = re.compile(r"(?<![\w'\u2019.-])[A-ZÄÖÜ][a-zäöüß]{2,}(?![\w'\u2019-])")
+_SLIPPABLE = re.compile(rf"(?<![\w\u0300-\u036f'\u2019-]){_LETTER}{{4,}}(?![\w\u0300-\u036f])")
+_NUMBER = re.compile(r"(?<!\w)[1-9][0-9]{0,17}(?!\w)")  # no digits of 10th or B2
 _FINAL = re.compile(r"(?<![.!?…\s])\s*(?!\.\.)[.!?]+\Z")
+_COPIED = (
+    "https://www.{0}.com/{1}/{2}-{n}",
+    "{0}.{1}@{2}.org",
+    "{0}_{1}_{n}.pdf",
+    "/home/{0}/{1}/{2}.txt",
+    "def {0}_{1}({2}, {0}={n}):",
+    "{0}[{n}] = {1}.{2}()",
+    "SELECT {0} FROM {1} WHERE {2} = {n};",
+    "git checkout {0}/{1}-{n}",
+    "+49 30 {n}{n}",
+    "192.168.1.{n}",
+)
 
 
 def checked(settings: Mapping[str, Any]) -> dict[str, float]:
@@ -79,18 +88,18 @@ def variants(pairs: Sequence[TextPair], kind: str, rate: float, seed: int) -> di
     if kind in ONE_SIDED:
         return {f"source_{'xy'[side]}": _one_sided(pairs, kind, side, rate, seed) for side in (0, 1)}
     generator = _generator(seed, kind)
-    if kind == "words":
-        return {"both": words(pairs, int(rate), generator)}
-    if kind == "copies":
-        return {"both": [(text, text) for text in copies(int(rate), generator)]}
-    alter: Alter = unpunctuated
-    if kind == "numbers":
-        alter = numbers
-    elif kind == "names":
-        alter = find_names(pairs).replaced
-    elif kind == "joined":
-        alter = Joining(pairs).joined
-    return {"both": _drawn(pairs, rate, generator, alter)}
+    match kind:
+        case "words":
+            return {"both": words(pairs, int(rate), generator)}
+        case "copies":
+            return {"both": [(text, text) for text in copies(pairs, int(rate), generator)]}
+        case "names":
+            names = find_names(pairs)
+            return {"both": _drawn(pairs, rate, generator, lambda pair, draws: renamed(pair, names, draws))}
+        case "joined":
+            return {"both": _drawn(pairs, rate, generator, lambda pair, draws: joined(pair, pairs, draws))}
+        case _:
+            return {"both": _drawn(pairs, rate, generator, numbers if kind == "numbers" else unpunctuated)}
 
 
 def _generator(seed: int, name: str) -> Generator:
@@ -109,7 +118,7 @@ def _drawn(pairs: Sequence[TextPair], rate: float, generator: Generator, alter: 
 
 
 def _one_sided(pairs: Sequence[TextPair], kind: str, side: int, rate: float, seed: int) -> list[TextPair]:
-    known = {word for pair in pairs for word in WORD.findall(pair[side].lower())} if kind == "typos" and rate else {}
+    known = {word for pair in pairs for word in _WORD.findall(pair[side].lower())} if kind == "typos" and rate else {}
 
     def alter(pair: TextPair, generator: Generator) -> TextPair:
         match kind:
@@ -144,95 +153,76 @@ def mistyped(text: str, generator: Generator, known: Container[str] = ()) -> str
 
 
 def slip(word: str, generator: Generator) -> str:
-    """Swap two letters of a word, or drop, double or mistype one; the first letter stays."""
+    """Swap two letters of a word, or drop or double one; the first letter stays."""
     at = int(generator.integers(1, len(word)))
     start, letter, end = word[:at], word[at], word[at + 1 :]
-    match generator.integers(4):
-        case 0:
-            return start + end[:1] + letter + end[1:]
-        case 1:
-            return start + end
-        case 2:
-            return start + letter + word[at:]
-        case _:
-            key = choice(_BESIDE.get(letter.lower(), letter), generator)
-            return start + (key.upper() if letter.isupper() else key) + end
+    return (start + end[:1] + letter + end[1:], start + end, start + letter + word[at:])[generator.integers(3)]
 
 
-def _beside() -> dict[str, str]:
-    """The neighbours of every key; the rows of a keyboard are shifted by half a key."""
-    places = {key: (row, 2 * at + row) for row, keys in enumerate(lexicon.KEYS) for at, key in enumerate(keys)}
-    near = {(0, 2), (1, 1)}
-    return lexicon.MISSED | {
-        key: "".join(other for other, (r, c) in places.items() if (abs(r - row), abs(c - column)) in near)
-        for key, (row, column) in places.items()
-    }
+def numbers(pair: TextPair, generator: Generator) -> TextPair:
+    """Replace numbers above 2 that occur equally often on both sides, alike on both.
 
-
-_BESIDE = _beside()
-
-
-def numbers(pair: TextPair, generator: Generator) -> TextPair | None:
-    """Replace digit strings that occur equally often on both sides, alike on both.
-
-    Clock times, days and years stay plausible; 0, 1 (whose noun is singular) and zeros after a separator stay.
+    Up to 60 the new number is smaller, so that hours, minutes and days stay plausible; a year becomes another year.
     """
-    counts = [Counter(_NUMBER.findall(text)) for text in pair]
-    shared = [digits for digits, count in counts[0].items() if counts[1][digits] == count and int(digits) > 1]
     new: dict[str, str] = {}
-    for digits in shared:
-        limit = _limit(digits, " ".join(pair))
-        for _ in range(200):
-            drawn = _digits(digits, generator)
-            if int(drawn) <= limit and drawn not in counts[0] and drawn not in counts[1] | Counter(new.values()):
-                new[digits] = drawn
-                break
-    x, y = (_NUMBER.sub(lambda match: new.get(match[0], match[0]), text) for text in pair)
+    for digits in _alike(_NUMBER, pair):
+        number, size = int(digits), len(digits)
+        low, high = (2, number) if number <= 60 else (10 ** (size - 1), 10**size)
+        low, high = (1500, 2100) if 1500 <= number < 2100 else (low, high)
+        drawn = str(generator.integers(low, high)) if low < high else digits
+        if not re.search(rf"(?<!\d){drawn}(?!\d)", " ".join((*pair, *new.values()))):
+            new[digits] = drawn
+    return _replaced(_NUMBER, pair, new)
+
+
+def find_names(pairs: Sequence[TextPair], least: int = 3) -> list[str]:
+    """Find the names of a corpus: capitalised words inside sentences, written alike on both sides of several pairs."""
+    shared: Counter[str] = Counter()
+    for x, y in pairs:
+        alike = set(_INSIDE.findall(x)) & set(_INSIDE.findall(y))
+        shared.update(word for word in alike if _NAME.fullmatch(word))
+    return sorted(word for word, count in shared.items() if count >= least)
+
+
+def renamed(pair: TextPair, names: Sequence[str], generator: Generator) -> TextPair:
+    """Replace names that occur equally often on both sides by others, alike on both."""
+    new: dict[str, str] = {}
+    for name in _alike(_NAME, pair):
+        if name in names:
+            drawn = names[int(generator.integers(len(names)))]
+            if drawn not in " ".join((*pair, *new.values())):
+                new[name] = drawn
+    return _replaced(_NAME, pair, new)
+
+
+def _alike(pattern: re.Pattern[str], pair: TextPair) -> list[str]:
+    """Return what a pattern finds equally often on both sides."""
+    x, y = (Counter(pattern.findall(text)) for text in pair)
+    return [found for found, count in x.items() if y[found] == count]
+
+
+def _replaced(pattern: re.Pattern[str], pair: TextPair, new: Mapping[str, str]) -> TextPair:
+    x, y = (pattern.sub(lambda match: new.get(match[0], match[0]), text) for text in pair)
     return x, y
 
 
-def _digits(digits: str, generator: Generator) -> str:
-    """Draw a number of the same shape."""
-    size = len(digits)
-    if size == 4 and 1500 <= int(digits) < 2100 and generator.random() < 0.8:
-        return str(generator.integers(1500, 2100))
-    first = 0 if digits[0] == "0" else int(generator.integers(2 if size == 1 else 1, 10))
-    return f"{first}{''.join(map(str, generator.integers(0, 10, size - 1)))}"
-
-
-def _limit(digits: str, text: str) -> float:
-    """The largest number that may be in the place of another in a text: of a minute, an hour or a day."""
-    afternoon = re.search(r"\d [ap]\.?m\b|o'clock", text) is not None
-    for pattern, limit in ((_MINUTE, 59), (_HOUR, 12 if afternoon else 23), (_DAY, 31)):
-        if int(digits) <= limit and digits in pattern.findall(text):
-            return limit
-    return float("inf")
-
-
-@dataclass(frozen=True)
-class Joining:
-    """Joins a pair with others of a corpus."""
-
-    pairs: Sequence[TextPair]
-
-    def joined(self, pair: TextPair, generator: Generator) -> TextPair | None:
-        """Join a pair with one or, at times, two random ones; each must end its sentences and be another text."""
-        more = generator.integers(len(self.pairs), size=1 + (generator.random() < 0.2))
-        parts = [pair, *(self.pairs[index] for index in more)]
-        sides = [[part[side] for part in parts] for side in (0, 1)]
-        whole = all(
-            len(set(texts)) == len(texts) and all(text.endswith((".", "!", "?")) for text in texts) for texts in sides
-        )
-        x, y = (" ".join(texts) for texts in sides)
-        return (x, y) if whole and max(len(x.split()), len(y.split())) < MAX_JOINED else None
+def joined(pair: TextPair, pairs: Sequence[TextPair], generator: Generator) -> TextPair | None:
+    """Join a pair with one or, at times, two random ones; each must end its sentences and be another text."""
+    more = generator.integers(len(pairs), size=1 + (generator.random() < 0.2))
+    sides = list(zip(pair, *(pairs[index] for index in more), strict=True))
+    whole = all(
+        len(set(texts)) == len(texts) and all(text.endswith((".", "!", "?")) for text in texts) for texts in sides
+    )
+    x, y = (" ".join(texts) for texts in sides)
+    return (x, y) if whole and max(len(x.split()), len(y.split())) < MAX_JOINED else None
 
 
 def words(pairs: Sequence[TextPair], count: int, generator: Generator) -> list[TextPair]:
-    """Write the most frequent entries of the corpus' dictionary as pairs, every fourth with capitals too."""
+    """Write the most frequent words with their translation as pairs, every fourth with capitals too."""
     if not count or not pairs:
         return []
     cased = [_cased(texts) for texts in zip(*pairs, strict=True)]
-    entries = [(x, y) for x, y in dictionary(pairs, generator) if x in cased[0] and y in cased[1]][:count]
+    entries = [(x, y) for x, y in dictionary(pairs) if x in cased[0] and y in cased[1]][:count]
     found: list[TextPair] = []
     for x, y in entries:
         plain = cased[0][x], cased[1][y]
@@ -243,31 +233,49 @@ def words(pairs: Sequence[TextPair], count: int, generator: Generator) -> list[T
     return found
 
 
+def dictionary(
+    pairs: Sequence[TextPair], *, least: int = 5, overlap: float = 0.5, margin: float = 0.8
+) -> list[TextPair]:
+    """Find words that translate each other, lower-cased, the most frequent first.
+
+    Two words do if the pairs that hold one hold the other too: their Dice coefficient is at least `overlap`, and
+    `margin` times it is above that of either with any other word, which leaves out the parts of compounds.
+    """
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    counters = [CountVectorizer(binary=True, token_pattern=_WORD.pattern) for _ in range(2)]
+    x, y = (counter.fit_transform(texts) for counter, texts in zip(counters, zip(*pairs, strict=True), strict=True))
+    both = (x.T @ y).tocoo()
+    sizes = [np.asarray(side.sum(0)).ravel() for side in (x, y)]
+    dice = 2 * both.data / (sizes[0][both.row] + sizes[1][both.col])
+    near = np.flatnonzero((both.data >= least) & (dice >= overlap * margin))
+    rivals: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for index in near[np.argsort(-dice[near])].tolist():
+        for side, word in enumerate((both.row[index], both.col[index])):
+            rivals[side, word].append(dice[index])
+
+    def clear(index: int) -> bool:
+        lists = rivals[0, both.row[index]], rivals[1, both.col[index]]
+        return dice[index] >= overlap and all([*best, 0][1] < margin * dice[index] for best in lists)
+
+    found = [index for index in near.tolist() if clear(index)]
+    found.sort(key=lambda index: -both.data[index])
+    names = [counter.get_feature_names_out() for counter in counters]
+    return [(str(names[0][both.row[index]]), str(names[1][both.col[index]])) for index in found]
+
+
 def _cased(texts: Iterable[str]) -> dict[str, str]:
     """The usual form of each lower-cased word inside sentences."""
-    counts = Counter(word for text in texts for word in INSIDE.findall(text))
+    counts = Counter(word for text in texts for word in _INSIDE.findall(text))
     return {word.lower(): word for word, _ in reversed(counts.most_common())}
 
 
-def copies(count: int, generator: Generator) -> list[str]:
-    """Draw distinct texts that translate to themselves: addresses, file names, code, identifiers."""
+def copies(pairs: Sequence[TextPair], count: int, generator: Generator) -> list[str]:
+    """Draw distinct texts that translate to themselves: addresses, file names and code, of words of the corpus."""
+    known = sorted({word for pair in pairs for text in pair for word in re.findall(r"\b[a-z]{3,}\b", text)})
     found: dict[str, None] = {}
-    while len(found) < count:
-        template = choice(lexicon.TEMPLATES, generator)
-        found[re.sub(r"<([a-z])>", lambda place: _part(place[1], generator), template)] = None
+    while known and len(found) < count:
+        parts = [known[index] for index in generator.integers(len(known), size=3)]
+        template = _COPIED[generator.integers(len(_COPIED))]
+        found[template.format(*parts, n=generator.integers(2, 1000))] = None
     return list(found)
-
-
-def _part(letter: str, generator: Generator) -> str:
-    """Draw what a `<letter>` of a template stands for."""
-    match letter:
-        case "n":
-            return str(generator.integers(2, 255))
-        case "d":
-            return str(generator.integers(1, 10))
-        case "i":
-            return "".join(choice("ABCDEFGHJKLMNPQRSTUVWXYZ23456789", generator) for _ in range(5))
-        case "x":
-            return "".join(choice("0123456789abcdef", generator) for _ in range(6))
-        case _:
-            return choice({"w": lexicon.TERMS, "t": lexicon.DOMAINS, "e": lexicon.SUFFIXES}[letter], generator)

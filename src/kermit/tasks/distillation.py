@@ -26,7 +26,7 @@ from kermit.provenance import Manifest, model_checksum, partial, write_whole
 from kermit.results import Generation
 from kermit.searching import ChosenDecoding
 from kermit.tasks.ctranslate2_teacher import CTranslate2Searcher
-from kermit.tasks.distillation_filters import Reason, WordCounts, wrong_pair
+from kermit.tasks.distillation_filters import PairFilter, Reason
 from kermit.tasks.translation import Direction, target_text
 
 logger = logging.getLogger(__name__)
@@ -187,7 +187,8 @@ def _finish(
         for path in scratch:
             path.unlink()
         shutil.rmtree(blocks)
-        raise DataError(f"{text}: {_nothing_left(unfinished, filtered)}")
+        reasons = counted({"unfinished": unfinished, **filtered})
+        raise DataError(f"{text}: no pair is left ({reasons}), so nothing was written; choose another teacher")
     if unfinished:
         logger.warning("%s: %d texts left out: the teacher's translation did not end", text, unfinished)
     counts: dict[str, Any] = {"texts": kept, "unfinished": unfinished}
@@ -205,12 +206,12 @@ def _join(blocks: Path, files: list[Path], filter_pairs: bool) -> tuple[int, int
     """Write the pairs to keep; return the numbers of pairs kept, unfinished, and filtered by reason."""
     kept = unfinished = 0
     filtered: Counter[Reason] = Counter()
-    languages = WordCounts.count(pair for pair in _pairs(blocks) if pair is not None) if filter_pairs else None
+    judge = PairFilter.of(pair for pair in _pairs(blocks) if pair is not None) if filter_pairs else None
     with files[0].open("w", encoding="utf-8") as sources, files[1].open("w", encoding="utf-8") as targets:
         for pair in _pairs(blocks):
             if pair is None:
                 unfinished += 1
-            elif languages is not None and (reason := wrong_pair(*pair, languages)) is not None:
+            elif judge is not None and (reason := judge.reason(*pair)) is not None:
                 filtered[reason] += 1
             else:
                 sources.write(f"{pair[0]}\n")
@@ -231,15 +232,3 @@ def _pairs(blocks: Path) -> Iterator[tuple[str, str] | None]:
 def counted(filtered: dict[str, int]) -> str:
     """Format counts by reason, as `length 3, copy 1`."""
     return ", ".join(f"{reason} {count:,}" for reason, count in filtered.items())
-
-
-def _nothing_left(unfinished: int, filtered: dict[str, int]) -> str:
-    if any(filtered.values()):
-        return (
-            f"no pair is left: {unfinished:,} of the teacher's translations did not end, and the filter left out the"
-            f" others ({counted(filtered)}), so nothing was written; look at them without the filter"
-        )
-    return (
-        f"none of the teacher's {unfinished:,} translations ended, so nothing was written; raise max_tokens, or choose"
-        " another teacher"
-    )

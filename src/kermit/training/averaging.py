@@ -1,11 +1,8 @@
-"""Averaged weights: a moving average during training, or the mean of saved checkpoints.
-
-Averaged weights translate better than the last ones at no cost in training; they are evaluated and kept.
-"""
+"""The moving average of the weights, which translates better than the last ones; it is evaluated and kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +19,8 @@ class MovingAverage:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self._names, self._live = _trainable(model)
+        named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+        self._names, self._live = [name for name, _ in named], [parameter for _, parameter in named]
         self._average = [parameter.detach().clone() for parameter in self._live]
 
     @torch.no_grad()
@@ -34,8 +32,17 @@ class MovingAverage:
     @contextmanager
     def applied(self) -> Iterator[None]:
         """Give the model the averaged weights inside this context."""
-        with _weights(self._live, self._average):
+        own = [parameter.detach().clone() for parameter in self._live]
+        self._copy(self._average)
+        try:
             yield
+        finally:
+            self._copy(own)
+
+    @torch.no_grad()
+    def _copy(self, tensors: list[torch.Tensor]) -> None:
+        for parameter, tensor in zip(self._live, tensors, strict=True):
+            parameter.copy_(tensor)
 
     def save(self, path: Path) -> None:
         """Write the average as safetensors."""
@@ -46,36 +53,3 @@ class MovingAverage:
         saved = load_file(path)
         for name, tensor in zip(self._names, self._average, strict=True):
             tensor.copy_(saved[name])
-
-
-@contextmanager
-def mean_with_checkpoints(model: nn.Module, folders: Sequence[Path]) -> Iterator[None]:
-    """Give the model the mean of its own weights and those of earlier checkpoints inside this context."""
-    names, live = _trainable(model)
-    count = len(folders) + 1
-    total = [parameter.detach() / count for parameter in live]
-    for folder in folders:
-        saved = load_file(folder / "model.safetensors")
-        for name, tensor in zip(names, total, strict=True):
-            tensor += saved[name].to(tensor.device) / count
-    with _weights(live, total):
-        yield
-
-
-def _trainable(model: nn.Module) -> tuple[list[str], list[nn.Parameter]]:
-    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    return [name for name, _ in named], [parameter for _, parameter in named]
-
-
-@contextmanager
-def _weights(live: Sequence[nn.Parameter], other: Sequence[torch.Tensor]) -> Iterator[None]:
-    own = [parameter.detach().clone() for parameter in live]
-    with torch.no_grad():
-        for parameter, tensor in zip(live, other, strict=True):
-            parameter.copy_(tensor)
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for parameter, tensor in zip(live, own, strict=True):
-                parameter.copy_(tensor)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 from kermit.provenance import remove_leftovers, remove_whole
@@ -22,11 +21,8 @@ def step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
-def remove_old(output: Path, keep: int, counts: Callable[[int], bool] = lambda step: True) -> None:
-    """Remove all checkpoints but the last, the last `keep` that count, and what killed processes left half-written."""
-    found = list_checkpoints(output)
-    kept = {*found[-1:], *[path for path in found if counts(step_of(path))][-keep:]}
-    for path in found:
-        if path not in kept:
-            remove_whole(path)
+def remove_old(output: Path, keep: int) -> None:
+    """Remove all checkpoints but the last `keep`, and what killed processes left half-written."""
+    for path in list_checkpoints(output)[:-keep]:
+        remove_whole(path)
     remove_leftovers(output, "checkpoint-*")

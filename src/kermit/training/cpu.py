@@ -9,7 +9,7 @@ outside of the context and replays only torch's generator.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,9 @@ from transformers import TrainingArguments
 
 
 @contextmanager
-def fast_on_cpu(entropy: Sequence[int], arguments: TrainingArguments, *, dropout: bool = True) -> Iterator[None]:
-    """A context for a forward and a backward pass; `entropy` seeds dropout, unless that is left as it is."""
-    with ExitStack() as stack:
-        if dropout:
-            stack.enter_context(FastDropout(entropy))
-        if arguments.bf16 or arguments.fp16:
-            stack.enter_context(SingleAttention())
+def fast_on_cpu(entropy: Sequence[int], arguments: TrainingArguments) -> Iterator[None]:
+    """A context for a forward and a backward pass; `entropy` seeds dropout."""
+    with FastDropout(entropy), SingleAttention() if arguments.bf16 or arguments.fp16 else nullcontext():
         yield
 
 

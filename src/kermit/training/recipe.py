@@ -123,8 +123,8 @@ def read_keys(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        named = f", which {below[-1]} extends" if below else ""
-        raise RecipeError(f"{path}: there is no such recipe{named}") from None
+        named = f"; {below[-1]} extends it" if below else ""
+        raise RecipeError(f"{path}: the recipe does not exist{named}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"

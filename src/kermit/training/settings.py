@@ -155,19 +155,12 @@ class ScheduleSettings(Settings):
 
 
 class AveragingSettings(Settings):
-    """The weights that are evaluated and kept: a moving average, the mean of the last checkpoints, or the last ones.
+    """The decay of the moving average of the weights that is evaluated and kept; None for the last weights.
 
-    The moving average is warmed up, so that early steps are soon forgotten.
+    It is warmed up, so that early steps are soon forgotten.
     """
 
     ema: Share | None = None
-    checkpoints: Annotated[int, Field(ge=0)] = 0
-
-    @model_validator(mode="after")
-    def _one(self) -> AveragingSettings:
-        if self.ema is not None and self.checkpoints > 1:
-            raise ValueError("choose ema or checkpoints, not both")
-        return self
 
 
 class EvaluationSettings(Settings):
@@ -197,6 +190,5 @@ class RuntimeSettings(Settings):
 
     precision: Precision = Precision.FLOAT32
     gradient_checkpointing: bool = False
-    fast_dropout: bool = True
     workers: Annotated[int, Field(ge=0)] = 0
     log_every: PositiveInt = 50

@@ -40,9 +40,9 @@ from kermit.data.batching import (
 from kermit.families.base import ITEMS, Collator, Family
 from kermit.modeling.tensors import as_tensors
 from kermit.provenance import written_whole
-from kermit.training.averaging import MovingAverage, mean_with_checkpoints
+from kermit.training.averaging import MovingAverage
 from kermit.training.callbacks import Bar, Log, Progress, Signals
-from kermit.training.checkpoints import list_checkpoints, remove_old, step_of
+from kermit.training.checkpoints import remove_old, step_of
 from kermit.training.cpu import fast_on_cpu
 from kermit.training.optimizers import build_optimizer, build_schedule
 from kermit.training.recipe import Recipe
@@ -153,9 +153,8 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         self._last_step = self.state.global_step
         entropy = [self.recipe.seed, self._last_step, self._batch_in_step, self.args.process_index]
         torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0]))
-        runtime = self.recipe.runtime
-        on_cpu = self.args.device.type == "cpu" and not runtime.gradient_checkpointing
-        with fast_on_cpu(entropy, self.args, dropout=runtime.fast_dropout) if on_cpu else nullcontext():
+        on_cpu = self.args.device.type == "cpu" and not self.recipe.runtime.gradient_checkpointing
+        with fast_on_cpu(entropy, self.args) if on_cpu else nullcontext():
             return super().training_step(model, inputs, num_items_in_batch)
 
     _last_step = -1
@@ -188,15 +187,8 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Give the model the weights to keep: the moving average, the mean of checkpoints, or its own."""
-        context: AbstractContextManager[None] = nullcontext()
-        if self.average is not None:
-            context = self.average.applied()
-        elif self.recipe.averaging.checkpoints > 1:
-            now = self.state.global_step  # its checkpoint, if any, is written after the evaluation
-            steps = {step_of(folder): folder for folder in list_checkpoints(self.output)}
-            earlier = [folder for step, folder in steps.items() if step != now and self._is_due(step)]
-            context = mean_with_checkpoints(self.model, earlier[1 - self.recipe.averaging.checkpoints :])
+        """Give the model the weights to keep: the moving average, or its own."""
+        context: AbstractContextManager[None] = nullcontext() if self.average is None else self.average.applied()
         training = self.model.training
         self.model.eval()
         try:
@@ -259,8 +251,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
                 if self.average is not None:
                     self.average.save(folder / "average.safetensors")
                 self.state.save_to_json(str(folder / "trainer_state.json"))
-            keep = max(self.recipe.checkpoints.keep, self.recipe.averaging.checkpoints)
-            remove_old(self.output, keep, self._is_due)
+            remove_old(self.output, self.recipe.checkpoints.keep)
         self.accelerator.wait_for_everyone()
 
     def _state(self) -> dict[str, Any]:
@@ -273,10 +264,6 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         if getattr(self.accelerator, "scaler", None) is not None:
             state["scaler"] = self.accelerator.scaler.state_dict()
         return state
-
-    def _is_due(self, step: int) -> bool:
-        """Whether an uninterrupted training writes a checkpoint at this step."""
-        return step % self.recipe.checkpoints.every == 0 or step == self.recipe.schedule.max_steps
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is None:

@@ -21,22 +21,13 @@ from transformers import Cache, PreTrainedModel, PreTrainedTokenizerFast
 from kermit.decoding import Sampling
 from kermit.decoding.drawing import draw, uniform
 from kermit.errors import DecodingError, ModelError
-from kermit.loading import position_limit
-from kermit.tasks.cloze.instances import ClozeInstance
-from kermit.tasks.cloze.layout import ClozeLayout, lay_out_cloze
-from kermit.tasks.cloze.system import (
-    ClozeAnswer,
-    continuing_tokens,
-    instance_seed,
-    never_generated,
-    spelled,
-    text_encoder,
-)
+from kermit.tasks.cloze.layout import ClozeLayout
+from kermit.tasks.cloze.system import ClozeAnswer, ClozeSystem, instance_seed, spelled
 
 _TOGETHER = 16  # candidates scored in one call
 
 
-class CausalLMSystem:
+class CausalLMSystem(ClozeSystem):
     """A left-to-right language model that fills gaps.
 
     Args:
@@ -48,6 +39,7 @@ class CausalLMSystem:
     """
 
     name = "causal-lm"
+    splits = False
 
     def __init__(
         self,
@@ -62,14 +54,9 @@ class CausalLMSystem:
     ) -> None:
         if samples < 1 or continuation_tokens < 1:
             raise DecodingError(f"sample at least 1 continuation of 1 token, not {samples} of {continuation_tokens}")
-        self.model, self.tokenizer, self.samples, self.seed = model.eval(), tokenizer, samples, seed
-        self.continuation_tokens, self.oracle_length = continuation_tokens, oracle_length
+        super().__init__(model, tokenizer, oracle_length=oracle_length)
+        self.samples, self.continuation_tokens, self.seed = samples, continuation_tokens, seed
         self.sampling = sampling or Sampling()
-        self.encoder = text_encoder(tokenizer)
-        self.limit = position_limit(model)
-        vocabulary = model.get_input_embeddings().num_embeddings
-        self.never = never_generated(tokenizer, vocabulary).to(model.device)
-        self.continues = torch.as_tensor(continuing_tokens(tokenizer, vocabulary), device=model.device)
         self.opening = _opening(tokenizer)
         self._check_causal()
 
@@ -84,14 +71,10 @@ class CausalLMSystem:
             "seed": self.seed,
         }
 
-    def lay_out(self, instance: ClozeInstance) -> ClozeLayout | None:
-        """Encode an instance so that it fits with the longest continuation and cloze(right)."""
-
-        def fits(layout: ClozeLayout) -> bool:
-            length = len(self.opening) + len(layout) + self._longest(layout)
-            return len(self.opening) + len(layout.before) > 0 and (self.limit is None or length <= self.limit)
-
-        return lay_out_cloze(instance, self.encoder, fits, split=False)
+    def fits(self, layout: ClozeLayout) -> bool:
+        """Whether there is room for the longest continuation and cloze(right), and something to continue."""
+        length = len(self.opening) + len(layout) + self._longest(layout)
+        return len(self.opening) + len(layout.before) > 0 and (self.limit is None or length <= self.limit)
 
     @torch.inference_mode()
     def answer(self, layouts: Sequence[ClozeLayout]) -> list[ClozeAnswer]:

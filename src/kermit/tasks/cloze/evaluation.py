@@ -139,7 +139,7 @@ def predict(
     instances: Sequence[ClozeInstance],
     log: PredictionLog,
     *,
-    batch_size: int = 32,
+    batch_size: int = 8,
     progress: Callable[[int], None] | None = None,
 ) -> list[Prediction]:
     """Answer every instance that has no prediction in the log; return one prediction per instance, in order."""

@@ -17,23 +17,11 @@ from kermit.canvas import Canvas, Segment
 from kermit.decoding import MAX_TOKENS, Constraints, Decoded, DecodingSettings, decode, with_strategy
 from kermit.engines.torch_engine import TorchEngine
 from kermit.modeling import KermitForInsertion
-from kermit.tasks.cloze.instances import ClozeInstance
-from kermit.tasks.cloze.layout import ClozeLayout, lay_out_cloze
-from kermit.tasks.cloze.system import (
-    ClozeAnswer,
-    call_tokens,
-    continuing_tokens,
-    in_calls,
-    instance_seed,
-    spelled,
-    text_encoder,
-)
-
-FRAME = 3
-"""[CLS], [SEP] and [SEP]."""
+from kermit.tasks.cloze.layout import ClozeLayout
+from kermit.tasks.cloze.system import FRAME, ClozeAnswer, ClozeSystem, instance_seed, spelled
 
 
-class InsertionSystem:
+class InsertionSystem(ClozeSystem):
     """A KERMIT model that fills gaps.
 
     Args:
@@ -53,13 +41,13 @@ class InsertionSystem:
         oracle_length: bool = False,
         seed: int = 0,
     ) -> None:
-        self.model, self.engine = model, TorchEngine(model)
-        self.tokenizer, self.oracle_length, self.seed = tokenizer, oracle_length, seed
-        self.encoder = text_encoder(tokenizer)
-        continues = continuing_tokens(tokenizer, self.engine.info.vocab_size)
+        super().__init__(model, tokenizer, oracle_length=oracle_length)
+        self.engine, self.seed = TorchEngine(model), seed
         unknown = {token_id for token_id in [tokenizer.unk_token_id] if token_id is not None}
         constraints: Constraints = replace(
-            decoding.constraints, continues_word=continues, never=decoding.constraints.never | unknown
+            decoding.constraints,
+            continues_word=self.continues.cpu().numpy()[: self.engine.info.vocab_size],
+            never=decoding.constraints.never | unknown,
         )
         self.decoding = with_strategy(self.engine.info, replace(decoding, constraints=constraints))
 
@@ -81,16 +69,12 @@ class InsertionSystem:
             chosen |= {"length_reward": self.decoding.length_reward or 0.0}
         return chosen | ({"seed": self.seed} if self.decoding.draws else {})
 
-    def lay_out(self, instance: ClozeInstance) -> ClozeLayout | None:
-        """Encode an instance so that its canvas fits with the longest answer."""
-
-        def fits(layout: ClozeLayout) -> bool:
-            room = max(self.decoding.max_tokens or MAX_TOKENS, layout.gap_length if self.oracle_length else 0)
-            longest = max(len(layout.first), len(layout.before) + room + len(layout.after))
-            whole, segment = self.engine.info.max_length, self.engine.info.max_segment_length
-            return (whole is None or len(layout) + room + FRAME <= whole) and (segment is None or longest <= segment)
-
-        return lay_out_cloze(instance, self.encoder, fits, split=True)
+    def fits(self, layout: ClozeLayout) -> bool:
+        """Whether the canvas has room for the longest answer."""
+        room = max(self.decoding.max_tokens or MAX_TOKENS, layout.gap_length if self.oracle_length else 0)
+        longest = max(len(layout.first), len(layout.before) + room + len(layout.after))
+        whole, segment = self.engine.info.max_length, self.engine.info.max_segment_length
+        return (whole is None or len(layout) + room + FRAME <= whole) and (segment is None or longest <= segment)
 
     def canvas(self, layout: ClozeLayout) -> Canvas:
         """The canvas at the start."""
@@ -106,21 +90,17 @@ class InsertionSystem:
             groups[layout.gap_length if self.oracle_length else None].append(number)
         answers: dict[int, ClozeAnswer] = {}
         for length, numbers in groups.items():
-            settings = self.decoding if length is None else self._of_length(length)
-            for part in in_calls([len(layouts[number]) + FRAME for number in numbers], call_tokens(self.model)):
-                answers |= self._decode({numbers[place]: layouts[numbers[place]] for place in part}, settings)
+            found = decode(
+                self.engine,
+                [self.canvas(layouts[number]) for number in numbers],
+                self.decoding if length is None else self._of_length(length),
+                seeds=[instance_seed(self.seed, layouts[number].id) for number in numbers],
+                batch_size=len(numbers),
+            )
+            answers |= {
+                number: self._answer(layouts[number], result) for number, result in zip(numbers, found, strict=True)
+            }
         return [answers[number] for number in range(len(layouts))]
-
-    def _decode(self, layouts: Mapping[int, ClozeLayout], settings: DecodingSettings) -> dict[int, ClozeAnswer]:
-        found = decode(
-            self.engine,
-            [self.canvas(layout) for layout in layouts.values()],
-            settings,
-            seeds=[instance_seed(self.seed, layout.id) for layout in layouts.values()],
-            batch_size=len(layouts),
-        )
-        pairs = zip(layouts.items(), found, strict=True)
-        return {number: self._answer(layout, result) for (number, layout), result in pairs}
 
     def _of_length(self, length: int) -> DecodingSettings:
         constraints: Constraints = replace(

@@ -19,24 +19,12 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.errors import DecodingError, ModelError
-from kermit.loading import position_limit
 from kermit.modeling.taps import withheld_from
-from kermit.tasks.cloze.instances import ClozeInstance
-from kermit.tasks.cloze.layout import ClozeLayout, lay_out_cloze
-from kermit.tasks.cloze.system import (
-    ClozeAnswer,
-    call_tokens,
-    continuing_tokens,
-    in_calls,
-    never_generated,
-    spelled,
-    text_encoder,
-)
+from kermit.tasks.cloze.layout import ClozeLayout
+from kermit.tasks.cloze.system import FRAME, ClozeAnswer, ClozeSystem, spelled
 
 MOST_MASKS = 4
 """Minimum of the largest number of masks to try."""
-
-_FRAME = 3
 
 
 @dataclass(frozen=True)
@@ -59,7 +47,7 @@ class _Inputs:
     gap: Tensor
 
 
-class MaskedLMSystem:
+class MaskedLMSystem(ClozeSystem):
     """A masked language model that fills gaps.
 
     Args:
@@ -82,12 +70,8 @@ class MaskedLMSystem:
         frame = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, tokenizer.mask_token_id)
         if None in frame:
             raise ModelError("a masked language model's tokenizer needs a [CLS], a [SEP], a padding and a [MASK] token")
-        self.model, self.tokenizer, self.beams, self.oracle_length = model.eval(), tokenizer, beams, oracle_length
-        self.encoder = text_encoder(tokenizer)
-        self.limit = position_limit(model)
-        vocabulary = model.get_input_embeddings().num_embeddings
-        self.never = never_generated(tokenizer, vocabulary).to(model.device)
-        self.continues = torch.as_tensor(continuing_tokens(tokenizer, vocabulary), device=model.device)
+        super().__init__(model, tokenizer, oracle_length=oracle_length)
+        self.beams = beams
         accepted = inspect.signature(model.forward).parameters
         self.has_segments = "token_type_ids" in accepted and getattr(model.config, "type_vocab_size", 0) > 1
 
@@ -96,23 +80,13 @@ class MaskedLMSystem:
         """What decides answers besides the weights."""
         return {"beams": self.beams, "most_masks": MOST_MASKS, "oracle_length": self.oracle_length}
 
-    def lay_out(self, instance: ClozeInstance) -> ClozeLayout | None:
-        """Encode an instance so that it fits with the largest number of masks to try."""
-
-        def fits(layout: ClozeLayout) -> bool:
-            return self.limit is None or len(layout) + self._lengths(layout)[-1] + _FRAME <= self.limit
-
-        return lay_out_cloze(instance, self.encoder, fits, split=True)
+    def fits(self, layout: ClozeLayout) -> bool:
+        """Whether there is room for the largest number of masks to try."""
+        return self.limit is None or len(layout) + self._lengths(layout)[-1] + FRAME <= self.limit
 
     @torch.inference_mode()
     def answer(self, layouts: Sequence[ClozeLayout]) -> list[ClozeAnswer]:
         """Search with every number of masks, and take the best."""
-        answers: dict[int, ClozeAnswer] = {}
-        for part in in_calls([len(layout) + _FRAME for layout in layouts], call_tokens(self.model)):
-            answers |= dict(zip(part, self._answer_together([layouts[number] for number in part]), strict=True))
-        return [answers[number] for number in range(len(layouts))]
-
-    def _answer_together(self, layouts: Sequence[ClozeLayout]) -> list[ClozeAnswer]:
         best = [ClozeAnswer("", 0, 0, 0, -torch.inf) for _ in layouts]
         for length in range(1, 1 + max(self._lengths(layout)[-1] for layout in layouts)):
             tried = [number for number, layout in enumerate(layouts) if length in self._lengths(layout)]
@@ -184,18 +158,17 @@ class MaskedLMSystem:
             (rows, beams) its number, and (rows, beams, vocabulary) the log-probabilities there; -inf where not asked.
         """
         rows, beams = hopeful.shape
-        asked = hopeful.flatten().nonzero().flatten()
+        part = hopeful.flatten().nonzero().flatten()
         position = torch.zeros_like(hopeful.flatten(), dtype=torch.long)
         log_probs = torch.full((rows * beams, len(self.never)), -torch.inf, device=tokens.device)
-        for part in torch.split(asked, max(1, call_tokens(self.model) // inputs.token_ids.shape[1])):
-            owner = part // beams
-            gap = inputs.gap[owner]
-            token_ids = inputs.token_ids[owner].scatter(1, gap, tokens.flatten(0, 1)[part])
-            logits = self._logits(token_ids, inputs.valid[owner], inputs.segment_ids[owner], gap)
-            log_p = logits.float().log_softmax(2)
-            entropy = torch.special.entr(log_p.exp()).sum(2)
-            position[part] = entropy.masked_fill(filled.flatten(0, 1)[part], torch.inf).argmin(1)
-            log_probs[part] = log_p[torch.arange(len(part), device=part.device), position[part]]
+        owner = part // beams
+        gap = inputs.gap[owner]
+        token_ids = inputs.token_ids[owner].scatter(1, gap, tokens.flatten(0, 1)[part])
+        logits = self._logits(token_ids, inputs.valid[owner], inputs.segment_ids[owner], gap)
+        log_p = logits.float().log_softmax(2)
+        entropy = torch.special.entr(log_p.exp()).sum(2)
+        position[part] = entropy.masked_fill(filled.flatten(0, 1)[part], torch.inf).argmin(1)
+        log_probs[part] = log_p[torch.arange(len(part), device=part.device), position[part]]
         return position.view(rows, beams), log_probs.view(rows, beams, -1)
 
     def _logits(self, token_ids: Tensor, valid: Tensor, segment_ids: Tensor, gap: Tensor) -> Tensor:

@@ -52,7 +52,7 @@ def load_causal_lm(name: str, precision: torch.dtype | None = None) -> tuple[Any
         return _load(AutoModelForCausalLM, find_model(name), precision)
     file = Path(name)
     if not file.is_file():
-        raise ModelError(f"{name}: there is no such file")
+        raise ModelError(f"{name}: the file does not exist")
     if importlib.util.find_spec("gguf") is None:
         raise ModelError(f"{name}: GGUF files need the package gguf; pip install 'kermit-insertion[gguf]'")
     with reading(name):

@@ -1,4 +1,4 @@
-"""The interface of systems that answer cloze questions.
+"""What systems that answer cloze questions share.
 
 A system encodes an instance for its model, and answers many at once. An answer does not depend on the other instances.
 """
@@ -6,24 +6,21 @@ A system encodes an instance for its model, and answers many at once. An answer 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.canvas.arrays import Booleans
+from kermit.loading import position_limit
 from kermit.tasks.cloze.instances import ClozeInstance
-from kermit.tasks.cloze.layout import ClozeLayout, TextEncoder
+from kermit.tasks.cloze.layout import ClozeLayout, TextEncoder, lay_out_cloze
 from kermit.text.tokenizer import decode_ids, encode_texts, word_continuations
 
-CALL_TOKENS = 2**14
-CPU_CALL_TOKENS = 2**11
-"""Maximum number of tokens of a forward pass, including padding and cache; smaller on a CPU, so that they fit its
-caches."""
+FRAME = 3
+"""[CLS], [SEP] and [SEP]."""
 
 
 @dataclass(frozen=True)
@@ -37,56 +34,59 @@ class ClozeAnswer:
     score: float
 
 
-class ClozeSystem(Protocol):
-    """A model that fills gaps."""
+class ClozeSystem(ABC):
+    """A model that fills gaps.
 
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerFast
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        oracle_length: whether answers have the gap's number of tokens.
+
+    Attributes:
+        name: on the command line.
+        splits: whether the passage is split over both segments.
+        limit: number of tokens that the model has positions for, if it is limited.
+        continues: (vocabulary,) bool, the tokens that continue the word on their left. The gap is bounded by white
+            space, so no answer may begin with one, unless the gap is joined.
+        never: (vocabulary,) bool, special tokens and rows of the embedding without a token.
+    """
+
+    name: str
+    splits = True
+
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, *, oracle_length: bool = False
+    ) -> None:
+        self.model, self.tokenizer, self.oracle_length = model.eval(), tokenizer, oracle_length
+        self.encoder = TextEncoder(lambda text: encode_texts(tokenizer, [text])[0])
+        self.limit = position_limit(model)
+        vocabulary = model.get_input_embeddings().num_embeddings
+        known = word_continuations(tokenizer)[:vocabulary]
+        self.continues = torch.as_tensor(np.pad(known, (0, vocabulary - len(known))), device=model.device)
+        self.never = torch.arange(vocabulary, device=model.device) >= len(tokenizer)
+        self.never[[number for number in tokenizer.all_special_ids if number < vocabulary]] = True
 
     @property
-    def name(self) -> str:
-        """Its name on the command line."""
-        ...
-
-    @property
+    @abstractmethod
     def settings(self) -> Mapping[str, object]:
         """What decides answers besides the weights, as plain data."""
-        ...
+
+    @abstractmethod
+    def fits(self, layout: ClozeLayout) -> bool:
+        """Whether the model has room for a layout with the longest answer."""
+
+    @abstractmethod
+    def answer(self, layouts: Sequence[ClozeLayout]) -> list[ClozeAnswer]:
+        """Fill the gaps, in order."""
 
     def lay_out(self, instance: ClozeInstance) -> ClozeLayout | None:
         """Encode an instance; None if it does not fit."""
-        ...
-
-    def answer(self, layouts: Sequence[ClozeLayout]) -> list[ClozeAnswer]:
-        """Fill the gaps, in order."""
-        ...
-
-
-def call_tokens(model: PreTrainedModel) -> int:
-    """Return the maximum number of tokens of a forward pass on the model's device."""
-    return CPU_CALL_TOKENS if model.device.type == "cpu" else CALL_TOKENS
-
-
-def in_calls(sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Yield numbers by ascending size, in parts whose count times largest size is within the budget, or of one."""
-    part: list[int] = []
-    for number in sorted(range(len(sizes)), key=lambda number: sizes[number]):
-        if part and (len(part) + 1) * sizes[number] > budget:
-            yield part
-            part = []
-        part.append(number)
-    if part:
-        yield part
+        return lay_out_cloze(instance, self.encoder, self.fits, split=self.splits)
 
 
 def instance_seed(seed: int, identity: str) -> int:
     """Return the seed of one instance, whatever its position."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{identity}".encode()).digest()[:7], "big")
-
-
-def text_encoder(tokenizer: PreTrainedTokenizerFast) -> TextEncoder:
-    """Return the encoder of a tokenizer."""
-    return TextEncoder(lambda text: encode_texts(tokenizer, [text])[0])
 
 
 def spelled(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[int], passage: str) -> str:
@@ -101,19 +101,3 @@ def spelled(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[int], passage: 
             (begin, _), (_, end) = found.offsets[start], found.offsets[start + len(wanted) - 1]
             return passage[begin:end].strip()
     return decode_ids(tokenizer, wanted).strip()
-
-
-def continuing_tokens(tokenizer: PreTrainedTokenizerFast, vocabulary: int) -> Booleans:
-    """Return (vocabulary,) bool, the tokens that continue the word on their left.
-
-    The gap is bounded by white space, so no answer may begin with one, unless the gap is joined.
-    """
-    known = word_continuations(tokenizer)[:vocabulary]
-    return np.pad(known, (0, vocabulary - len(known)))
-
-
-def never_generated(tokenizer: PreTrainedTokenizerFast, vocabulary: int) -> Tensor:
-    """Return (vocabulary,) bool, special tokens and rows of the embedding without a token."""
-    never = torch.arange(vocabulary) >= len(tokenizer)
-    never[[number for number in tokenizer.all_special_ids if number < vocabulary]] = True
-    return never

@@ -1,6 +1,9 @@
-"""Classifiers: a trunk with new layers for a task's labels, or a finetuned model.
+"""Classifiers: a trunk with new layers for a task's labels, or a finetuned model; and texts as their input.
 
-A saved classifier is loaded by transformers' AutoModelForSequenceClassification. This module does not train.
+A KERMIT model sees a complete canvas, `[CLS] x [SEP]` or `[CLS] x [SEP] y [SEP]`, with its segments. Another encoder
+gets its own tokenizer's template, or the same frame if the tokenizer has none. A causal model is read at the last
+token, so its texts end with a separator. transformers' AutoModelForSequenceClassification loads a saved classifier.
+This module does not train.
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from tokenizers.processors import TemplateProcessing
 from tqdm import tqdm
 from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
     MODEL_FOR_MASKED_LM_MAPPING,
     AutoConfig,
     AutoModel,
@@ -27,24 +32,24 @@ from transformers import (
 
 from kermit.data.joint_tokenizer import load_tokenizer
 from kermit.errors import ModelError
-from kermit.loading import lacking_in_trunk, on_device, quietly, reading
-from kermit.modeling import LastTokenForSequenceClassification
+from kermit.loading import lacking_in_trunk, on_device, position_limit, quietly, reading
+from kermit.modeling import KermitConfig, LastTokenConfig, LastTokenForSequenceClassification
 from kermit.tasks.glue.data import Example, Part
-from kermit.tasks.glue.framing import ExampleEncoder, give_padding, is_causal
 from kermit.tasks.glue.scoring import answers_of
 from kermit.tasks.glue.table import GlueTask
 
+Features = dict[str, Any]
 _NUMBER = "number"  # the only label of a regression task
 _HEADS = ("pre_classifier", "classifier", "score")  # names of the layers for labels in transformers
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """A model that classifies, with its tokenizer and its encoder of examples."""
+    """A model that classifies, with its tokenizer; inputs have at most `max_length` tokens."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
-    encoder: ExampleEncoder
+    max_length: int
 
     @classmethod
     def start(cls, trunk: Path, task: GlueTask, *, max_length: int, seed: int) -> Classifier:
@@ -98,14 +103,36 @@ class Classifier:
             labels = {"id2label": config.id2label, "label2id": config.label2id, "problem_type": config.problem_type}
             model = LastTokenForSequenceClassification.from_trunk(model, **labels)
         tokenizer = load_tokenizer(place)
-        give_padding(model, tokenizer)
-        return cls(model, tokenizer, ExampleEncoder.of(model, tokenizer, max_length))
+        add_frame(model, tokenizer)
+        return cls(model, tokenizer, min(max_length, position_limit(model) or max_length))
+
+    def encode(self, examples: Sequence[Example]) -> list[Features]:
+        """Return the inputs of the model for each example, with its `label` if it has one.
+
+        Texts that are too long lose tokens at the end, in a pair always from the longer one.
+        """
+        config = self.model.base_model.config
+        typed = isinstance(self.model.config, KermitConfig)
+        typed |= getattr(config, "type_vocab_size", 0) > 1 and not is_causal(config)
+        found = self.tokenizer(
+            [example.x for example in examples],
+            None if examples[0].y is None else [example.y or "" for example in examples],
+            truncation="longest_first",
+            max_length=self.max_length,
+            return_token_type_ids=typed,
+            split_special_tokens=True,
+        )
+        rows = [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
+        for row, example in zip(rows, examples, strict=True):
+            if example.label is not None:
+                row["label"] = example.label
+        return rows
 
     def logits(
         self, examples: Sequence[Example], *, batch_size: int = 64, title: str | None = None
     ) -> NDArray[np.floating]:
         """Return the logits (examples, labels); `title` is that of the progress bar, if there is one."""
-        features = self.encoder.encode([Example(example.x, example.y, None, "") for example in examples])
+        features = self.encode([Example(example.x, example.y, None, "") for example in examples])
         order = sorted(range(len(features)), key=lambda number: len(features[number]["input_ids"]))
         collate = DataCollatorWithPadding(self.tokenizer)
         on_device(self.model)
@@ -133,6 +160,39 @@ class Classifier:
         """Write model and tokenizer."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+
+def is_causal(config: Any) -> bool:
+    """Whether a model reads only from left to right: its config or its class in transformers says so."""
+    kind = type(config)
+    known = kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
+    return known or isinstance(config, LastTokenConfig) or bool(getattr(config, "is_decoder", False))
+
+
+def add_frame(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
+    """Let a tokenizer frame texts as the model reads them, and model and tokenizer agree on a padding token.
+
+    A causal classifier reads the last token that is not padding, so the separator must not be the padding token.
+    """
+    frame: set[str | None] = set()
+    own = not is_causal(model.config) and not isinstance(model.config, KermitConfig)
+    if not own or tokenizer.num_special_tokens_to_add(pair=True) == 0:
+        separator, start = tokenizer.sep_token or tokenizer.eos_token, tokenizer.cls_token or tokenizer.bos_token
+        if separator is None:
+            raise ModelError("the tokenizer has neither a [SEP] nor an end token to put after a text; set one of them")
+        begin = [] if start in (None, separator) else [start]
+        frame = {*begin, separator}
+        tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+            single=[*begin, "$A", separator],
+            pair=[*begin, "$A", separator, "$B:1", f"{separator}:1"],
+            special_tokens=[(token, tokenizer.convert_tokens_to_ids(token)) for token in frame],
+        )
+    if tokenizer.pad_token is None or tokenizer.pad_token in frame:
+        tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+        model.base_model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    model.config.pad_token_id = tokenizer.pad_token_id
+    tokenizer.padding_side = tokenizer.truncation_side = "right"
 
 
 def _renew_head(model: PreTrainedModel, drawn: Iterable[str]) -> None:

@@ -7,11 +7,9 @@ share a batch.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import product
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -19,10 +17,8 @@ import numpy as np
 import torch
 from transformers import DataCollatorWithPadding, PrinterCallback, Trainer, TrainingArguments
 
-from kermit.errors import ModelError, member_of
-from kermit.tasks.glue.classifier import Classifier
+from kermit.tasks.glue.classifier import Classifier, Features
 from kermit.tasks.glue.data import Example
-from kermit.tasks.glue.framing import Features
 from kermit.training.callbacks import Bar
 from kermit.training.cpu import fast_on_cpu
 from kermit.training.settings import Precision
@@ -46,44 +42,6 @@ class Setting:
     subsample: int | None = None
     precision: Precision = Precision.FLOAT32
 
-    def __post_init__(self) -> None:
-        least = {"epochs": 1, "batch_size": 1, "max_length": 4, "subsample": 1}
-        for name, value in least.items():
-            given = getattr(self, name)
-            if given is not None and given < value:
-                raise ModelError(f"{name.replace('_', '-')} {given} is too small; the minimum is {value}")
-        if not 0 < self.learning_rate < math.inf:
-            raise ModelError(f"learning-rate must be positive, such as 3e-5, not {self.learning_rate}")
-        object.__setattr__(self, "precision", member_of(Precision, self.precision, "precision", ModelError))
-
-    @property
-    def name(self) -> str:
-        """Return the name of its folder; rarely used settings are in it only if they were changed."""
-        parts = [f"lr{self.learning_rate:g}", f"epochs{self.epochs}", f"batch{self.batch_size}"]
-        parts.append(f"length{self.max_length}")
-        if self.subsample is not None:
-            parts.append(f"subsample{self.subsample}")
-        if self.precision is not Precision.FLOAT32:
-            parts.append(str(self.precision))
-        return "-".join(parts)
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The settings to try: every combination."""
-
-    learning_rates: tuple[float, ...] = (Setting.learning_rate,)
-    epochs: tuple[int, ...] = (Setting.epochs,)
-    batch_sizes: tuple[int, ...] = (Setting.batch_size,)
-
-    def settings(self, **others: Any) -> Iterator[Setting]:
-        """Yield one setting per combination; `others` are the same in all."""
-        for learning_rate, epochs, batch_size in product(self.learning_rates, self.epochs, self.batch_sizes):
-            yield Setting(learning_rate, epochs, batch_size, **others)
-
-
-BERT_GRID = Grid(learning_rates=(5e-5, 4e-5, 3e-5, 2e-5), epochs=(2, 3, 4), batch_sizes=(16, 32))
-
 
 def finetune(
     classifier: Classifier, examples: Sequence[Example], setting: Setting, *, seed: int, title: str | None = None
@@ -96,7 +54,7 @@ def finetune(
         trainer = _GlueTrainer(
             model=classifier.model,
             args=_arguments(setting, seed, scratch),
-            train_dataset=classifier.encoder.encode(examples),
+            train_dataset=classifier.encode(examples),
             data_collator=DataCollatorWithPadding(classifier.tokenizer),
             callbacks=[Bar(title, hidden=title is None)],
         )

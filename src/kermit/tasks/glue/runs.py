@@ -1,27 +1,27 @@
-"""Many finetunings: tasks by seeds by settings, each saved in its own folder as soon as it is done.
+"""Many finetunings: tasks by seeds, each saved in its own folder as soon as it is done.
 
-`OUTPUT/TASK/seed-N/SETTING` holds `result.json`, the score with everything that decided it, and optionally the
-finetuned model. Of several settings of a seed only the best one on the dev split keeps its weights. Finished runs are
-not repeated; an interrupted run starts over. Results of another model or other data are refused.
+`OUTPUT/TASK/seed-N` holds `result.json`, the score with everything that decided it, and optionally the finetuned model.
+Finished runs are not repeated; an interrupted run starts over. Results of another model, other data or other settings
+are refused. The summary is the mean and the deviation over seeds of each task, and GLUE's average.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import product
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from statistics import fmean, stdev
 
 import kermit
-from kermit.errors import DataError, ModelError, member_of
+from kermit.errors import DataError, ModelError
 from kermit.loading import find_model
 from kermit.provenance import (
     is_complete,
+    listed,
     model_checksum,
     restore_interrupted_swap,
     signature,
@@ -29,9 +29,9 @@ from kermit.provenance import (
     written_whole,
 )
 from kermit.tasks.glue.classifier import Classifier
-from kermit.tasks.glue.data import GlueData, Part, examples_checksum
+from kermit.tasks.glue.data import GlueData, examples_checksum
 from kermit.tasks.glue.finetuning import Setting, finetune, subsample
-from kermit.tasks.glue.scoring import score_task
+from kermit.tasks.glue.scoring import glue_average, score_task
 from kermit.tasks.glue.table import TASKS, GlueTask, Split, task_named
 
 logger = logging.getLogger(__name__)
@@ -55,31 +55,13 @@ class Result:
     model: str
     model_checksum: str
     data_checksum: str
-    version: str
-
-    @property
-    def signature(self) -> str:
-        """Everything that decided the score, on one line."""
-        parts = {
-            "task": f"glue/{self.task}",
-            "split": Split.DEV,
-            "data": self.data_checksum,
-            "model": self.model_checksum,
-            "setting": self.setting.name,
-            "seed": self.seed,
-        }
-        return signature(parts, self.version)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `result.json` holds."""
-        return asdict(self) | {"signature": self.signature}
+    signature: str
 
     @classmethod
     def read(cls, path: Path) -> Result:
         """Read a `result.json`."""
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-            record.pop("signature")
             return cls(**{**record, "setting": Setting(**record["setting"])})
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path}: this is not the result of a finetuning ({error}); remove its folder") from error
@@ -96,6 +78,46 @@ class Run:
     def has_model(self) -> bool:
         """Whether the weights were kept."""
         return (self.folder / "config.json").is_file()
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and sample standard deviation over seeds; a single seed has no deviation."""
+
+    mean: float
+    deviation: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """Compute both from one number per seed."""
+        return cls(round(fmean(values), 2), round(stdev(values), 2) if len(values) > 1 else None)
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" if self.deviation is None else f"{self.mean:.2f} ± {self.deviation:.2f}"
+
+
+@dataclass(frozen=True)
+class TaskSummary:
+    """The results of a task, in the order of the seeds."""
+
+    task: str
+    score: Spread
+    metrics: dict[str, Spread]
+    seeds: list[int]
+    setting: Setting
+    train_examples: int
+    signatures: list[str]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All tasks, and GLUE's average over those present."""
+
+    model: str
+    tasks: list[TaskSummary]
+    average: float | None
+    split: str = "dev"
+    version: str = kermit.__version__
 
 
 @dataclass(frozen=True)
@@ -134,11 +156,11 @@ def finetune_all(
     output: Path,
     *,
     seeds: Sequence[int] = (0,),
-    settings: Sequence[Setting] = (Setting(),),
+    setting: Setting | None = None,
     keep_models: bool = True,
     progress: bool = False,
 ) -> list[Run]:
-    """Finetune and score every task with every seed and setting that is not done yet.
+    """Finetune and score every task with every seed that is not done yet.
 
     Args:
         tasks: which.
@@ -146,36 +168,35 @@ def finetune_all(
         data: where the tasks are.
         output: where results and models go.
         seeds: one finetuning per seed.
-        settings: one finetuning per setting.
+        setting: how to finetune.
         keep_models: whether the finetuned models are written beside their results.
         progress: whether to show bars on a terminal.
     """
-    if negative := [seed for seed in seeds if seed < 0]:
-        raise ModelError(f"seeds must be 0 or more, not {negative[0]}")
+    setting = setting or Setting()
     place = find_model(trunk)
     weights = model_checksum(place)
-    _refuse_others(find_runs(output), "model", weights)
+    _refuse_others(find_runs(output), model_checksum=weights)
     runs = []
     for task in tasks:
         train, dev = data.read(task, Split.TRAIN), data.read(task, Split.DEV)
         text = examples_checksum([*train, *dev])
-        _refuse_others(find_runs(output, task), "data", text)
-        for seed, setting in product(seeds, settings):
-            folder = output / task.name / f"seed-{seed}" / setting.name
+        _refuse_others(find_runs(output, task), data_checksum=text, setting=setting)
+        for seed in seeds:
+            folder = output / task.name / f"seed-{seed}"
             restore_interrupted_swap(folder)
             if (folder / RESULT).is_file():
-                if keep_models and not any(folder.parent.glob("*/config.json")):
-                    logger.warning("%s was finetuned before without keeping its model; remove it to repeat it", folder)
                 runs.append(Run(folder, Result.read(folder / RESULT)))
+                if keep_models and not runs[-1].has_model:
+                    logger.warning("%s was finetuned before without keeping its model; remove it to repeat it", folder)
                 continue
-            title = f"{task.name} seed {seed} {setting.name}"
-            start = time.perf_counter()
+            title, start = f"{task.name} seed {seed}", time.perf_counter()
             with written_whole(folder) as scratch:
                 classifier = Classifier.start(place, task, max_length=setting.max_length, seed=seed)
                 examples = subsample(train[0].examples, setting.subsample)
                 steps = finetune(classifier, examples, setting, seed=seed, title=title if progress else None)
                 answers = classifier.answers(task, dev, title=f"{task.name} dev" if progress else None)
                 scores = score_task(task, dev, answers)
+                decided = {"data": text, "model": weights, "setting": listed(asdict(setting)), "seed": seed}
                 result = Result(
                     task=task.name,
                     seed=seed,
@@ -183,27 +204,48 @@ def finetune_all(
                     metrics=scores.metrics,
                     score=scores.score,
                     train_examples=len(examples),
-                    dev_examples=_count(dev),
+                    dev_examples=sum(len(part.examples) for part in dev),
                     steps=steps,
                     seconds=round(time.perf_counter() - start, 1),
                     model=trunk,
                     model_checksum=weights,
                     data_checksum=text,
-                    version=kermit.__version__,
+                    signature=signature({"task": f"glue/{task.name}", "split": Split.DEV, **decided}),
                 )
                 if keep_models:
                     classifier.save(scratch)
-                write_json(scratch / RESULT, result.to_json())
+                write_json(scratch / RESULT, asdict(result))
             logger.info("%s: %s", title, ", ".join(f"{name} {value:.2f}" for name, value in scores.metrics.items()))
-            _keep_best(folder.parent)
             runs.append(Run(folder, result))
     return runs
 
 
 def find_runs(output: Path, task: GlueTask | None = None) -> list[Run]:
     """Find every finished finetuning in an output folder, or those of a task."""
-    found = sorted(output.glob(f"{task.name if task else '*'}/seed-*/*/{RESULT}"))
+    found = sorted(output.glob(f"{task.name if task else '*'}/seed-*/{RESULT}"))
     return [Run(path.parent, Result.read(path)) for path in found if is_complete(path.parent)]
+
+
+def summarise(results: Sequence[Result]) -> Summary:
+    """Summarise results, tasks in GLUE's order."""
+    names = [task.name for task in TASKS]
+    ordered = sorted(results, key=lambda result: (names.index(result.task), result.seed))
+    tasks = []
+    for name, group in groupby(ordered, key=lambda result: result.task):
+        seeds = list(group)
+        tasks.append(
+            TaskSummary(
+                task=name,
+                score=Spread.of([result.score for result in seeds]),
+                metrics={metric: Spread.of([each.metrics[metric] for each in seeds]) for metric in seeds[0].metrics},
+                seeds=[result.seed for result in seeds],
+                setting=seeds[0].setting,
+                train_examples=seeds[0].train_examples,
+                signatures=[result.signature for result in seeds],
+            )
+        )
+    average = glue_average({task.task: task.score.mean for task in tasks})
+    return Summary(results[0].model, tasks, average)
 
 
 def evaluate_finetuned(
@@ -219,9 +261,6 @@ def evaluate_finetuned(
 
     Inputs have at most `max_length` tokens, by default as in finetuning.
     """
-    split = member_of(Split, split, "split", DataError)
-    if split is Split.TEST:
-        raise DataError(f"{task.name}: test labels are not public; score dev, or make a zip with `kermit submit`")
     place = find_model(model)
     trained_for = Result.read(place / RESULT) if (place / RESULT).is_file() else None
     if trained_for is not None and trained_for.task != (task.trained_on or task.name):
@@ -238,30 +277,16 @@ def evaluate_finetuned(
         "model": model_checksum(place),
         "length": length,
     }
-    return Evaluation(task.name, split, scores.metrics, scores.score, _count(parts), signature(decided))
+    count = sum(len(part.examples) for part in parts)
+    return Evaluation(task.name, split, scores.metrics, scores.score, count, signature(decided))
 
 
-def _refuse_others(runs: Sequence[Run], what: str, ours: str) -> None:
-    """Raise for results of another model or other data."""
+def _refuse_others(runs: Sequence[Run], **ours: object) -> None:
+    """Raise for results of another model, other data or another setting."""
     for run in runs:
-        if getattr(run.result, f"{what}_checksum") != ours:
-            raise DataError(
-                f"{run.folder} holds a result with another {what} (see its {RESULT}); choose another --output, or"
-                " remove it"
-            )
-
-
-def _keep_best(seed_folder: Path) -> None:
-    """Keep only the weights of a seed's best setting on dev; the first of equals."""
-    kept = [run for run in find_runs(seed_folder.parents[1]) if run.folder.parent == seed_folder and run.has_model]
-    for run in sorted(kept, key=lambda run: run.result.score, reverse=True)[1:]:
-        (run.folder / "config.json").unlink()  # first, so that half of a model is never taken for one
-        for path in run.folder.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.name != RESULT:
-                path.unlink()
-
-
-def _count(parts: Sequence[Part]) -> int:
-    return sum(len(part.examples) for part in parts)
+        for name, value in ours.items():
+            if getattr(run.result, name) != value:
+                raise DataError(
+                    f"{run.folder} holds a result with another {name.removesuffix('_checksum')} (see its {RESULT});"
+                    " choose another --output, or remove it"
+                )

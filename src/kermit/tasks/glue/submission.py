@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import zipfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,72 +37,39 @@ class SubmittedFile:
     score: float | None
 
 
-@dataclass(frozen=True)
-class Submission:
-    """The zip and what is in it."""
-
-    path: Path
-    files: list[SubmittedFile]
-
-    @property
-    def placeholders(self) -> list[str]:
-        """The files that no model answered."""
-        return [file.name for file in self.files if file.model is None]
-
-    def to_json(self) -> dict[str, Any]:
-        """As `kermit submit glue --json` prints it."""
-        return {"path": str(self.path), "files": [asdict(file) for file in self.files]}
-
-
-def submit(runs: Path, data: GlueData, output: Path, *, progress: bool = False) -> Submission:
+def submit(runs: Path, data: GlueData, output: Path, *, progress: bool = False) -> list[SubmittedFile]:
     """Answer the test split of every task that was finetuned in the folder `runs`, and write the zip.
 
     Test files of tasks without a model may be missing.
     """
-    best = _best_runs(runs)
+    found = sorted((run for run in find_runs(runs) if run.has_model), key=lambda run: run.result.score)
+    best = {run.result.task: run for run in found}
     if not best:
-        raise DataError(
-            f"{runs} holds no finetuned model, as TASK/seed-N/SETTING; make some with `kermit finetune glue`"
-        )
+        raise DataError(f"{runs} holds no finetuned model, as TASK/seed-N; make some with `kermit finetune glue`")
     files, contents = [], {}
     for task in TASKS:
         run = best.get(task.trained_on or task.name)
-        answered = _answers(task, run, data, progress) if run is not None else _placeholders(task)
-        for name, indices, answers in answered:
+        for name, indices, answers in _answers(task, run, data, progress):
             lines = ["index\tprediction", *(f"{i}\t{answer}" for i, answer in zip(indices, answers, strict=True))]
             contents[f"{name}.tsv"] = "\n".join(lines) + "\n"
             model, score = (None, None) if run is None else (str(run.folder), run.result.score)
             files.append(SubmittedFile(name, len(answers), model, score))
     output.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(partial(output), "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(partial(output), "w") as archive:
         for name, content in contents.items():
-            info = zipfile.ZipInfo(name, _LONG_AGO)
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, content)
+            archive.writestr(zipfile.ZipInfo(name, _LONG_AGO), content, zipfile.ZIP_DEFLATED)
     partial(output).rename(output)
-    return Submission(output, files)
-
-
-def written(task: GlueTask, answers: NDArray[np.floating]) -> list[str]:
-    """Format answers for the server: labels as text, numbers with three decimals."""
-    if task.is_regression:
-        return [f"{answer:.3f}" for answer in answers]
-    return [task.labels[int(answer)] for answer in answers]
-
-
-def _best_runs(runs: Path) -> dict[str, Run]:
-    """Return the run with the best score on dev for each task, among those that kept their model."""
-    best: dict[str, Run] = {}
-    for run in find_runs(runs):
-        before = best.get(run.result.task)
-        if run.has_model and (before is None or run.result.score > before.result.score):
-            best[run.result.task] = run
-    return best
+    return files
 
 
 def _answers(
-    task: GlueTask, run: Run, data: GlueData, progress: bool
+    task: GlueTask, run: Run | None, data: GlueData, progress: bool
 ) -> Iterator[tuple[str, Sequence[str], list[str]]]:
+    """Yield for every file its name, the rows' numbers and the answers; placeholders where there is no model."""
+    if run is None:
+        for name, size in task.submission.items():
+            yield name, [str(row) for row in range(size)], written(task, np.zeros(size))
+        return
     parts = data.read(task, Split.TEST)
     classifier = Classifier.load(run.folder, task, max_length=run.result.setting.max_length)
     logger.info("%s: answered by %s, dev score %.2f", task.name, run.folder, run.result.score)
@@ -114,6 +80,8 @@ def _answers(
         yield name, [example.index for example in part.examples], written(task, given)
 
 
-def _placeholders(task: GlueTask) -> Iterator[tuple[str, Sequence[str], list[str]]]:
-    for name, size in task.submission.items():
-        yield name, [str(row) for row in range(size)], written(task, np.zeros(size))
+def written(task: GlueTask, answers: NDArray[np.floating]) -> list[str]:
+    """Format answers for the server: labels as text, numbers with three decimals."""
+    if task.is_regression:
+        return [f"{answer:.3f}" for answer in answers]
+    return [task.labels[int(answer)] for answer in answers]
