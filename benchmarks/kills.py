@@ -17,9 +17,9 @@ import signal
 import subprocess
 import sys
 import time
-import traceback
 from collections import Counter
 from itertools import cycle
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -57,32 +57,26 @@ RECIPE = {
 }
 
 
-def start(loaded, folder):
-    """Fork a child that trains, or resumes, and exits with the number of the signal that stopped it, else 0."""
-    child = os.fork()
-    if child:
-        return child
-    code = 1
+def resume(loaded, folder):
+    """Train, or resume, and exit with the number of the signal that stopped the training, else 0."""
+    torch.set_num_threads(1)
     try:
-        torch.set_num_threads(1)
-        code = train(loaded, folder, resume=True).stopped_by or 0
+        sys.exit(train(loaded, folder, resume=True).stopped_by or 0)
     except KeyboardInterrupt:  # before the training listens to signals
-        code = int(signal.SIGINT)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
+        sys.exit(int(signal.SIGINT))
+
+
+def start(loaded, folder):
+    """Fork a child that trains."""
+    child = get_context("fork").Process(target=resume, args=(loaded, folder))
+    child.start()
+    return child
 
 
 def wait(child, seconds=None):
     """Return the exit code of a child; None if it still runs after some seconds."""
-    until = None if seconds is None else time.monotonic() + seconds
-    while until is None or time.monotonic() < until:
-        found, status = os.waitpid(child, 0 if until is None else os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.002)
-    return None
+    child.join(seconds)
+    return child.exitcode
 
 
 def checksums(folder):
@@ -113,7 +107,7 @@ def main():
             code = wait(child, draw.uniform(0, seconds / 6) if kills.total() < options.kills else None)
             if code is None:
                 number = next(signals)
-                os.kill(child, number)
+                os.kill(child.pid, number)
                 code = wait(child)
                 kills[number.name] += 1
                 if code not in (0, number, -number):

@@ -157,7 +157,7 @@ class Workshop:
 
     def kermit(self, *arguments):
         """What a verb prints."""
-        return self.run("-m", "kermit.cli", *arguments)
+        return self.run("-m", "kermit", *arguments)
 
     def run(self, *arguments):
         """What a Python program prints."""

@@ -102,7 +102,7 @@ def cost(name, results):
 
 
 def kermit(*arguments):
-    subprocess.run([sys.executable, "-m", "kermit.cli", *map(str, arguments)], check=True)
+    subprocess.run([sys.executable, "-m", "kermit", *map(str, arguments)], check=True)
 
 
 def train(name, data, runs, precision="float32", anew=False):

@@ -79,7 +79,7 @@ def make_random_model(folder):
 @contextlib.contextmanager
 def serving(model, max_batch, options):
     """`kermit serve` as a process; yields its address."""
-    command = [sys.executable, "-m", "kermit.cli", "serve", "--port", "0", *(["--model", str(model)] if model else [])]
+    command = [sys.executable, "-m", "kermit", "serve", "--port", "0", *(["--model", str(model)] if model else [])]
     command += ["--max-batch", str(max_batch), "--queue", str(options.queue), "--deadline", "600"]
     command += ["--threads", str(options.threads)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

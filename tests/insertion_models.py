@@ -20,6 +20,7 @@ from kermit.engines import Answer, Asked, Engine, ModelInfo, Rows
 from kermit.engines.torch_engine import TorchEngine
 from kermit.modeling import EncoderConfig, KermitConfig, KermitForInsertion, special_token_settings
 from kermit.modeling.tensors import RowTensors, as_tensors
+from kermit.modeling.trunk import refuse_unfit_at_work
 from kermit.objectives.generations import GenerationTargets
 from kermit.objectives.texts import TrainingCanvases
 
@@ -250,6 +251,13 @@ def _log(probability: float) -> float:
 
 
 BLANK = 7
+CACHED: dict[str, Any] = {
+    "cached_context": True,
+    "slot_vector": "both",
+    "blank_token_id": BLANK,
+    "never_generated": [BLANK],
+    "blank_width": 2,
+}
 CACHED_SPECIALS = SpecialTokens(CLS, SEP, PAD, END, frozenset({BLANK}))
 
 
@@ -286,3 +294,14 @@ def cached_model_of(tokenizer: PreTrainedTokenizerFast, **settings: Any) -> Kerm
     names = {"languages": {"x": "en", "y": "de"}, "factorizations": ["y_given_x", "x_given_y", "joint"]}
     model: KermitForInsertion = cached_model(vocab_size=len(tokenizer), **specials | names | settings)
     return model
+
+
+def try_without_a_trace(model: KermitForInsertion) -> None:
+    """Try a model's trunk, and check that its weights, its modes and the random state stay as they were."""
+    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    modes = [module.training for module in model.modules()]
+    state = torch.get_rng_state()
+    refuse_unfit_at_work(model.kermit)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert [module.training for module in model.modules()] == modes
+    assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())

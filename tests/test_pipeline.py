@@ -188,7 +188,7 @@ def test_a_joined_blank_may_continue_its_word_and_another_may_not(random_kermit:
 
 
 def test_infilling_takes_as_many_texts_on_both_sides(random_kermit: Kermit) -> None:
-    with pytest.raises(DataError, match="2 texts on the first side and 1 on the second"):
+    with pytest.raises(DataError, match="2 texts in x and 1 in y"):
         random_kermit.infill(["a", "b"], ["c"])
 
 
@@ -245,7 +245,7 @@ def test_a_side_that_is_left_out_is_written_whole(random_kermit: Kermit) -> None
 
 
 def test_completing_takes_as_many_texts_on_both_sides(random_kermit: Kermit) -> None:
-    with pytest.raises(DataError, match="1 texts on the first side and 0 on the second"):
+    with pytest.raises(DataError, match="1 texts in x and 0 in y"):
         random_kermit.complete(["a"], [])
 
 
@@ -451,7 +451,7 @@ def test_numbers_that_cannot_be_are_errors(random_kermit: Kermit) -> None:
 @pytest.mark.parametrize("place", ["/no/such/folder", "./no", "../no", "~/no-such-folder", "runs/no/such"])
 def test_a_folder_that_is_not_there_is_no_name_on_the_hub(place: str) -> None:
     for load in (Kermit.from_pretrained, find_model):
-        with pytest.raises(ModelError, match=f"{place}: there is no such folder"):
+        with pytest.raises(ModelError, match=f"{place} does not exist"):
             load(place)
 
 

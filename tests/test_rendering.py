@@ -1,6 +1,6 @@
 from kermit.canvas import Canvas, Segment, SpecialTokens
 from kermit.decoding.trace import Trace, TracedInsertion
-from kermit.rendering import ReadableTrace, When, rounds, terminal_lines
+from kermit.rendering import ReadableTrace, terminal_lines
 
 SPECIALS = SpecialTokens(1, 2, 0, 3)
 WORDS = {10: "A", 11: " man", 12: " rides", 13: "."}
@@ -14,15 +14,6 @@ TRACE = Trace(
         (),
     ),
 )
-
-
-def test_each_round_shows_what_is_new_what_was_there_and_what_is_to_come():
-    seen = [[(piece.text, piece.when) for piece in line] for line in rounds(TRACE, Segment.X, WORDS.__getitem__)]
-    assert seen == [
-        [("A", When.GIVEN), (" man", When.LATER), (" rides", When.LATER), (".", When.NOW)],
-        [("A", When.GIVEN), (" man", When.LATER), (" rides", When.NOW), (".", When.BEFORE)],
-        [("A", When.GIVEN), (" man", When.NOW), (" rides", When.BEFORE), (".", When.BEFORE)],
-    ]
 
 
 def test_without_colour_brackets_and_dots_tell_the_rounds_apart():

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from kermit.decoding import choosing
 from kermit.decoding.choosing import log_locations
-from kermit.modeling import ragged
+from kermit.modeling.insertion import logsumexp_by_row
 
 NUMBERS = st.one_of(st.floats(-50, 50), st.just(-math.inf))
 
@@ -16,7 +16,7 @@ NUMBERS = st.one_of(st.floats(-50, 50), st.just(-math.inf))
 def test_logsumexp_by_row_equals_that_of_each_row(rows: list[list[float]]) -> None:
     values = [value for row in rows for value in row]
     index = np.array([number for number, row in enumerate(rows) for _ in row], dtype=np.int64)
-    tensors = ragged.logsumexp_by_row(torch.tensor(values, dtype=torch.float32), torch.tensor(index), len(rows))
+    tensors = logsumexp_by_row(torch.tensor(values, dtype=torch.float32), torch.tensor(index), len(rows))
     arrays = choosing.row_logsumexp(np.array(values, dtype=np.float64), index, len(rows))
     for row, tensor, array in zip(rows, tensors.tolist(), arrays.tolist(), strict=True):
         total = sum(math.exp(x) for x in row)
@@ -27,7 +27,7 @@ def test_logsumexp_by_row_equals_that_of_each_row(rows: list[list[float]]) -> No
 
 def test_logsumexp_by_row_takes_large_values_and_has_the_softmax_as_its_gradient() -> None:
     values = torch.tensor([1000.0, 1000.0, -1000.0, 3.0], requires_grad=True)
-    found = ragged.logsumexp_by_row(values, torch.tensor([0, 0, 2, 2]), 3)
+    found = logsumexp_by_row(values, torch.tensor([0, 0, 2, 2]), 3)
     assert found.tolist() == pytest.approx([1000 + math.log(2), -math.inf, 3.0])
     (2 * found[0] + found[2]).backward()
     assert values.grad is not None

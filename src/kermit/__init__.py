@@ -50,40 +50,20 @@ if TYPE_CHECKING:
     from kermit.pipeline import Kermit as Kermit
     from kermit.results import Generation as Generation, Score as Score
 
-_HOMES = {
-    "BalancedTreePrior": "objectives",
-    "Canvas": "canvas",
-    "CanvasBatch": "canvas",
-    "Constraints": "decoding",
-    "DecodingSettings": "decoding",
-    "Engine": "engines",
-    "Factorization": "canvas",
-    "Generation": "results",
-    "GenerationObjective": "objectives",
-    "Insertion": "canvas",
-    "Kermit": "pipeline",
-    "KermitConfig": "modeling",
-    "KermitError": "errors",
-    "KermitForInsertion": "modeling",
-    "KermitForSequenceClassification": "modeling",
-    "KermitModel": "modeling",
-    "LeftToRightPrior": "objectives",
-    "LowerBoundObjective": "objectives",
-    "OrderPrior": "objectives",
-    "Ranking": "decoding",
-    "Sampling": "decoding",
-    "Score": "results",
-    "Segment": "canvas",
-    "SlotObjective": "objectives",
-    "SpecialTokens": "canvas",
-    "Strategy": "decoding",
-    "Termination": "canvas",
-    "Texts": "objectives",
-    "UniformPrior": "objectives",
-    "decode": "decoding",
+_NAMES = {
+    "canvas": "Canvas CanvasBatch Factorization Insertion Segment SpecialTokens Termination",
+    "decoding": "Constraints DecodingSettings Ranking Sampling Strategy decode",
+    "engines": "Engine",
+    "errors": "KermitError",
+    "modeling": "KermitConfig KermitForInsertion KermitForSequenceClassification KermitModel",
+    "objectives": "BalancedTreePrior GenerationObjective LeftToRightPrior LowerBoundObjective OrderPrior SlotObjective"
+    " Texts UniformPrior",
+    "pipeline": "Kermit",
+    "results": "Generation Score",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = list(_HOMES)
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

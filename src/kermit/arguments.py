@@ -111,17 +111,22 @@ class GivenTexts:
     single: bool
 
     @classmethod
-    def of(cls, x: TextOrTexts | None, y: TextOrTexts | None = None, *, on_y: bool = False) -> GivenTexts:
+    def of(
+        cls, x: TextOrTexts | None, y: TextOrTexts | None = None, side: str | None = None, *, on_y: bool = False
+    ) -> GivenTexts:
         """Read and check texts.
 
         Args:
             x: texts, or the first sides of pairs.
             y: the second sides; alone, texts of the second side.
-            on_y: whether texts given alone as `x` are of the second side.
+            side: the language of texts that are given alone as `x`, if it is named.
+            on_y: whether that is the second side.
 
         Raises:
             DataError: no text, something that is not a string, or sides that do not match.
         """
+        if side is not None and (x is None or y is not None):
+            raise DataError("side is the language of texts that are given alone as x; leave it out")
         if x is not None and y is not None and isinstance(x, str) is not isinstance(y, str):
             raise DataError("one side is a single text and the other is not; give one text on both, or lists")
         single = isinstance(y if x is None else x, str)
@@ -129,9 +134,7 @@ class GivenTexts:
         if first is None and second is None:
             raise DataError("no text is given; give x, y or both")
         if first is not None and second is not None and len(first) != len(second):
-            raise DataError(
-                f"{len(first)} texts on the first side and {len(second)} on the second; give as many on both"
-            )
+            raise DataError(f"{len(first)} texts in x and {len(second)} in y; give as many in both")
         return cls(None, first, single) if on_y and second is None else cls(first, second, single)
 
     @property

@@ -1,7 +1,7 @@
 """Models by name: a folder, a training's output, a name on the Hub, or the bundled model, resolved to a folder once.
 
-What libraries raise about broken files becomes a `ModelError` here, once. torch and transformers are imported only
-where a model of theirs is loaded.
+What libraries raise about broken files becomes a `ModelError` here, once. torch, transformers and the families other
+than KERMIT are imported only where a model of theirs is loaded.
 """
 
 from __future__ import annotations
@@ -14,10 +14,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kermit.engines.exported_files import exported_files
 from kermit.errors import KermitError, ModelError, in_a_line
+
+if TYPE_CHECKING:
+    from kermit.engines.engine import Engine
+    from kermit.searching import Searcher
+    from kermit.text.tokenizer import AnyTokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -52,8 +57,46 @@ def find_model(name: str | Path | None = None) -> Path:
         raise ModelError(f"{name} holds no model: no config.json and model.safetensors there or in {folder / 'best'}")
     written = str(name)
     if Path(written).is_absolute() or written.startswith((".", "~")) or written.count("/") > 1 or folder.is_file():
-        raise ModelError(f"{written}: there is no such folder; name one that holds a model")
+        raise ModelError(f"{written} does not exist; name a folder that holds a model")
     return _download(written)
+
+
+def open_model(
+    path: str | Path | None, *, device: Any = None, dtype: Any = None, **of_engine: Any
+) -> tuple[Engine | Searcher, AnyTokenizer, Path]:
+    """Open a model.
+
+    Args:
+        path: any name that `kermit.loading.find_model` knows; the bundled model by default.
+        device: where torch computes; a GPU if there is one by default.
+        dtype: what torch computes in; float32 by default.
+        of_engine: further options of `kermit.engines.selection.load_engine`, for KERMIT models.
+
+    Returns:
+        The engine or search, the tokenizer, and the folder.
+
+    Raises:
+        ModelError: there is no model there that can generate.
+    """
+    from kermit.engines.engine import MODEL_TYPE
+    from kermit.engines.selection import load_engine
+    from kermit.text.tokenizer import read_tokenizer
+
+    folder = find_model(path)
+    model_type = str(read_config(folder).get("model_type", "?"))
+    if model_type == MODEL_TYPE:
+        return load_engine(folder, device=device, dtype=dtype, **of_engine), read_tokenizer(folder), folder
+    from kermit.data.joint_tokenizer import load_tokenizer
+    from kermit.families import family_of_model_type
+
+    try:
+        family: Any = family_of_model_type(model_type)
+    except ModelError as error:
+        raise ModelError(f"{folder}: {error}") from error
+    with reading(folder):
+        model = on_device(in_precision(family.load(folder), dtype), device)
+    tokenizer = load_tokenizer(folder)
+    return family.runner(model, tokenizer), tokenizer, folder
 
 
 def _checkpoints(folder: Path) -> list[Path]:

@@ -27,7 +27,7 @@ from kermit.embedding import embed
 from kermit.engines.exported_files import FilePrecision
 from kermit.engines.selection import EngineName
 from kermit.errors import DataError, DecodingError, KermitError
-from kermit.opening import open_model
+from kermit.loading import open_model
 from kermit.results import Generation, Pooling, Score
 from kermit.saving import push, save
 from kermit.text.open_places import as_blanks

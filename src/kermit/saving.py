@@ -15,6 +15,24 @@ if TYPE_CHECKING:
 
 CARD = "README.md"
 
+_CARD_TEXT = """\
+---
+{front}tags:
+- kermit
+- insertion
+---
+
+# {name}
+
+{about}
+
+```python
+from kermit import Kermit
+
+model = Kermit.from_pretrained("{name}")
+```
+"""
+
 
 def save(kermit: TextModel, folder: Path) -> None:
     """Write a model into a folder; a card that is already there is kept.
@@ -96,20 +114,6 @@ def model_card(kermit: TextModel, name: str) -> str:
     texts = f"{language_name(x)} and {language_name(y)} texts" if named else "texts"
     trained = f", trained for {', '.join(sorted(kermit.factorizations))}" if kermit.factorizations else ""
     orders = f" Insertion orders: {', '.join(sorted(kermit.info.orders))}." if kermit.info.orders else ""
-    front = ["---", *(["language:", f"- {x}", f"- {y}"] if named else []), "tags:", "- kermit", "- insertion", "---"]
-    return "\n".join(
-        [
-            *front,
-            "",
-            f"# {name}",
-            "",
-            f"A model of type {kermit.model_type}{size} of {texts}{trained}.{orders}",
-            "",
-            "```python",
-            "from kermit import Kermit",
-            "",
-            f'model = Kermit.from_pretrained("{name}")',
-            "```",
-            "",
-        ]
-    )
+    front = f"language:\n- {x}\n- {y}\n" if named else ""
+    about = f"A model of type {kermit.model_type}{size} of {texts}{trained}.{orders}"
+    return _CARD_TEXT.format(front=front, name=name, about=about)

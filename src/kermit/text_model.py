@@ -148,9 +148,7 @@ class TextModel:
             )
 
     def _given(self, x: TextOrTexts | None, y: TextOrTexts | None, side: str | None) -> GivenTexts:
-        if side is not None and (x is None or y is not None):
-            raise DataError("side is the language of texts that are given alone as x; leave it out")
-        return GivenTexts.of(x, y, on_y=side is not None and self.segment(side) is Segment.Y)
+        return GivenTexts.of(x, y, side, on_y=side is not None and self.segment(side) is Segment.Y)
 
     def _pairs(self, given: GivenTexts) -> list[tuple[str, str | None]]:
         """Return texts side by side; a model of pairs sees a text alone beside an empty one."""

@@ -126,7 +126,7 @@ def test_a_file_without_lines_is_not_written(kermit, texts, asked) -> None:
         (("--set", "typos=2"), "typos=2: must be a share of the pairs, from 0 to 1"),
         (("--set", "typos"), "--set typos: write it as key=value"),
         (("--seed", "-1"), "--seed"),
-        (("--x", "{}/nowhere.en", "--y", "{}/train.de"), "nowhere.en: there is no such file"),
+        (("--x", "{}/nowhere.en", "--y", "{}/train.de"), "nowhere.en does not exist"),
         (("--x", "{}/short.en", "--y", "{}/train.de"), "short.en:1: the file ends here"),
         (("--x", "{}/short.en"), "--x is given 2 times and --y 1 times"),
         (("--x", "{}/short.fr", "--y", "{}/train.de"), "--x: files of several languages (en, fr)"),

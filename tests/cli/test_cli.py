@@ -194,16 +194,19 @@ def test_an_interruption_exits_with_130_and_no_traceback(
         (("train", "{recipe}", "--set", "optimizer.learnig_rate=1"), "did you mean 'learning_rate'?"),
         (("train", "{recipe}", "--data", "/nowhere"), "train.en: the file does not exist"),
         (("translate", "--to", "de", "text", "--input", "{recipe}"), "give texts as arguments or with --input FILE"),
-        (("translate", "--to", "de", "--input", "/nowhere"), "--input /nowhere: there is no such file"),
+        (("translate", "--to", "de", "--input", "/nowhere"), "--input /nowhere does not exist"),
         (("translate", "--to", "de", "--input", "{bad}"), "{bad}:2: invalid UTF-8"),
         (("translate", "--to", "de", "a \udcff"), "argument 1: invalid UTF-8"),
-        (("translate", "--to", "de", "--model", "/nowhere", "text"), "/nowhere: "),
+        (("translate", "--to", "de", "--model", "/nowhere", "text"), "/nowhere does not exist"),
         (("translate", "--to", "de", "text", "--output", "/nowhere/out.txt"), "--output /nowhere/out.txt: No such"),
         (("infill", "--input", "{tabs}"), "{tabs}:1: more than one tab"),
-        (("embed", "text", "--output", "/nowhere/out.npy"), "there is no folder /nowhere"),
+        (("embed", "text", "--output", "/nowhere/out.npy"), "the folder /nowhere does not exist"),
         (("embed", "text", "--output", "out.npy", "--json"), "--json"),
         (("evaluate", "nothing"), "No such command"),
-        (("evaluate", "translation", "--model", "m", "--data", "d", "--plot", "/nowhere/a.png"), "no folder /nowhere"),
+        (
+            ("evaluate", "translation", "--model", "m", "--data", "d", "--plot", "/nowhere/a.png"),
+            "folder /nowhere does not exist",
+        ),
     ],
 )
 def test_what_a_user_can_mend_is_told_without_a_traceback_and_exits_with_2(

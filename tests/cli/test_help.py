@@ -200,3 +200,9 @@ def test_a_flag_takes_no_value_in_the_help(kermit) -> None:
         shown = kermit(*verb, "--help").out
         assert "--json" in shown
         assert "bool" not in shown
+
+
+def test_arguments_are_shown_by_name_and_not_by_type(kermit):
+    shown = kermit("infill", "--help").out
+    assert "[TEXT]..." in shown
+    assert "<list[str]>" not in shown

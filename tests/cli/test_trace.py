@@ -100,7 +100,7 @@ def test_a_packed_output_has_the_format_of_its_name(ask, tmp_path):
     assert "German" in shown(gzip.decompress(target.read_bytes()).decode())
 
 
-@pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("gif", b"GIF8")])
+@pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
 def test_pictures_for_slides_are_files(ask, kermit, folder, tmp_path, suffix, magic):
     target = tmp_path / f"decode.{suffix}"
     ask("trace", "--to", "de", "A red bike", *LIMIT, "--title", "Mine", "--output", target)
@@ -108,10 +108,7 @@ def test_pictures_for_slides_are_files(ask, kermit, folder, tmp_path, suffix, ma
     for more, message in (
         ((), f"{suffix.upper()} is binary; name a file with --output decode.{suffix}"),
         (("--output", "/nowhere/decode"), "No such file or directory"),
-        (
-            ("--output", target, "--layout", "rounds" if suffix == "gif" else "animated"),
-            "a GIF is animated" if suffix == "gif" else "--layout animated applies only to SVG, HTML and GIF",
-        ),
+        (("--output", target, "--layout", "animated"), "--layout animated applies only to SVG and HTML"),
     ):
         done = kermit("trace", "--to", "de", "A", *LIMIT, "-f", suffix, *more, "--model", folder)
         assert done.code == 2
@@ -140,7 +137,7 @@ def test_what_is_drawn_follows_the_seed(ask):
         ((), b"", "say what to trace: one of --to, --infill, --x or --y, --from, not none of them"),
         (("--to", "de", "--infill", "A ____"), b"", "not --to and --infill"),
         (("--infill", "A ____", "text"), b"", "--to LANGUAGE"),
-        (("--from", "/nowhere"), b"", "--from /nowhere: there is no such file"),
+        (("--from", "/nowhere"), b"", "--from /nowhere does not exist"),
         (("--from", "-"), b"\n{\n", "stdin:2: "),
         (("--from", "-"), b"[]\n", "stdin:1: "),
         (("--from", "-"), b'{"x": "A man"}\n', "stdin:1: not a trace as --json --trace writes it: no 'start'"),

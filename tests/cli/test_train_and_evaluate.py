@@ -141,10 +141,10 @@ def test_what_a_backend_cannot_do_is_told(kermit, folder, teacher, corpus, tmp_p
 @pytest.mark.parametrize(
     ("option", "place", "message"),
     [
-        ("--input", "folder", "this is a folder; name a file"),
-        ("--input", "nowhere", "there is no such file"),
-        ("--input", "empty", "the file holds no text to translate"),
-        ("--output", "empty", "this is a file; name a folder"),
+        ("--input", "folder", ": this is a folder; name a file"),
+        ("--input", "nowhere", " does not exist"),
+        ("--input", "empty", ": the file holds no text to translate"),
+        ("--output", "empty", ": this is a file; name a folder"),
     ],
 )
 def test_what_cannot_be_distilled_is_told(option, place, message, kermit, folder, corpus, tmp_path):
@@ -154,7 +154,7 @@ def test_what_cannot_be_distilled_is_told(option, place, message, kermit, folder
     words = [word for pair in asked.items() for word in pair]
     done = kermit("distill", "--teacher", folder, "--to", "de", *words)
     assert done.code == 2
-    assert f"{tmp_path / place}: {message}" in done.err
+    assert f"{tmp_path / place}{message}" in done.err
 
 
 def test_evaluation_follows_its_options(kermit, folder, corpus, tmp_path):
@@ -184,7 +184,7 @@ def test_evaluation_follows_its_options(kermit, folder, corpus, tmp_path):
         (("--split", "none"), "none.en: the file holds no text to score"),
         (("--plot", "{data}"), "--plot {data}: this is a folder; name a file"),
         (("--output", "{data}/val"), "{data}/val.de is the reference; choose another name"),
-        (("--output", "{data}/no/val"), "there is no folder {data}/no"),
+        (("--output", "{data}/no/val"), "the folder {data}/no does not exist"),
     ],
 )
 def test_what_cannot_be_evaluated_is_told(arguments, message, kermit, folder, tmp_path):

@@ -230,7 +230,7 @@ def test_one_side_must_be_given_whole() -> None:
             )
     with pytest.raises(DecodingError, match="set candidates above 1"):
         DecodingSettings(ranking=Ranking.BOTH_WAYS)
-    with pytest.raises(DecodingError, match="length_reward is of candidates, and there is one; raise candidates"):
+    with pytest.raises(DecodingError, match="length_reward needs more than one candidate"):
         DecodingSettings(length_reward=0.5)
     with pytest.raises(DecodingError, match="length_reward must be a finite number, not inf"):
         DecodingSettings(candidates=2, length_reward=math.inf)

@@ -4,7 +4,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from insertion_models import BLANK, cached_model, trunk_config
+from insertion_models import CACHED, cached_model, trunk_config
 
 from kermit.engines.exported_files import FilePrecision
 from kermit.engines.exporting import build_graph, serialize
@@ -14,13 +14,6 @@ from kermit.engines.torch_engine import TorchEngine
 from kermit.modeling import EncoderConfig, KermitConfig, KermitForInsertion
 
 VOCABULARY = 42
-CACHED: dict[str, Any] = {
-    "cached_context": True,
-    "slot_vector": "both",
-    "blank_token_id": BLANK,
-    "never_generated": [BLANK],
-    "blank_width": 2,
-}
 SETTINGS: dict[str, dict[str, Any]] = {
     "bert cached": CACHED,
     "modernbert cached": CACHED,

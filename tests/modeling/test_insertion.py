@@ -26,6 +26,7 @@ from insertion_models import (
     random_model,
     scores_of,
     trunk_config,
+    try_without_a_trace,
 )
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, BertConfig, PreTrainedTokenizerFast
@@ -434,13 +435,7 @@ def test_trying_a_new_trunk_leaves_no_trace() -> None:
     config = KermitConfig(trunk_config=trunk)
     model = KermitForInsertion(config)
     model.kermit.encoder.encoder.eval()
-    weights = {name: value.clone() for name, value in model.state_dict().items()}
-    modes = [module.training for module in model.modules()]
-    state = torch.get_rng_state()
-    refuse_unfit_at_work(model.kermit)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert [module.training for module in model.modules()] == modes
-    assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
+    try_without_a_trace(model)
     with torch.device("meta"):
         refuse_unfit_at_work(KermitForInsertion(config).kermit)
 

@@ -34,18 +34,9 @@ def problem(seed: int, *, forbidden: tuple[int, ...] = (), slots: int = SLOTS) -
     }
 
 
-def dense_loss(
-    vectors: Tensor,
-    embedding: Tensor,
-    bias: Tensor,
-    slot_weights: Tensor,
-    target_slots: Tensor,
-    target_tokens: Tensor,
-    target_weights: Tensor,
-    *,
-    smoothing: float = 0.0,
-) -> Tensor:
+def dense_loss(vectors: Tensor, embedding: Tensor, bias: Tensor, *, smoothing: float = 0.0, **asked: Tensor) -> Tensor:
     """Cross-entropy with a dense target, mixed with a flat one over what is allowed."""
+    slot_weights, target_slots, target_tokens, target_weights = asked.values()
     log_probs = (vectors @ embedding.T + bias).log_softmax(1)
     target = torch.zeros(len(vectors), len(bias), dtype=vectors.dtype)
     target.index_put_((target_slots, target_tokens), target_weights.to(vectors.dtype), accumulate=True)

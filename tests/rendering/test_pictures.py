@@ -17,10 +17,10 @@ from kermit.canvas import Canvas, Factorization
 from kermit.decoding.trace import Trace, TracedInsertion
 from kermit.errors import DataError, UsageError
 from kermit.rendering import Layout, ReadableTrace, measure as measuring, page
-from kermit.rendering.animation import animate, frame, times
+from kermit.rendering.animation import animate
 from kermit.rendering.layouts import flow, title_of, words_of_side
 from kermit.rendering.measure import visible, width
-from kermit.rendering.picture import DARK, LIGHT, SIZE, Ink, Label
+from kermit.rendering.picture import DARK, LIGHT, SIZE, Ink
 
 SVG = "{http://www.w3.org/2000/svg}"
 layouts = st.sampled_from(Layout)
@@ -168,7 +168,7 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
         simple("A").svg()
 
 
-# ------------------------------------------------------------------------------------------- PNG, PDF, GIF, animation
+# ------------------------------------------------------------------------------------------------ PNG, PDF, animation
 
 
 def test_a_png_and_a_pdf_hold_the_picture():
@@ -181,7 +181,7 @@ def test_a_png_and_a_pdf_hold_the_picture():
         assert simple("A").pdf(layout).startswith(b"%PDF-")
         assert simple("A").pdf(layout) == simple("A").pdf(layout)
     for kind in ("png", "pdf"):
-        with pytest.raises(UsageError, match="only SVG, HTML and GIF can be animated"):
+        with pytest.raises(UsageError, match="only SVG and HTML can be animated"):
             getattr(simple("A"), kind)(Layout.ANIMATED)
 
 
@@ -189,34 +189,18 @@ def test_strange_texts_can_be_drawn_too():
     assert simple("語", " $x^2$", " ▯", " \u0301").png().startswith(b"\x89PNG")
 
 
-def test_a_gif_shows_every_round_and_begins_again():
-    trace = simple("A", " man")
-    image = Image.open(io.BytesIO(trace.gif()))
-    assert image.info["loop"] == 0
-    lasting = 0
-    for number in range(image.n_frames):
-        image.seek(number)
-        lasting += image.info["duration"]
-    assert image.n_frames >= 5  # the start, and two rounds that each move
-    assert lasting == pytest.approx(1000 * animate(trace).seconds, abs=100)
-
-
 @settings(deadline=None)
 @given(traces())
-def test_a_frame_shows_the_words_of_its_round_in_order(trace):
+def test_an_animation_shows_the_words_of_each_round_in_order(trace):
     animation = animate(readable(trace))
     assert animation.rounds == max([n for n, found in enumerate(trace.rounds, start=1) if found], default=0)
     for number, canvas in enumerate(trace.canvases()[: animation.rounds + 1]):
-        shown = frame(animation, (number + 0.99) * 1.1)
-        labels = [item for item in shown.items if isinstance(item, Label) and item.hover]
-        ordered = sorted(labels, key=lambda label: (label.y, label.x))
+        shown = [moving for moving in animation.words if moving.first <= number]
+        ordered = sorted(shown, key=lambda moving: moving.at(number)[::-1])
         content = [token for segment in canvas.segments for token in segment]
-        assert [label.text for label in ordered] == [f"w{token}" for token in content]
-        new = [label for label in labels if label.ink is Ink.NOW]
+        assert [moving.word.token.token_id for moving in ordered] == content
+        new = [moving for moving in shown if moving.first == number > 0]
         assert len(new) == (len(trace.rounds[number - 1]) if number else 0)
-    assert sum(seconds for _, seconds in times(animation)) == pytest.approx(
-        animation.seconds if animation.rounds else 1.1
-    )
 
 
 def test_words_make_room_for_what_is_inserted_between_them():

@@ -30,7 +30,7 @@ TOKEN = {"Authorization": "Bearer secret"}
 
 @pytest.fixture
 def process(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "kermit.cli", "serve", "--model", str(folder), "--port", "0", "--threads", "1"]
+    command = [sys.executable, "-m", "kermit", "serve", "--model", str(folder), "--port", "0", "--threads", "1"]
     command += ["--deadline", str(PATIENCE)]
     environment = os.environ | {"KERMIT_TOKEN": "secret", "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
@@ -140,7 +140,7 @@ def test_without_a_token_others_on_the_network_are_warned_about(
     monkeypatch.setattr(server.Server, "run", lambda self, sockets: None)
     with caplog.at_level("INFO", logger="kermit"):
         server.serve(create_app(kermit, ServiceSettings(token=token)), host, 0)
-    assert ("no token is asked" in caplog.text) is warned
+    assert ("without a token" in caplog.text) is warned
     assert re.search(rf"by-heart at http://{host}:\d+", caplog.text)
 
 

@@ -1,4 +1,4 @@
-"""The command line: `kermit VERB ...`, one thin file per verb.
+"""The command line: `kermit VERB ...`, one thin file per verb, or per group of like verbs.
 
 Nothing heavy is imported until a verb runs, so that `kermit --help` and `kermit VERB --help` are fast. To add a verb,
 write its function in a file of its own and register it below, in its panel of the help. Its docstring is its help: one
@@ -29,7 +29,6 @@ from kermit.cli import (
     serve,
     trace,
     train,
-    translate,
 )
 from kermit.cli.verbs import EVALUATE, SERVE, TRAIN, USE, Verbs
 from kermit.errors import KermitError
@@ -42,7 +41,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-app.command("translate", rich_help_panel=USE)(translate.translate)
+app.command("translate", rich_help_panel=USE)(generate.translate)
 app.command("infill", rich_help_panel=USE)(generate.infill)
 app.command("complete", rich_help_panel=USE)(generate.complete)
 app.command("sample", rich_help_panel=USE)(generate.sample)
@@ -99,7 +98,7 @@ def _message(error: Exception) -> str:
 _EXTRAS = {
     "train": ("accelerate", "datasets", "pydantic", "sacrebleu", "scipy", "sklearn", "torch", "transformers"),
     "serve": ("fastapi", "fastapi_swagger", "prometheus_client", "uvicorn"),
-    "pictures": ("matplotlib", "PIL"),
+    "pictures": ("matplotlib",),
     "export": ("onnx", "onnxscript"),
     "distill": ("ctranslate2",),
     "gguf": ("gguf",),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from kermit.cli import logs
-from kermit.cli.inputs import InputText, asked_apart, chunks, given_pairs, sides
-from kermit.cli.options import Json, Model, Output, PairInput, Side, X, Y, is_second_side, load_kermit, progress_bar
+from kermit.cli.inputs import InputText, asked_apart, chunks, sides
+from kermit.cli.options import Json, Model, Output, TextsOrPairs, bundled, load_kermit, progress_bar
 from kermit.cli.output import Results, check_file
 from kermit.errors import DataError
 from kermit.provenance import partial
@@ -20,13 +20,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+@bundled
 def embed(
     context: typer.Context,
-    texts: Annotated[list[str] | None, typer.Argument(help="Texts to embed.", show_default=False)] = None,
-    x: X = None,
-    y: Y = None,
-    input_: PairInput = None,
-    side: Side = "x",
+    what: TextsOrPairs,
     pooling: Annotated[
         Literal["mean", "first"], typer.Option(help="Mean over content tokens, or the state of [CLS].")
     ] = "mean",
@@ -39,13 +36,13 @@ def embed(
     Example: kermit embed --input sentences.txt --output sentences.npy
     """
     logs.set_up()
-    given = given_pairs(texts, x, y, input_)
+    given = what.read()
     as_array = output is not None and output.suffix == ".npy"
     if as_array and json_:
         raise DataError(f"--output {output}: --json cannot be combined with .npy output; leave out one of them")
     check_file("--output", output)
     kermit = load_kermit(model)
-    on_y = is_second_side(context, kermit, x, y)
+    on_y = what.on_y(context, kermit)
     vectors: list[NDArray[np.float32]] = []
 
     def ask(part: Sequence[InputText]) -> NDArray[np.float32]:

@@ -1,29 +1,28 @@
-"""`kermit infill`, `kermit complete` and `kermit sample`: generate with a KERMIT model."""
+"""`kermit translate`, `infill`, `complete` and `sample`: the verbs that generate text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kermit.cli import logs
-from kermit.cli.inputs import InputText, asked_apart, chunks, drawn, given_pairs, sides
+from kermit.cli.inputs import InputText, asked_apart, chunks, drawn, given_pairs, given_texts, sides
 from kermit.cli.options import (
     NO_DRAW,
-    Decoding,
-    Json,
-    Model,
-    Output,
+    HowToGenerate,
+    Input,
     PairInput,
     Samples,
-    SeedOption,
-    Set,
-    Side,
-    TraceFlag,
+    TextArguments,
+    TextsOrPairs,
+    To,
     X,
     Y,
-    is_second_side,
+    bundled,
+    chosen_decoding,
     load_kermit,
     progress_bar,
     refuse,
@@ -36,143 +35,165 @@ if TYPE_CHECKING:
     from kermit.pipeline import Kermit
     from kermit.results import Generation
 
-Ask = Callable[[Sequence[InputText], Callable[[int], None]], "list[Generation]"]
-"""Asks the model about some of the inputs, and reports progress."""
+
+@bundled
+def translate(
+    context: typer.Context,
+    texts: TextArguments = None,
+    to: To = ...,  # type: ignore[assignment]
+    input_: Input = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Translate texts whole instead of sentence by sentence.")
+    ] = False,
+    *,
+    how: HowToGenerate,
+) -> None:
+    """Translate texts, those of several sentences sentence by sentence.
+
+    Example: kermit translate --to de "A dog sleeps in the sun."
+    """
+    logs.set_up()
+    given = [replace(one, seed=how.seed + number) for number, one in enumerate(given_texts(texts, input_))]
+    kermit = load_kermit(how.model)
+    settings = chosen_decoding(context, kermit, how.decoding, how.set_).settings()
+    names = ("x", "y") if kermit.segment(to) == kermit.segment("y") else ("y", "x")
+
+    def ask(chunk: Sequence[InputText], **options: Any) -> list[Generation]:
+        return kermit.translate([one.x for one in chunk], to, split_sentences=not whole, settings=settings, **options)
+
+    def texts_of(one: InputText, result: Generation) -> dict[str, Any]:
+        return dict(zip(("source", "text"), (getattr(result, name) for name in names), strict=True))
+
+    produce(kermit, given, ask, how, texts_of, f"to {to}", seeded=False)
 
 
+@bundled
 def infill(
     context: typer.Context,
-    texts: Annotated[list[str] | None, typer.Argument(help="Texts with blanks of four underscores.")] = None,
-    x: X = None,
-    y: Y = None,
-    input_: PairInput = None,
-    side: Side = "x",
+    what: TextsOrPairs,
     min_tokens_per_blank: Annotated[int, typer.Option(help="Minimum number of tokens per blank.")] = 1,
     max_tokens_per_blank: Annotated[
         int | None, typer.Option(help="Maximum number of tokens per blank.", show_default=False)
     ] = None,
     samples: Samples = 0,
-    seed: SeedOption = 0,
-    decoding: Decoding = None,
-    set_: Set = None,
-    model: Model = None,
-    trace: TraceFlag = False,
-    output: Output = None,
-    json_: Json = False,
+    *,
+    how: HowToGenerate,
 ) -> None:
-    """Fill the blanks of texts, or of both sides of a pair; given text is not changed.
+    """Fill the blanks of texts (four underscores), or of both sides of a pair; given text is not changed.
 
     Example: kermit infill "A man ____ a red ____." --samples 3
     """
     logs.set_up()
-    settings = settings_of(decoding, set_, samples, min_tokens_per_blank, max_tokens_per_blank)
+    settings = settings_of(how.decoding, how.set_, samples, min_tokens_per_blank, max_tokens_per_blank)
     if not settings.draws:
         refuse(context, ["--seed"], f"{NO_DRAW} with --samples 1")
-    given = drawn(given_pairs(texts, x, y, input_), samples, seed)
-    kermit = load_kermit(model)
-    on_y = is_second_side(context, kermit, x, y)
+    given = drawn(what.read(), samples, how.seed)
+    kermit = load_kermit(how.model)
+    on_y = what.on_y(context, kermit)
 
-    def ask(chunk: Sequence[InputText], advance: Callable[[int], None]) -> list[Generation]:
-        seeds = [one.seed for one in chunk]
-        return kermit.infill(*sides(chunk, on_y=on_y), settings=settings, seeds=seeds, trace=trace, on_progress=advance)
+    def ask(chunk: Sequence[InputText], **options: Any) -> list[Generation]:
+        return kermit.infill(*sides(chunk, on_y=on_y), settings=settings, **options)
 
-    produce(kermit, given, ask, output, json_, one_side="y" if on_y else "x", seeded=samples > 0)
+    def texts_of(one: InputText, result: Generation) -> dict[str, Any]:
+        if one.y is not None:
+            return {"x": result.x, "y": result.y}
+        return {"y": result.y} if on_y else {"x": result.x}
+
+    produce(kermit, given, ask, how, texts_of, seeded=samples > 0)
 
 
+@bundled
 def complete(
     context: typer.Context,
     x: X = None,
     y: Y = None,
     input_: PairInput = None,
     samples: Samples = 1,
-    seed: SeedOption = 0,
-    decoding: Decoding = None,
-    set_: Set = None,
-    model: Model = None,
-    trace: TraceFlag = False,
-    output: Output = None,
-    json_: Json = False,
+    *,
+    how: HowToGenerate,
 ) -> None:
     """Complete pairs from fragments: text is inserted at ... or ____, and a side that is left out is written whole.
 
     Example: kermit complete --x "A man ..." --y "... Fahrrad." --samples 3
     """
     logs.set_up()
-    settings = settings_of(decoding, set_, samples)
+    settings = settings_of(how.decoding, how.set_, samples)
     if not settings.draws:
         refuse(context, ["--seed"], f"{NO_DRAW} with --samples 1")
-    given = drawn(given_pairs(None, x, y, input_, alone=False), samples, seed)
-    kermit = load_kermit(model)
+    given = drawn(given_pairs(None, x, y, input_, alone=False), samples, how.seed)
+    kermit = load_kermit(how.model)
 
-    def ask(chunk: Sequence[InputText], advance: Callable[[int], None]) -> list[Generation]:
-        seeds = [one.seed for one in chunk]
-        pairs = sides(chunk, on_y=False)
-        return kermit.complete(*pairs, settings=settings, seeds=seeds, trace=trace, on_progress=advance)
+    def ask(chunk: Sequence[InputText], **options: Any) -> list[Generation]:
+        return kermit.complete(*sides(chunk, on_y=False), settings=settings, **options)
 
-    produce(kermit, given, ask, output, json_, seeded=samples > 0)
+    produce(kermit, given, ask, how, seeded=samples > 0)
 
 
+@bundled
 def sample(
     context: typer.Context,
     segment: Annotated[str, typer.Option(help="Both, or a language; x and y always work.")] = "both",
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="Number of samples.")] = 1,
-    seed: SeedOption = 0,
-    decoding: Decoding = None,
-    set_: Set = None,
-    model: Model = None,
-    trace: TraceFlag = False,
-    output: Output = None,
-    json_: Json = False,
+    *,
+    how: HowToGenerate,
 ) -> None:
     """Sample texts: pairs, or one side only.
 
     Example: kermit sample -n 5 --set temperature=0.8
     """
     logs.set_up()
-    settings = settings_of(decoding, set_, count)
+    settings = settings_of(how.decoding, how.set_, count)
     if not settings.draws:
-        refuse(context, ["--seed"], f"{NO_DRAW} with --set temperature=0.7")
-        if count > 1:
-            refuse(context, ["--count"], f"{NO_DRAW} with --set temperature=0.7")
-    kermit = load_kermit(model)
-    one_side = None if segment == "both" else "xy"[kermit.segment(segment)]
-    given = drawn([InputText("", "" if one_side is None else None, Place("the sample"))], count, seed)
+        refuse(context, ["--seed", *(["--count"] if count > 1 else [])], f"{NO_DRAW} with --set temperature=0.7")
+    kermit = load_kermit(how.model)
+    names = ("x", "y") if segment == "both" else ("xy"[kermit.segment(segment)],)
+    given = drawn([InputText("", "", Place("the sample"))], count, how.seed)
 
-    def ask(chunk: Sequence[InputText], advance: Callable[[int], None]) -> list[Generation]:
-        return kermit.sample(
-            len(chunk), segment=segment, seed=chunk[0].seed, settings=settings, trace=trace, on_progress=advance
-        )
+    def ask(chunk: Sequence[InputText], **options: Any) -> list[Generation]:
+        return kermit.sample(len(chunk), segment=segment, settings=settings, **options)
 
-    produce(kermit, given, ask, output, json_, one_side=one_side, seeded=True)
+    produce(kermit, given, ask, how, lambda _, result: {name: getattr(result, name) for name in names})
 
 
 def produce(
     kermit: Kermit,
     given: Sequence[InputText],
-    ask: Ask,
-    output: Any,
-    as_json: bool,
+    ask: Callable[..., list[Generation]],
+    how: HowToGenerate,
+    texts_of: Callable[[InputText, Generation], dict[str, Any]] = lambda _, result: {"x": result.x, "y": result.y},
+    title: str = "generating",
     *,
-    one_side: str | None = None,
-    seeded: bool,
+    seeded: bool = True,
 ) -> None:
-    """Generate for all inputs with `ask`, and write one line or JSON object per result as it comes.
+    """Generate for all inputs, and write one line or JSON object per result as it comes.
 
-    Single texts show only `one_side`, x or y; `seeded` adds the seed to JSON.
+    Args:
+        kermit: the model.
+        given: the inputs, each with its seed.
+        ask: asks the model about some of them, with further options of a generating method.
+        how: the shared options.
+        texts_of: the texts of a result by name; ``source`` is not printed without --json.
+        title: of the progress bar.
+        seeded: whether JSON holds the seed.
     """
-    with Results(output) as results, progress_bar(len(given), "generating") as advance:
+
+    def record(one: InputText, result: Generation) -> dict[str, Any]:
+        found = texts_of(one, result) | generated(result, kermit.readable(result.trace))
+        sentences = [record(one, sentence) for sentence in result.sentences]
+        return found | ({"sentences": sentences} if sentences else {})
+
+    with Results(how.output) as results, progress_bar(len(given), title) as advance:
+
+        def part(some: Sequence[InputText]) -> list[Generation]:
+            return ask(some, seeds=[one.seed for one in some], trace=how.trace, on_progress=advance)
+
         for chunk in chunks(given):
-            found = asked_apart(chunk, lambda part: ask(part, advance))
-            for one, result in zip(chunk, found, strict=True):
+            for one, result in zip(chunk, asked_apart(chunk, part), strict=True):
                 warn_if_cut(one.place, result.finish)
-                names = ("x", "y") if one.y is not None or one_side is None else (one_side,)
-                trace = kermit.readable(result.trace)
-                if as_json:
-                    sides_of = {name: getattr(result, name) for name in names}
-                    drawn_with = {"seed": one.seed} if seeded else {}
-                    results.json(sides_of | generated(result, trace) | drawn_with)
+                if how.json_:
+                    results.json(record(one, result) | ({"seed": one.seed} if seeded else {}))
                     continue
-                if trace is not None:
-                    results.trace(trace)
-                texts = [getattr(result, name) or "" for name in names]
-                results.pair(*texts) if len(texts) == 2 else results.line(*texts)
+                for sentence in result.sentences or [result]:
+                    if (readable := kermit.readable(sentence.trace)) is not None:
+                        results.trace(readable)
+                results.texts([text or "" for name, text in texts_of(one, result).items() if name != "source"])

@@ -61,7 +61,7 @@ def check_there(option: str, path: Path) -> None:
     if path.is_dir():
         raise DataError(f"{option} {path}: this is a folder; name a file")
     if not path.exists():
-        raise DataError(f"{option} {path}: there is no such file")
+        raise DataError(f"{option} {path} does not exist")
 
 
 def given_pairs(

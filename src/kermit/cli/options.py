@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from kermit.cli import completion, logs
+from kermit.cli.inputs import InputText, given_pairs
 from kermit.errors import DecodingError
 
 if TYPE_CHECKING:
@@ -33,6 +37,10 @@ PairInput = Annotated[
         help="File with one text, or one pair separated by a tab, per line; - for stdin.",
         show_default=False,
     ),
+]
+TextArguments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="TEXT", help="Texts; by default from --input or stdin.", show_default=False),
 ]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write to this file instead of stdout.", show_default=False)
@@ -89,12 +97,63 @@ NO_DRAW = "has no effect without sampling; leave it out, or sample"
 """Why a seed may have no effect."""
 
 
-def is_second_side(context: typer.Context, kermit: Kermit, x: str | None, y: str | None) -> bool:
-    """Whether single texts are of the second side: by `--side`, or because only --y is given."""
-    if x is None and y is None:
-        return kermit.segment(context.params["side"]) == kermit.segment("y")
-    refuse(context, ["--side"], "has no effect with --x or --y; leave it out")
-    return x is None
+@dataclass(frozen=True)
+class HowToGenerate:
+    """The options of every verb that generates."""
+
+    seed: SeedOption = 0
+    decoding: Decoding = None
+    set_: Set = None
+    model: Model = None
+    trace: TraceFlag = False
+    output: Output = None
+    json_: Json = False
+
+
+@dataclass(frozen=True)
+class TextsOrPairs:
+    """The inputs of a verb on texts of either side, or on pairs."""
+
+    texts: TextArguments = None
+    x: X = None
+    y: Y = None
+    input_: PairInput = None
+    side: Side = "x"
+
+    def read(self) -> list[InputText]:
+        """Read the texts and pairs."""
+        return given_pairs(self.texts, self.x, self.y, self.input_)
+
+    def on_y(self, context: typer.Context, kermit: Kermit) -> bool:
+        """Whether single texts are of the second side: by `--side`, or because only --y is given."""
+        if self.x is None and self.y is None:
+            return kermit.segment(self.side) == kermit.segment("y")
+        refuse(context, ["--side"], "has no effect with --x or --y; leave it out")
+        return self.x is None
+
+
+def bundled(verb: Callable[..., None]) -> Callable[..., None]:
+    """Let a verb with arguments that are dataclasses, as those above, take each of their fields as an option."""
+    options: list[inspect.Parameter] = []
+    bundles: dict[str, Any] = {}
+    for name, parameter in inspect.signature(verb, eval_str=True).parameters.items():
+        if is_dataclass(parameter.annotation):
+            bundles[name] = parameter.annotation
+            options += inspect.signature(bundles[name], eval_str=True).parameters.values()
+        else:
+            options.append(parameter)
+    options = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options]
+
+    @wraps(verb)
+    def run(**chosen: Any) -> None:
+        made = {
+            name: kind(**{one.name: chosen.pop(one.name) for one in fields(kind)}) for name, kind in bundles.items()
+        }
+        verb(**chosen, **made)
+
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]  # which typer reads, and the types
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    return run
 
 
 def decoding_choices(decoding: str | None, settings: list[str] | None) -> dict[str, Any]:
@@ -127,7 +186,7 @@ def settings_of(
     decoding: str | None,
     chosen: list[str] | None,
     samples: int = 0,
-    min_tokens_per_blank: int = 0,
+    min_tokens_per_blank: int | None = None,
     max_tokens_per_blank: int | None = None,
 ) -> DecodingSettings:
     """Return the decoder's settings; samples are drawn at temperature 0.7 unless another one is set."""
@@ -139,9 +198,8 @@ def settings_of(
     choices = seedless_choices(decoding, chosen)
     if samples:
         choices.setdefault("temperature", DRAWING_TEMPERATURE)
-    settings = DecodingChoices.of(choices).settings()
     constraints = Constraints(min_tokens_per_blank=min_tokens_per_blank, max_tokens_per_blank=max_tokens_per_blank)
-    return replace(settings, constraints=constraints)
+    return replace(DecodingChoices.of(choices).settings(), constraints=constraints)
 
 
 def chosen_decoding(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
 from types import TracebackType
@@ -63,9 +64,9 @@ class Results:
         """Write one line; line breaks in the text become spaces."""
         self.write(text.replace("\n", " ").replace("\r", " ") + "\n")
 
-    def pair(self, x: str, y: str) -> None:
-        """Write two texts on one line, separated by a tab, as `kermit.cli.inputs` reads them."""
-        self.line("\t".join(text.replace("\t", " ") for text in (x, y)))
+    def texts(self, texts: Sequence[str]) -> None:
+        """Write a text on one line, or two separated by a tab, as `kermit.cli.inputs` reads them."""
+        self.line("\t".join(text.replace("\t", " ") for text in texts) if len(texts) > 1 else texts[0])
 
     def json(self, record: dict[str, Any]) -> None:
         """Write one JSON object on one line; numbers that are not finite become null."""
@@ -120,7 +121,7 @@ def warn_if_cut(place: Place, finish: str) -> None:
 def check_file(option: str, path: Path | None, *, in_new_folder: bool = False) -> None:
     """Raise, before the work begins, if a file cannot be written; `in_new_folder` allows a missing folder."""
     if path is not None and not path.parent.is_dir() and not in_new_folder:
-        raise DataError(f"{option} {path}: there is no folder {path.parent}")
+        raise DataError(f"{option} {path}: the folder {path.parent} does not exist")
     if path is not None and path.is_dir():
         raise DataError(f"{option} {path}: this is a folder; name a file")
 

@@ -7,20 +7,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from kermit.cli import logs
-from kermit.cli.inputs import given_pairs, sides
-from kermit.cli.options import (
-    Json,
-    Model,
-    Output,
-    PairInput,
-    Side,
-    X,
-    Y,
-    is_second_side,
-    load_kermit,
-    progress_bar,
-    refuse,
-)
+from kermit.cli.inputs import sides
+from kermit.cli.options import Json, Model, Output, TextsOrPairs, bundled, load_kermit, progress_bar, refuse
 from kermit.cli.output import Results
 from kermit.errors import placed
 
@@ -30,13 +18,10 @@ NOT_DRAWN = {"exact": "sums over all of them", "left_to_right": "scores one of t
 """What methods that draw no orders do instead."""
 
 
+@bundled
 def score(
     context: typer.Context,
-    texts: Annotated[list[str] | None, typer.Argument(help="Texts to score.", show_default=False)] = None,
-    x: X = None,
-    y: Y = None,
-    input_: PairInput = None,
-    side: Side = "x",
+    what: TextsOrPairs,
     factorization: Annotated[
         Literal["joint", "y_given_x", "x_given_y", "x", "y"] | None,
         typer.Option(help="What is scored given what; everything that is given by default.", show_default=False),
@@ -73,12 +58,12 @@ def score(
         refuse(
             context, ["--temperature"], "applies only to the balanced tree; leave it out, or add --prior balanced_tree"
         )
-    given = given_pairs(texts, x, y, input_)
+    given = what.read()
     kermit = load_kermit(model)
     from kermit.objectives.priors import make_prior
 
     order_prior = make_prior(prior, temperature=temperature)
-    on_y = is_second_side(context, kermit, x, y)
+    on_y = what.on_y(context, kermit)
     with Results(output) as results, progress_bar(len(given), "scoring") as advance:
         for one in given:  # one by one, so that a score does not depend on other texts
             with placed([one.place]):

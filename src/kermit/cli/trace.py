@@ -1,4 +1,4 @@
-"""`kermit trace`: show a decode as a picture, still or moving, a web page, text or JSON."""
+"""`kermit trace`: show a decode as a picture, a web page, text or JSON."""
 
 from __future__ import annotations
 
@@ -8,30 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kermit.cli import completion, logs
-from kermit.cli.inputs import InputText, given_lines, given_texts, sides
-from kermit.cli.options import (
-    NO_DRAW,
-    Decoding,
-    Input,
-    Model,
-    Output,
-    Set,
-    Side,
-    X,
-    Y,
-    chosen_decoding,
-    load_kermit,
-    progress_bar,
-    refuse,
-    settings_of,
-)
+from kermit.cli import completion, logs, options
+from kermit.cli.inputs import given_lines, given_texts
 from kermit.cli.output import Results
 from kermit.errors import DataError, Place, placed
 
 if TYPE_CHECKING:
-    from kermit.decoding import DecodingSettings
+    from kermit.pipeline import Kermit
     from kermit.rendering import Layout, ReadableTrace
+    from kermit.results import Generation
 
 FORMATS = {
     ".html": "html",
@@ -39,54 +24,50 @@ FORMATS = {
     ".svg": "svg",
     ".png": "png",
     ".pdf": "pdf",
-    ".gif": "gif",
     ".json": "json",
     ".jsonl": "json",
     ".txt": "text",
 }
 """The format of an output file by its suffix, unless --format is given."""
 
-BINARY = ("png", "pdf", "gif")
+BINARY = ("png", "pdf")
 """Formats that need a file: they are not written to stdout."""
 
 
 def trace(
     context: typer.Context,
-    texts: Annotated[list[str] | None, typer.Argument(help="What to translate.", show_default=False)] = None,
+    texts: options.TextArguments = None,
     to: Annotated[
         str | None,
         typer.Option(
             "--to", help="Language to translate into.", show_default=False, autocompletion=completion.languages
         ),
     ] = None,
-    input_: Input = None,
+    input_: options.Input = None,
     infill: Annotated[str | None, typer.Option(help="Fill the blanks of this text.", show_default=False)] = None,
-    side: Side = "x",
-    x: X = None,
-    y: Y = None,
+    side: options.Side = "x",
+    x: options.X = None,
+    y: options.Y = None,
     from_: Annotated[
         Path | None,
         typer.Option("--from", help="Show what --json --trace of another verb wrote; - for stdin.", show_default=False),
     ] = None,
     format_: Annotated[
-        Literal["html", "svg", "png", "pdf", "gif", "json", "text"] | None,
+        Literal["html", "svg", "png", "pdf", "json", "text"] | None,
         typer.Option("--format", "-f", help="By the suffix of the output by default, else text.", show_default=False),
     ] = None,
     layout: Annotated[
-        Literal["rounds", "tree", "animated"] | None,
-        typer.Option(
-            help="Rounds from top to bottom, the insertion tree, or moving words (SVG, HTML, GIF).",
-            show_default="rounds",
-        ),
-    ] = None,
+        Literal["rounds", "tree", "animated"],
+        typer.Option(help="Rounds from top to bottom, the insertion tree, or moving words (SVG, HTML)."),
+    ] = "rounds",
     title: Annotated[
         str | None, typer.Option(help="Title of the picture; by default what was done.", show_default=False)
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed: of a completed pair, or of anything sampled.")] = 0,
-    decoding: Decoding = None,
-    set_: Set = None,
-    model: Model = None,
-    output: Output = None,
+    decoding: options.Decoding = None,
+    set_: options.Set = None,
+    model: options.Model = None,
+    output: options.Output = None,
 ) -> None:
     """Show a decode round by round: a translation (--to), an infilling (--infill) or a completed pair (--x, --y).
 
@@ -99,24 +80,26 @@ def trace(
     if to is None and (texts or input_ is not None):
         raise DataError("texts need --to LANGUAGE; add it, or leave them out")
     if infill is None:
-        refuse(context, ["--side"], "applies only to --infill; leave it out")
+        options.refuse(context, ["--side"], "applies only to --infill; leave it out")
     chosen = format_ or format_of(output)
     logs.set_up()
     if from_ is not None:
         decided = ["--model", "--decoding", "--set", "--seed"]
-        refuse(context, decided, "has no effect with --from, which shows a finished decode; leave it out")
+        options.refuse(context, decided, "has no effect with --from, which shows a finished decode; leave it out")
         traces = read_traces(from_)
+    elif to is not None:
+        traces = translations(context, texts, input_, to, seed, decoding, set_, model)
     else:
-        draws = x is not None or y is not None
-        settings = settings_of(
-            decoding, set_, samples=1 if draws else 0, min_tokens_per_blank=0 if infill is None else 1
-        )
+        settings = options.settings_of(decoding, set_, samples=0 if infill is not None else 1)
         if not settings.draws:
-            refuse(context, ["--seed"], f"{NO_DRAW} with --set temperature=0.7")
-        if to is not None:
-            traces = translations(context, texts, input_, to, seed, decoding, set_, model)
-        else:
-            traces = generations(infill, side, x, y, seed, settings, model)
+            options.refuse(context, ["--seed"], f"{options.NO_DRAW} with --set temperature=0.7")
+        kermit = options.load_kermit(model)
+        with placed([Place("the pair" if infill is None else "--infill")]):
+            if infill is None:
+                found = kermit.complete([x or ""], [y or ""], settings=settings, seeds=[seed], trace=True)
+            else:
+                found = kermit.infill([infill], side=side, settings=settings, seeds=[seed], trace=True)
+        traces = readable(kermit, found)
     write(traces, chosen, layout, title, output)
 
 
@@ -140,40 +123,25 @@ def translations(
 ) -> list[ReadableTrace]:
     """Trace translations."""
     given = given_texts(texts, input_)
-    kermit = load_kermit(model)
-    settings, seeds = chosen_decoding(context, kermit, decoding, set_).settings(), range(seed, seed + len(given))
-    texts = [one.x for one in given]
-    with progress_bar(len(given), f"to {to}") as progress, placed([one.place for one in given]):
+    kermit = options.load_kermit(model)
+    settings = options.chosen_decoding(context, kermit, decoding, set_).settings()
+    with options.progress_bar(len(given), f"to {to}") as progress, placed([one.place for one in given]):
         found = kermit.translate(
-            texts, to, split_sentences=False, settings=settings, seeds=seeds, trace=True, on_progress=progress
+            [one.x for one in given],
+            to,
+            split_sentences=False,
+            settings=settings,
+            seeds=range(seed, seed + len(given)),
+            trace=True,
+            on_progress=progress,
         )
-    readable = [kermit.readable(result.trace) for result in found]
-    return [trace for trace in readable if trace is not None]
+    return readable(kermit, found)
 
 
-def generations(
-    infill: str | None,
-    side: str,
-    x: str | None,
-    y: str | None,
-    seed: int,
-    settings: DecodingSettings,
-    model: str | None,
-) -> list[ReadableTrace]:
-    """Trace an infilling, or a pair that is completed from fragments."""
-    if infill is None:
-        given = [InputText(x or "", y or "", Place("the pair"))]
-    else:
-        given = [InputText(infill, None, Place("--infill"))]
-    kermit = load_kermit(model)
-    on_y = kermit.segment(side) == kermit.segment("y")
-    with placed([one.place for one in given]):
-        if infill is None:
-            found = kermit.complete([x or ""], [y or ""], settings=settings, seeds=[seed], trace=True)
-        else:
-            found = kermit.infill(*sides(given, on_y=on_y), settings=settings, seeds=[seed], trace=True)
-    readable = [kermit.readable(result.trace) for result in found]
-    return [trace for trace in readable if trace is not None]
+def readable(kermit: Kermit, results: list[Generation]) -> list[ReadableTrace]:
+    """Return the traces of results with their texts."""
+    traces = [kermit.readable(result.trace) for result in results]
+    return [trace for trace in traces if trace is not None]
 
 
 def read_traces(path: Path) -> list[ReadableTrace]:
@@ -198,21 +166,16 @@ def read_traces(path: Path) -> list[ReadableTrace]:
     return traces
 
 
-def write(traces: list[ReadableTrace], chosen: str, layout: str | None, title: str | None, output: Path | None) -> None:
+def write(traces: list[ReadableTrace], chosen: str, layout: str, title: str | None, output: Path | None) -> None:
     """Write decodes in a format; a picture holds only one."""
     from kermit.rendering import Layout, page
 
-    laid_out = Layout(layout or ("animated" if chosen == "gif" else "rounds"))
+    laid_out = Layout(layout)
     check(traces, chosen, laid_out, title, output)
-    if chosen in BINARY:
-        assert output is not None
-        drawn = {
-            "png": lambda: traces[0].png(laid_out, title=title),
-            "pdf": lambda: traces[0].pdf(laid_out, title=title),
-            "gif": lambda: traces[0].gif(title=title),
-        }[chosen]()
+    if chosen in BINARY and output is not None:
+        picture = traces[0].png(laid_out, title=title) if chosen == "png" else traces[0].pdf(laid_out, title=title)
         try:
-            output.write_bytes(drawn)
+            output.write_bytes(picture)
         except OSError as error:
             raise DataError(f"--output {output}: {error.strerror}") from error
         return
@@ -232,16 +195,13 @@ def write(traces: list[ReadableTrace], chosen: str, layout: str | None, title: s
 
 def check(traces: list[ReadableTrace], chosen: str, layout: Layout, title: str | None, output: Path | None) -> None:
     """Raise if what was asked for cannot be written."""
-    animated = layout == "animated"
     if not traces:
         raise DataError("no text to trace; give one")
     if chosen in ("svg", *BINARY) and len(traces) > 1:
         raise DataError(f"a picture holds one decode, not {len(traces)}; choose --format html for several")
     if chosen in BINARY and (output is None or output.suffix == ".gz"):
         raise DataError(f"{chosen.upper()} is binary; name a file with --output decode.{chosen}")
-    if animated and chosen not in ("svg", "html", "gif"):
-        raise DataError(f"--layout animated applies only to SVG, HTML and GIF, not to {chosen}; choose rounds or tree")
-    if chosen == "gif" and not animated:
-        raise DataError("a GIF is animated; leave --layout out, or choose another format")
+    if layout == "animated" and chosen not in ("svg", "html"):
+        raise DataError(f"--layout animated applies only to SVG and HTML, not to {chosen}; choose rounds or tree")
     if title is not None and chosen in ("json", "text"):
         raise DataError(f"--title applies only to pictures and web pages, not to {chosen}; leave it out")

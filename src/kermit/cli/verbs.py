@@ -34,6 +34,8 @@ class Verbs(TyperGroup):
                 for option in (*command.params, command.get_help_option(typer.Context(command))):
                     if getattr(option, "is_flag", False):
                         option.metavar = ""  # not <bool>: a flag takes no value
+                    elif option.param_type_name == "argument":
+                        option.display_type_rich = lambda ctx: None  # the name says it; not <list[str]>
                 if hasattr(command, "commands"):
                     groups.append(command)
 

@@ -2,11 +2,14 @@
 
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
-from kermit.modeling.classification import KermitForSequenceClassification
+from kermit.modeling.classification import (
+    KermitForSequenceClassification,
+    LastTokenConfig,
+    LastTokenForSequenceClassification,
+)
 from kermit.modeling.config import KermitConfig
 from kermit.modeling.encoder import Encoder, EncoderConfig
 from kermit.modeling.insertion import InsertionOutput, KermitForInsertion, special_token_settings, specials_of
-from kermit.modeling.last_token import LastTokenConfig, LastTokenForSequenceClassification
 from kermit.modeling.tensors import RowTensors, as_tensors
 from kermit.modeling.trunk import KermitModel
 

@@ -1,8 +1,12 @@
-"""`KermitForSequenceClassification`: a label or a number for a text or a pair of texts (the paper's section 4.2).
+"""Classifiers: a label or a number for a text or a pair of texts (the paper's section 4.2).
 
-The canvas is complete and has no open slot. The hidden state of its first token goes through a pooler as BERT's, and
-a linear layer reads the labels from it. The insertion head of the checkpoint is carried along untrained, so that what
-was finetuned to understand can still be loaded to generate.
+`KermitForSequenceClassification` reads complete canvases with no open slot. The hidden state of the first token goes
+through a pooler like BERT's, and a linear layer reads the labels from it. The insertion head of the checkpoint is
+carried along untrained, so that a finetuned model can still be loaded to generate.
+
+`LastTokenForSequenceClassification` takes any encoder with a causal mask (BERT's `is_decoder`), such as this project's
+own causal language model. transformers has a classifier that reads the last token for each of its causal models; that
+of such an encoder would read the first token, which has seen nothing but itself.
 """
 
 from __future__ import annotations
@@ -11,7 +15,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers.configuration_utils import SubConfigSpec
+from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
 
 from kermit.modeling.config import KermitConfig
 from kermit.modeling.insertion import SlotHead
@@ -69,7 +75,7 @@ class KermitForSequenceClassification(KermitPreTrainedModel):
         labels: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
-        """Logits of complete canvases, and their mean loss where labels are given.
+        """Return logits of complete canvases, and their mean loss if labels are given.
 
         Args:
             input_ids: (batch, length).
@@ -81,9 +87,94 @@ class KermitForSequenceClassification(KermitPreTrainedModel):
         """
         found = self.kermit(input_ids, attention_mask, segment_ids, **kwargs)
         logits = self.classifier(self.dropout(self.pooler(found.last_hidden_state)))
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        return SequenceClassifierOutput(
-            loss=loss, logits=logits, hidden_states=found.hidden_states, attentions=found.attentions
-        )
+        return _classified(self, logits, labels, found)
+
+
+class LastTokenConfig(PreTrainedConfig):  # type: ignore[misc]
+    """The configuration of `LastTokenForSequenceClassification`.
+
+    Args:
+        trunk_config: the configuration of an encoder with a causal mask.
+        initializer_range: the spread of the new layer's weights.
+    """
+
+    model_type = "kermit_last_token"
+    sub_configs_defaults = {"trunk_config": SubConfigSpec(config_class=AutoConfig, model_type="bert")}  # noqa: RUF012
+
+    trunk_config: Any = None
+    initializer_range: float = 0.02
+
+
+class LastTokenForSequenceClassification(PreTrainedModel):  # type: ignore[misc]
+    """A trunk with a causal mask, and a linear layer that reads the labels from its last token."""
+
+    config_class = LastTokenConfig
+    base_model_prefix = "trunk"
+    accepts_loss_kwargs = False
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _supports_flash_attn = True
+
+    def __init__(self, config: LastTokenConfig) -> None:
+        super().__init__(config)
+        self.trunk = _without_pooler(AutoModel.from_config(config.trunk_config))
+        self.score = nn.Linear(config.trunk_config.hidden_size, config.num_labels, bias=False)
+        self.post_init()
+
+    @classmethod
+    def from_trunk(cls, trunk: PreTrainedModel, **settings: Any) -> LastTokenForSequenceClassification:
+        """Create a classifier with a loaded trunk, which it takes over, and a new layer.
+
+        Args:
+            trunk: the encoder.
+            settings: of `LastTokenConfig`, such as the labels.
+        """
+        model = cls(LastTokenConfig(trunk_config=trunk.config, **settings))
+        model.trunk = _without_pooler(trunk)
+        return model
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The trunk's word embedding."""
+        return self.trunk.get_input_embeddings()  # type: ignore[no-any-return]
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        **kwargs: Any,
+    ) -> SequenceClassifierOutput:
+        """Return logits of texts, and their mean loss if labels are given.
+
+        Args:
+            input_ids: (batch, length).
+            attention_mask: (batch, length), False or 0 at padding.
+            token_type_ids: (batch, length), ignored: a causal language model knows no segments.
+            labels: (batch,) label numbers for the cross-entropy, or numbers for the squared error where the config has
+                one label.
+            kwargs: passed on to the trunk.
+        """
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
+        found = self.trunk(input_ids, attention_mask=mask, use_cache=False, **kwargs)
+        last = (mask * torch.arange(mask.shape[1], device=mask.device)).argmax(1)
+        logits = self.score(found.last_hidden_state[torch.arange(len(last), device=last.device), last])
+        return _classified(self, logits, labels, found)
+
+
+def _without_pooler(trunk: PreTrainedModel) -> PreTrainedModel:
+    if getattr(trunk, "pooler", None) is not None:
+        trunk.pooler = None
+    return trunk
+
+
+def _classified(
+    model: PreTrainedModel, logits: Tensor, labels: Tensor | None, found: BaseModelOutput
+) -> SequenceClassifierOutput:
+    """Return logits, and their mean loss if labels are given."""
+    loss = None
+    if labels is not None:
+        loss = model.loss_function(labels=labels, pooled_logits=logits, config=model.config)
+    return SequenceClassifierOutput(
+        loss=loss, logits=logits, hidden_states=found.hidden_states, attentions=found.attentions
+    )

@@ -11,8 +11,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from kermit.modeling.ragged import places_in_rows
-
 NEVER = -1e4
 """The score of what is not copied: finite, so that gradients of a canvas without anything to copy are."""
 
@@ -50,8 +48,9 @@ class Copying(nn.Module):
         neighbours = torch.cat([hidden.roll(1, 1), hidden.roll(-1, 1)], 2)  # what rolls over is a frame, never copied
         answering = torch.cat([self.around(neighbours), self.answer(hidden)], 2)
         rows = slots // hidden.shape[1]
-        place, most = places_in_rows(rows, len(hidden))
-        asked = asking.new_zeros(len(hidden), most, asking.shape[1]).index_put((rows, place), asking)
+        counts = rows.bincount(minlength=len(hidden))
+        place = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]  # within its canvas
+        asked = asking.new_zeros(len(hidden), int(counts.max()), asking.shape[1]).index_put((rows, place), asking)
         scores: Tensor = (asked @ answering.transpose(1, 2)).float()[rows, place] * self.scale + self.bias
         return scores.masked_fill(~copied[rows], NEVER)
 

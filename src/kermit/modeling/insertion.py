@@ -22,7 +22,6 @@ from kermit.data.joint_tokenizer import blank_id, end_of_slot_id
 from kermit.errors import ModelError
 from kermit.modeling.config import KermitConfig
 from kermit.modeling.copying import Copying, add_copies, copy_masses
-from kermit.modeling.ragged import logsumexp_by_row
 from kermit.modeling.slot_loss import slot_loss
 from kermit.modeling.tensors import RowTensors
 from kermit.modeling.trunk import KermitModel, KermitPreTrainedModel, refuse_unfit, refuse_unfit_at_work
@@ -299,6 +298,23 @@ class KermitForInsertion(KermitPreTrainedModel):
         content = self._content(hidden, token_ids, right, vectors)
         stop = None if self.head.stop is None else self.head.stop(hidden[:, 0]).squeeze(1).float()
         return content, self.head.location(vectors).squeeze(1).float(), stop
+
+
+def logsumexp_by_row(values: Tensor, rows: Tensor, batch: int) -> Tensor:
+    """Return the logsumexp of values by row.
+
+    Args:
+        values: (items,).
+        rows: (items,) the row of each.
+        batch: the number of rows.
+
+    Returns:
+        (batch,), -inf for a row without items.
+    """
+    peak = values.new_full((batch,), -torch.inf).scatter_reduce_(0, rows, values.detach(), "amax")
+    base = torch.where(peak.isfinite(), peak, 0)
+    total = values.new_zeros(batch).scatter_add_(0, rows, (values - base[rows]).exp())
+    return total.log() + base
 
 
 def specials_of(tokenizer: PreTrainedTokenizerFast) -> SpecialTokens:

@@ -29,10 +29,7 @@ class _ChunkedSlotLoss(torch.autograd.Function):
         vectors: Tensor,
         embedding: Tensor,
         bias: Tensor,
-        slot_weights: Tensor,
-        target_slots: Tensor,
-        target_tokens: Tensor,
-        target_weights: Tensor,
+        targets: tuple[Tensor, ...],
         slot_copies: Tensor | None,
         target_copies: Tensor | None,
         smoothing: float,
@@ -40,6 +37,7 @@ class _ChunkedSlotLoss(torch.autograd.Function):
         dtype: torch.dtype,
     ) -> Tensor:
         needs_grad = any(ctx.needs_input_grad[:3])
+        slot_weights, target_slots, target_tokens, target_weights = targets
         exact = torch.promote_types(dtype, torch.float32)
         vectors, embedding = vectors.to(dtype), embedding.to(dtype)
         chunk = max(1, chunk_elements // embedding.shape[0])
@@ -93,7 +91,7 @@ class _ChunkedSlotLoss(torch.autograd.Function):
         *grads, slot_copies, target_copies = (  # in float32 or better; autograd gives each its input's format
             None if grad is None else grad * upstream for grad in ctx.saved_tensors
         )
-        return (*grads, None, None, None, None, slot_copies, target_copies, None, None, None)
+        return (*grads, None, slot_copies, target_copies, None, None, None)
 
 
 class _Gradients(NamedTuple):
@@ -167,10 +165,7 @@ def slot_loss(
             vectors,
             embedding,
             bias,
-            slot_weights,
-            target_slots,
-            target_tokens,
-            target_weights,
+            (slot_weights, target_slots, target_tokens, target_weights),
             slot_copies,
             target_copies,
             smoothing,

@@ -15,35 +15,23 @@ from transformers import PreTrainedModel
 
 
 def inner_model(model: nn.Module) -> PreTrainedModel:
-    """The model that a wrapper for several processes holds, or the model itself."""
+    """Return the model inside a wrapper for several processes, or the model itself."""
     return getattr(model, "module", model)
 
 
 class Tap:
-    """What went through, once the model has run."""
+    """What went through; it has no value before the model has run."""
 
-    def __init__(self) -> None:
-        self._value: Tensor | None = None
-
-    def fill(self, value: Tensor) -> None:
-        """Keep what went through."""
-        self._value = value
-
-    @property
-    def value(self) -> Tensor:
-        """What went through last."""
-        if self._value is None:
-            raise RuntimeError("the model has not run yet")
-        return self._value
+    value: Tensor
 
 
 @contextmanager
 def withheld_from(module: nn.Module) -> Iterator[Tap]:
-    """The input of a module, (..., length, width), which itself gets one of no length and so has nothing to do."""
+    """Yield the input of a module, (..., length, width); the module itself gets one of length 0, and does nothing."""
     tap = Tap()
 
     def keep(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        tap.fill(inputs[0])
+        tap.value = inputs[0]
         return (inputs[0][..., :0, :], *inputs[1:])
 
     handle = module.register_forward_pre_hook(keep)

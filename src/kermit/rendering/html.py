@@ -1,4 +1,4 @@
-"""Decodes as a page: their pictures one below the other, in one file that loads nothing else."""
+"""Decodes as a web page: their pictures one below the other, in one file that loads nothing else."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from kermit.errors import member_of
-from kermit.rendering.animation import animate
 from kermit.rendering.picture import DARK, LIGHT, Ink
 from kermit.rendering.rounds import Layout
-from kermit.rendering.svg import animated_svg
+from kermit.rendering.svg import FAMILY
 
 if TYPE_CHECKING:
     from kermit.rendering.readable import ReadableTrace
@@ -21,7 +20,7 @@ def _colours(colours: dict[Ink, str]) -> str:
 
 
 STYLE = (
-    "body{font:16px/1.5 'Helvetica Neue',Helvetica,Arial,'DejaVu Sans',sans-serif;margin:2rem}"
+    f"body{{font:16px/1.5 {FAMILY};margin:2rem}}"
     "h1{font-size:1.3rem}figure{margin:1.5rem 0;overflow-x:auto}"
     f"{_colours(LIGHT)}@media (prefers-color-scheme:dark){{{_colours(DARK)}}}"
 )
@@ -34,7 +33,7 @@ TITLES = {
 
 
 def page(traces: Sequence[ReadableTrace], layout: Layout, *, title: str | None = None) -> str:
-    """Return a page of pictures; the probability of a token shows where the reader points at it.
+    """Return a page of pictures; the probability of a token is shown on hover.
 
     Args:
         traces: the decodes.
@@ -43,7 +42,7 @@ def page(traces: Sequence[ReadableTrace], layout: Layout, *, title: str | None =
     """
     layout = member_of(Layout, layout, "layout")
     title = TITLES[layout] if title is None else title
-    drawn = [_drawn(trace, layout, number) for number, trace in enumerate(traces)]
+    drawn = [trace.svg(layout, prefix=f"p{number}") for number, trace in enumerate(traces)]
     figures = "".join(f"<figure>\n{svg}</figure>\n" for svg in drawn)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -52,9 +51,3 @@ def page(traces: Sequence[ReadableTrace], layout: Layout, *, title: str | None =
         f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{escape(title)}</h1>\n"
         f"{figures}</body>\n</html>\n"
     )
-
-
-def _drawn(trace: ReadableTrace, layout: Layout, number: int) -> str:
-    if layout is Layout.ANIMATED:
-        return animated_svg(animate(trace), f"p{number}")  # keyframes are global, so each picture has its own
-    return trace.svg(layout)

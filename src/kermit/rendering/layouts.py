@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kermit.canvas import Segment
 from kermit.decoding.trace import TracedToken
 from kermit.rendering.measure import visible, width
-from kermit.rendering.picture import (
-    MARGIN,
-    ROW,
-    SIZE,
-    Box,
-    Ink,
-    Label,
-    Picture,
-    Stroke,
-    baseline,
-    right_end,
-    row_box,
-    underline,
-)
-from kermit.rendering.rounds import When, is_framing, when
+from kermit.rendering.picture import MARGIN, ROW, SIZE, Box, Ink, Label, Picture, Stroke, baseline, row_box, underline
+from kermit.rendering.rounds import When, content, when
 from kermit.rendering.tree import parents
 from kermit.text.languages import language_name
 
@@ -92,12 +79,8 @@ class WordPlace:
 
 def words_of_side(trace: ReadableTrace, segment: int) -> list[Word]:
     """List the tokens of one side of the final text."""
-    found = []
-    for index, token in enumerate(trace.trace.tokens()):
-        if token.segment == segment and not is_framing(trace.trace, token):
-            text = trace.text(token.token_id)
-            found.append(Word(index, token, visible(text), text[:1].isspace()))
-    return found
+    tokens = [(index, token, trace.text(token.token_id)) for index, token in content(trace.trace)]
+    return [Word(i, token, visible(text), text[:1].isspace()) for i, token, text in tokens if token.segment == segment]
 
 
 def flow(row: Sequence[Word], left: float, most: float) -> list[WordPlace]:
@@ -159,6 +142,15 @@ class Sheet:
             self.items.append(underline(x, y, word.room))
         self.items.append(Label(x, baseline(y), word.text, ink, word.given, word.hover))
 
+    def sides(self, trace: ReadableTrace) -> Iterator[list[Word]]:
+        """Write the name of each side that is not empty at the end, and yield its words."""
+        for segment in range(len(trace.trace.start.segments)):
+            if row := words_of_side(trace, segment):
+                self.note(MARGIN, language_name(trace.names[segment]), bold=True)
+                self.y += ROW
+                yield row
+                self.y += 0.3 * ROW
+
     def legend(self, entries: Iterable[tuple[str, Ink]]) -> None:
         """Say what the colours mean."""
         self.y += 0.3 * ROW
@@ -180,26 +172,22 @@ class Sheet:
 
     def picture(self) -> Picture:
         """Return the picture, just large enough."""
-        wide = max(map(right_end, self.items)) + MARGIN
+        wide = max(item.right for item in self.items) + MARGIN
         return Picture(math.ceil(wide), math.ceil(self.y - ROW / 2 + MARGIN), tuple(self.items), self.title)
 
 
 def rounds_picture(trace: ReadableTrace, title: str | None = None) -> Picture:
     """Lay out the rounds from top to bottom, each the final text as that round sees it."""
     sheet = Sheet(title_of(trace) if title is None else title)
-
-    def draw(row: Sequence[Word]) -> None:
+    for row in sheet.sides(trace):
         places = flow(row, MARGIN + GUTTER, ROUNDS_WIDTH)
         for number in sorted({word.token.round for word in row} - {0}) or [0]:
             if number:
                 sheet.number(str(number))
             for word, place in zip(row, places, strict=True):
                 seen = when(word.token, number)
-                new = seen is When.NOW
-                sheet.word(word, place.x, sheet.y + place.line * ROW, INKS[seen], new=new)
+                sheet.word(word, place.x, sheet.y + place.line * ROW, INKS[seen], new=seen is When.NOW)
             sheet.y += ROW * (1 + places[-1].line)
-
-    _sides(sheet, trace, draw)
     inserted = [("inserted", Ink.TEXT), ("new in this round", Ink.NOW), ("still to come", Ink.LATER)]
     sheet.legend([("given", Ink.GIVEN), *inserted])
     return sheet.picture()
@@ -209,15 +197,11 @@ def tree_picture(trace: ReadableTrace, title: str | None = None) -> Picture:
     """Lay out each token at the height of its round and under its parent."""
     above = parents(trace.trace.tokens())
     sheet = Sheet(title_of(trace) if title is None else title)
-
-    def draw(row: Sequence[Word]) -> None:
-        places = flow(row, MARGIN + GUTTER, math.inf)
+    for row in sheet.sides(trace):
         numbers = sorted({word.token.round for word in row})
         heights = {number: sheet.y + 1.5 * ROW * level for level, number in enumerate(numbers)}
-        middles = {
-            word.index: (place.x + word.room / 2, heights[word.token.round])
-            for word, place in zip(row, places, strict=True)
-        }
+        places = {word.index: place.x for word, place in zip(row, flow(row, MARGIN + GUTTER, math.inf), strict=True)}
+        middles = {word.index: (places[word.index] + word.room / 2, heights[word.token.round]) for word in row}
         for word in row:
             if (parent := above[word.index]) is not None:
                 (x, y), (below, z) = middles[parent], middles[word.index]
@@ -226,22 +210,10 @@ def tree_picture(trace: ReadableTrace, title: str | None = None) -> Picture:
             sheet.y = heights[number]
             if number:
                 sheet.number(str(number))
-            for word, place in zip(row, places, strict=True):
-                if word.token.round == number:
-                    sheet.items.append(row_box(place.x, sheet.y, word.room, Ink.PAPER, 1.0))  # over edges
-                    sheet.word(word, place.x, sheet.y, Ink.TEXT if number else Ink.GIVEN)
+            for word in (word for word in row if word.token.round == number):
+                x = places[word.index]
+                sheet.items.append(row_box(x, sheet.y, word.room, Ink.PAPER, 1.0))  # over edges
+                sheet.word(word, x, sheet.y, Ink.TEXT if number else Ink.GIVEN)
         sheet.y += ROW
-
-    _sides(sheet, trace, draw)
     sheet.legend([("given", Ink.GIVEN), ("inserted below its newer neighbour", Ink.TEXT)])
     return sheet.picture()
-
-
-def _sides(sheet: Sheet, trace: ReadableTrace, draw: Callable[[Sequence[Word]], None]) -> None:
-    """Draw each side that holds something at the end, under its name."""
-    for segment in range(len(trace.trace.start.segments)):
-        if row := words_of_side(trace, segment):
-            sheet.note(MARGIN, language_name(trace.names[segment]), bold=True)
-            sheet.y += ROW
-            draw(row)
-            sheet.y += 0.3 * ROW

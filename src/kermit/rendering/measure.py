@@ -1,4 +1,4 @@
-"""How wide a text is, and how to show what has no width.
+"""The width of a text, and how to show what has no width.
 
 Widths are those of DejaVu Sans, which comes with matplotlib; pictures name it first, and force the width of every text,
 so that no other font can make words overlap.
@@ -57,7 +57,7 @@ def _font(bold: bool) -> Any:
 
 
 def visible(text: str) -> str:
-    """Return a token as it is shown: without spaces around it, and with a sign for what cannot be seen or be in XML."""
+    """Return a token as it is shown: without spaces around it, and with signs for invisible and invalid characters."""
     kept = text.strip(" ") or text
     if kept.isspace() or not kept.isprintable():
         kept = "".join(_shown(symbol, alone=kept.isspace()) for symbol in kept)

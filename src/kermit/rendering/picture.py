@@ -1,7 +1,7 @@
-"""What a picture is made of, whatever it is drawn with: texts, boxes and lines, each with a colour by its meaning.
+"""The parts of a picture, whatever draws it: texts, boxes and lines, each with a colour by its meaning.
 
-Lengths are in pixels of an SVG, which are points of a PDF; y grows downwards. `layouts` and `animation` make pictures,
-`svg` and `figure` draw them.
+Lengths are in pixels of an SVG, which are points of a PDF; y grows downwards. `layouts` makes pictures, `svg` and
+`figure` draw them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Label:
         text: what it says.
         ink: its colour.
         bold: whether it is bold.
-        hover: what is said where the reader points at it; empty for nothing.
+        hover: its tooltip; empty for none.
     """
 
     x: float
@@ -75,6 +75,11 @@ class Label:
         """Its width."""
         return SIZE * width(self.text, bold=self.bold)
 
+    @property
+    def right(self) -> float:
+        """Its right end."""
+        return self.x + self.width
+
 
 @dataclass(frozen=True)
 class Box:
@@ -87,10 +92,15 @@ class Box:
     ink: Ink
     opacity: float = 1.0
 
+    @property
+    def right(self) -> float:
+        """Its right end."""
+        return self.x + self.width
+
 
 @dataclass(frozen=True)
 class Stroke:
-    """A line, straight or swinging from one height to another."""
+    """A line, straight or curved."""
 
     start: tuple[float, float]
     end: tuple[float, float]
@@ -98,9 +108,17 @@ class Stroke:
     thickness: float = 1.0
 
     @property
-    def curved(self) -> bool:
-        """Whether it swings: lines that are neither level nor upright do."""
-        return self.start[0] != self.end[0] and self.start[1] != self.end[1]
+    def points(self) -> list[tuple[float, float]]:
+        """Two ends, or the four points of a Bézier curve if the line is neither level nor upright."""
+        (x, y), (end, below) = self.start, self.end
+        middle = (y + below) / 2
+        straight = x == end or y == below
+        return [self.start, self.end] if straight else [self.start, (x, middle), (end, middle), self.end]
+
+    @property
+    def right(self) -> float:
+        """Its right end."""
+        return max(self.start[0], self.end[0])
 
 
 @dataclass(frozen=True)
@@ -126,12 +144,3 @@ def underline(x: float, middle: float, room: float) -> Stroke:
 def baseline(middle: float) -> float:
     """Return the baseline of a text in a row with this middle."""
     return middle + 0.35 * SIZE
-
-
-def right_end(item: Label | Box | Stroke) -> float:
-    """Return how far an item reaches to the right."""
-    match item:
-        case Label() | Box():
-            return item.x + item.width
-        case Stroke():
-            return max(item.start[0], item.end[0])

@@ -12,12 +12,13 @@ from rich.text import Text
 from kermit.canvas import Canvas, Segment, SpecialTokens
 from kermit.decoding.trace import Trace, TracedInsertion
 from kermit.errors import DataError, UsageError, member_of
-from kermit.rendering import figure, svg
-from kermit.rendering.animation import animate
+from kermit.rendering import figure
+from kermit.rendering.animation import animate, animated_svg
 from kermit.rendering.html import page
 from kermit.rendering.layouts import rounds_picture, tree_picture
 from kermit.rendering.picture import Picture
-from kermit.rendering.rounds import Layout, is_framing
+from kermit.rendering.rounds import Layout, content
+from kermit.rendering.svg import svg
 from kermit.rendering.terminal import terminal_lines, terminal_tree
 from kermit.rendering.tree import parents
 
@@ -39,7 +40,7 @@ class ReadableTrace:
     names: tuple[str, str]
 
     def to_json(self, layout: Layout = Layout.ROUNDS) -> dict[str, object]:
-        """The record as plain JSON values, each token with its text, from which `from_json` makes the record again.
+        """Return the record as JSON values, each token with its text; `from_json` reads it.
 
         Args:
             layout: with `Layout.TREE`, the tokens of the final text follow as ``tree``, each with its parent.
@@ -50,7 +51,7 @@ class ReadableTrace:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> ReadableTrace:
-        """A trace that was written by `to_json`.
+        """Read a trace that was written by `to_json`.
 
         Raises:
             DataError: a key is missing or its value is not what `to_json` writes.
@@ -73,13 +74,14 @@ class ReadableTrace:
         return cls(trace, texts.__getitem__, (x, y))
 
     def sides(self) -> list[str]:
-        """The final texts."""
-        tokens = [token for token in self.trace.tokens() if not is_framing(self.trace, token)]
-        segments = range(len(self.trace.start.segments))
-        return ["".join(self.text(t.token_id) for t in tokens if t.segment == s).strip() for s in segments]
+        """Return the final texts."""
+        texts = [""] * len(self.trace.start.segments)
+        for _, token in content(self.trace):
+            texts[token.segment] += self.text(token.token_id)
+        return [text.strip() for text in texts]
 
     def terminal_lines(self, *, colour: bool, layout: Layout = Layout.ROUNDS) -> list[Text]:
-        """The sides into which something was inserted: their name, then a line a round or a line a token."""
+        """Return the sides that changed: their name, then one line per round, or per token of the tree."""
         draw = terminal_tree if _is_tree(layout) else terminal_lines
         lines: list[Text] = []
         for segment in sorted({token.segment for token in self.trace.tokens() if token.round > 0}):
@@ -87,28 +89,25 @@ class ReadableTrace:
             lines += draw(self.trace, Segment(segment), self.text, colour=colour)
         return lines
 
-    def svg(self, layout: Layout = Layout.ROUNDS, *, title: str | None = None) -> str:
+    def svg(self, layout: Layout = Layout.ROUNDS, *, title: str | None = None, prefix: str = "") -> str:
         """Draw the decode as SVG, for a file of its own or a page.
 
         Args:
             layout: how to lay it out.
-            title: the title; one that says how many tokens came in how many rounds by default.
+            title: the title; by default the number of tokens and rounds.
+            prefix: of the names in an animated picture, where several share a page.
         """
         if member_of(Layout, layout, "layout") is Layout.ANIMATED:
-            return svg.animated_svg(animate(self, title))
-        return svg.svg(self._picture(layout, title))
+            return animated_svg(animate(self, title), prefix)
+        return svg(self._picture(layout, title))
 
     def png(self, layout: Layout = Layout.ROUNDS, *, title: str | None = None) -> bytes:
         """Draw the decode as PNG, which cannot be animated; see `svg`."""
-        return figure.png(self._picture(layout, title))
+        return figure.draw_file(self._picture(layout, title), "png")
 
     def pdf(self, layout: Layout = Layout.ROUNDS, *, title: str | None = None) -> bytes:
         """Draw the decode as PDF, which cannot be animated; see `svg`."""
-        return figure.pdf(self._picture(layout, title))
-
-    def gif(self, *, title: str | None = None) -> bytes:
-        """Draw the decode as an animated GIF; see `svg`."""
-        return figure.gif(animate(self, title))
+        return figure.draw_file(self._picture(layout, title), "pdf")
 
     def html(self, layout: Layout = Layout.ROUNDS) -> str:
         """Return a page with the picture; `kermit.rendering.page` makes one of several."""
@@ -121,27 +120,26 @@ class ReadableTrace:
             case Layout.TREE:
                 return tree_picture(self, title)
             case Layout.ANIMATED:
-                raise UsageError("only SVG, HTML and GIF can be animated; choose the layout rounds or tree")
+                raise UsageError("only SVG and HTML can be animated; choose the layout rounds or tree")
 
     def _repr_svg_(self) -> str:
-        """What a notebook shows."""
+        """Show the picture in a notebook."""
         return self.svg()
 
     def _tree(self) -> list[dict[str, object]]:
-        """The tokens of the final text, each with the place of its parent in this list."""
-        tokens = self.trace.tokens()
-        shown = [index for index, token in enumerate(tokens) if not is_framing(self.trace, token)]
-        place = {index: number for number, index in enumerate(shown)}
-        above = parents(tokens)
+        """Return the tokens of the final text, each with the index of its parent in this list."""
+        tokens = content(self.trace)
+        above = parents(self.trace.tokens())
+        places: dict[int | None, int] = {index: place for place, (index, _) in enumerate(tokens)}
         return [
             {
-                "segment": tokens[index].segment,
-                "token_id": tokens[index].token_id,
-                "text": self.text(tokens[index].token_id),
-                "round": tokens[index].round,
-                "parent": None if (parent := above[index]) is None else place[parent],
+                "segment": token.segment,
+                "token_id": token.token_id,
+                "text": self.text(token.token_id),
+                "round": token.round,
+                "parent": places.get(above[index]),
             }
-            for index in shown
+            for index, token in tokens
         ]
 
 

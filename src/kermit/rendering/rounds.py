@@ -1,17 +1,14 @@
-"""A decode as its rounds see it: which tokens of the final text came now, before, later, or were given."""
+"""When each token of the final text came, as seen from a round."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 
-from kermit.canvas import Segment
 from kermit.decoding.trace import Trace, TracedToken
 
 
 class Layout(StrEnum):
-    """How a decode is laid out: its rounds from top to bottom, its insertion tree, or words that move."""
+    """How a decode is laid out: its rounds from top to bottom, its insertion tree, or moving words."""
 
     ROUNDS = "rounds"
     TREE = "tree"
@@ -19,7 +16,7 @@ class Layout(StrEnum):
 
 
 class When(StrEnum):
-    """When a token came, seen from a round."""
+    """When a token came, as seen from a round."""
 
     GIVEN = "given"
     BEFORE = "before"
@@ -27,17 +24,8 @@ class When(StrEnum):
     LATER = "later"
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A token of the final text as a round sees it."""
-
-    text: str
-    when: When
-    log_prob: float | None
-
-
 def when(token: TracedToken, number: int) -> When:
-    """When a token came, seen from round `number`."""
+    """Return when a token came, as seen from round `number`."""
     if token.round == 0:
         return When.GIVEN
     if token.round == number:
@@ -45,20 +33,7 @@ def when(token: TracedToken, number: int) -> When:
     return When.BEFORE if token.round < number else When.LATER
 
 
-def is_framing(trace: Trace, token: TracedToken) -> bool:
-    """Whether a token is [CLS] or [SEP]."""
-    return token.token_id in (trace.start.specials.cls_id, trace.start.specials.sep_id)
-
-
-def rounds(trace: Trace, segment: Segment, text: Callable[[int], str]) -> Iterator[list[Piece]]:
-    """The tokens of one segment of the final text, as each round that inserted something sees them.
-
-    Args:
-        trace: the decode.
-        segment: which side to show.
-        text: the text of a token.
-    """
-    tokens = [token for token in trace.tokens() if token.segment == segment and not is_framing(trace, token)]
-    for number, insertions in enumerate(trace.rounds, start=1):
-        if insertions:
-            yield [Piece(text(token.token_id), when(token, number), token.log_prob) for token in tokens]
+def content(trace: Trace) -> list[tuple[int, TracedToken]]:
+    """Return the tokens of the final canvas without [CLS] and [SEP], each with its index in the canvas."""
+    frame = (trace.start.specials.cls_id, trace.start.specials.sep_id)
+    return [(index, token) for index, token in enumerate(trace.tokens()) if token.token_id not in frame]

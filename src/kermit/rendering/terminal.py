@@ -8,52 +8,56 @@ from rich.text import Text
 
 from kermit.canvas import Segment
 from kermit.decoding.trace import Trace
-from kermit.rendering.rounds import When, is_framing, rounds
+from kermit.rendering.rounds import When, content, when
 from kermit.rendering.tree import parents
 
 STYLES = {When.GIVEN: "bold", When.BEFORE: "", When.NOW: "blue underline", When.LATER: "grey58"}
-"""How each is shown in a terminal."""
+"""The style of a token in a terminal with colours."""
 
 HIDDEN = "·"
-"""Stands for each character of a token still to come, where there is no colour to tell it by."""
+"""Replaces each character of a token still to come in a terminal without colours."""
 
 
 def terminal_lines(trace: Trace, segment: Segment, text: Callable[[int], str], *, colour: bool = True) -> list[Text]:
-    """A line of styled text a round; without colour, tokens still to come are dotted out and new ones in brackets."""
+    """Return one line per round; without colour, new tokens are in brackets and tokens still to come are dotted.
+
+    Args:
+        trace: the decode.
+        segment: the side to show.
+        text: the text of a token.
+        colour: whether the terminal has colours.
+    """
+    tokens = [token for _, token in content(trace) if token.segment == segment]
     lines = []
-    numbers = [number for number, insertions in enumerate(trace.rounds, start=1) if insertions]
-    for number, pieces in zip(numbers, rounds(trace, segment, text), strict=True):
+    for number in (number for number, insertions in enumerate(trace.rounds, start=1) if insertions):
         line = _numbered(number, colour)
-        for piece in pieces:
-            if colour:
-                line.append(piece.text, style=STYLES[piece.when])
-            elif piece.when is When.LATER:
-                line.append("".join(c if c.isspace() else HIDDEN for c in piece.text))
-            elif piece.when is When.NOW:
-                blank = piece.text[: len(piece.text) - len(piece.text.lstrip())]
-                line.append(f"{blank}[{piece.text.lstrip()}]")
-            else:
-                line.append(piece.text)
+        for token in tokens:
+            seen, word = when(token, number), text(token.token_id)
+            line.append(word if colour else _plain(word, seen), style=STYLES[seen] if colour else "")
         lines.append(line)
     return lines
 
 
+def _plain(word: str, seen: When) -> str:
+    if seen is When.LATER:
+        return "".join(symbol if symbol.isspace() else HIDDEN for symbol in word)
+    bare = word.lstrip()
+    return f"{word[: len(word) - len(bare)]}[{bare}]" if seen is When.NOW else word
+
+
 def terminal_tree(trace: Trace, segment: Segment, text: Callable[[int], str], *, colour: bool = True) -> list[Text]:
-    """A line a token, behind the number of its round and below its parent; children in the order of the text."""
-    tokens = trace.tokens()
+    """Return one line per token, with the number of its round, below its parent; children in the order of the text."""
+    above = parents(trace.tokens())
+    tokens = {index: token for index, token in content(trace) if token.segment == segment and token.round > 0}
     children: dict[int | None, list[int]] = {}
-    for index, parent in enumerate(parents(tokens)):
-        token = tokens[index]
-        if token.segment == segment and token.round > 0 and not is_framing(trace, token):
-            children.setdefault(parent, []).append(index)
+    for index in tokens:
+        children.setdefault(above[index], []).append(index)
     lines: list[Text] = []
-    waiting = [(index, "", "") for index in reversed(children.get(None, []))]
+    waiting = [(index, "", "") for index in reversed(children.get(None, []))]  # a left-to-right tree is deep
     while waiting:
         index, branch, indent = waiting.pop()
-        line = _numbered(tokens[index].round, colour)
-        line.append(branch, style="dim" if colour else "")
-        line.append(text(tokens[index].token_id).strip(), style="")
-        lines.append(line)
+        line = _numbered(tokens[index].round, colour).append(branch, style="dim" if colour else "")
+        lines.append(line.append(text(tokens[index].token_id).strip()))
         below = children.get(index, [])
         for child in reversed(below):
             last = child == below[-1]
@@ -62,5 +66,5 @@ def terminal_tree(trace: Trace, segment: Segment, text: Callable[[int], str], *,
 
 
 def _numbered(number: int, colour: bool) -> Text:
-    """The beginning of a line; its style is its own and not that of what follows."""
+    """Begin a line; the style of the number does not extend to what follows."""
     return Text().append(f"{number:>3}  ", style="dim" if colour else "")

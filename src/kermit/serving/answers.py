@@ -1,8 +1,8 @@
-"""What the service answers with, and what it reports while it works."""
+"""Answers of the service, and the events it sends while it works."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -157,3 +157,8 @@ class Problem(Schema):
 
     detail: str
     limit: int | None = Field(default=None, description="The limit that was exceeded, if any.")
+
+
+def described(model: type[Schema], descriptions: dict[int, str]) -> dict[int | str, dict[str, Any]]:
+    """Return responses by status for OpenAPI."""
+    return {status: {"model": model, "description": text} for status, text in descriptions.items()}

@@ -1,4 +1,4 @@
-"""The application: its routes and its errors, as HTTP has them. What a request means, `service` knows."""
+"""The application: routes and errors over HTTP. `service` knows what a request means."""
 
 from __future__ import annotations
 
@@ -20,32 +20,9 @@ from starlette.middleware.cors import CORSMiddleware
 from kermit import __version__
 from kermit.errors import KermitError
 from kermit.pipeline import Kermit
-from kermit.serving import libretranslate
-from kermit.serving.answers import (
-    Alternatives,
-    GeneratedTexts,
-    Health,
-    Models,
-    Problem,
-    Reply,
-    RoundEvent,
-    StartEvent,
-    TextScores,
-    Vectors,
-)
-from kermit.serving.guards import BodyLimit, Observer, SecurityHeaders, hung_up, is_token
-from kermit.serving.refusals import CallerGoneError, RefusalError, TokenError
-from kermit.serving.schemas import (
-    AlternativesRequest,
-    CompleteRequest,
-    EmbedRequest,
-    Generating,
-    InfillRequest,
-    Request,
-    SampleRequest,
-    ScoreRequest,
-    TranslateRequest,
-)
+from kermit.serving import answers, libretranslate, schemas
+from kermit.serving.guards import Guard, hung_up, is_token
+from kermit.serving.refusals import CallerGoneError, TokenError, headers_of, status_of
 from kermit.serving.service import Event, Service
 from kermit.serving.settings import ServiceSettings
 
@@ -53,14 +30,28 @@ STATIC = Path(__file__).parent / "static"
 SWAGGER = Path(fastapi_swagger.__file__).parent / "resources"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    400: {"model": Problem, "description": "The body cannot be read."},
-    401: {"model": Problem, "description": "No bearer token, or a wrong one."},
-    413: {"model": Problem, "description": "The request has too many bytes."},
-    422: {"model": Problem, "description": "A wrong value, or a text that is too long."},
-    429: {"model": Problem, "description": "The queue is full; Retry-After says when to try again."},
-    503: {"model": Problem, "description": "The deadline has passed, or the service is stopping."},
+_VERBS: dict[str, tuple[type[schemas.Request], type[answers.Reply]]] = {
+    "translate": (schemas.TranslateRequest, answers.GeneratedTexts),
+    "infill": (schemas.InfillRequest, answers.GeneratedTexts),
+    "complete": (schemas.CompleteRequest, answers.GeneratedTexts),
+    "sample": (schemas.SampleRequest, answers.GeneratedTexts),
+    "alternatives": (schemas.AlternativesRequest, answers.Alternatives),
+    "score": (schemas.ScoreRequest, answers.TextScores),
+    "embed": (schemas.EmbedRequest, answers.Vectors),
 }
+"""What each verb is asked with, and what it answers with."""
+
+_PROBLEMS = answers.described(
+    answers.Problem,
+    {
+        400: "The body cannot be read.",
+        401: "Missing or wrong bearer token.",
+        413: "The request has too many bytes.",
+        422: "An invalid value, or a text that is too long.",
+        429: "The queue is full; Retry-After says when to try again.",
+        503: "The deadline has passed, or the service is stopping.",
+    },
+)
 _EVENT = {
     "type": "object",
     "properties": {
@@ -104,14 +95,11 @@ def create_app(kermit: Kermit, settings: ServiceSettings | None = None) -> FastA
     app.add_exception_handler(KermitError, _refuse)
     app.add_exception_handler(RequestValidationError, _explain)
     app.include_router(_open_routes(service))
-    app.include_router(_model_routes(service))
-    app.include_router(_measuring_routes(service))
+    app.include_router(_guarded_routes(service))
     app.include_router(libretranslate.routes(service))
     app.mount("/static/swagger", StaticFiles(directory=SWAGGER), name="swagger")
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    app.add_middleware(BodyLimit, most=service.settings.max_body)
-    app.add_middleware(Observer, metrics=service.metrics)
-    app.add_middleware(SecurityHeaders)
+    app.add_middleware(Guard, most=service.settings.max_body, metrics=service.metrics)
     if service.settings.cors:
         app.add_middleware(
             CORSMiddleware,
@@ -123,7 +111,7 @@ def create_app(kermit: Kermit, settings: ServiceSettings | None = None) -> FastA
 
 
 def _open_routes(service: Service) -> APIRouter:
-    """Routes that need no token."""
+    """Create the routes that need no token."""
     router = APIRouter()
 
     @router.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
@@ -134,86 +122,53 @@ def _open_routes(service: Service) -> APIRouter:
     async def docs() -> FileResponse:
         return FileResponse(STATIC / "docs.html")
 
-    @router.get("/healthz", responses={503: {"model": Health}}, tags=["service"])
-    async def healthz(response: Response) -> Health:
+    @router.get("/healthz", responses={503: {"model": answers.Health}}, tags=["service"])
+    async def healthz(response: Response) -> answers.Health:
         """Whether requests are taken."""
         if not service.stopping and not service.broken:
-            return Health(status="ok")
+            return answers.Health(status="ok")
         response.status_code = 503
-        return Health(status="stopping" if service.stopping else "broken")
+        return answers.Health(status="stopping" if service.stopping else "broken")
 
     return router
 
 
-def _model_routes(service: Service) -> APIRouter:
-    """Routes that need the token, if one is set."""
+def _guarded_routes(service: Service) -> APIRouter:
+    """Create the routes that need the token, if one is set."""
     router = APIRouter(dependencies=[Depends(_guard(service.settings.token))])
 
-    async def generate(asked: Generating, http: HttpRequest) -> Any:
-        if not asked.stream:
-            return await service.answer(asked, lambda: hung_up(http))
-        events = service.stream(asked, lambda: hung_up(http))
-        first = await anext(events, None)
-        if first is None:
-            raise CallerGoneError("the caller has gone")
-        return EventSourceResponse(_as_sse(first, events), headers={"Cache-Control": "no-store"})
-
     @router.get("/v1/models", responses={401: _PROBLEMS[401]}, tags=["model"])
-    async def models() -> Models:
+    async def models() -> answers.Models:
         """The model that is served, its languages and its limits."""
-        return Models(models=[service.card])
+        return answers.Models(models=[service.card])
 
     @router.get("/metrics", responses={401: _PROBLEMS[401], 200: {"content": {"text/plain": {}}}}, tags=["service"])
     async def metrics() -> Response:
         """Counters, for Prometheus."""
         return Response(service.metrics.text(), media_type=PROMETHEUS)
 
-    @router.post("/v1/translate", response_model=GeneratedTexts, responses=_PROBLEMS | _STREAM, tags=["model"])
-    async def translate(asked: TranslateRequest, http: HttpRequest) -> Any:
-        """The other side of each text: p(y given x) or p(x given y)."""
-        return await generate(asked, http)
-
-    @router.post("/v1/infill", response_model=GeneratedTexts, responses=_PROBLEMS | _STREAM, tags=["model"])
-    async def infill(asked: InfillRequest, http: HttpRequest) -> Any:
-        """Fill the blanks of texts or pairs; a blank is four underscores, and every text needs one."""
-        return await generate(asked, http)
-
-    @router.post("/v1/complete", response_model=GeneratedTexts, responses=_PROBLEMS | _STREAM, tags=["model"])
-    async def complete(asked: CompleteRequest, http: HttpRequest) -> Any:
-        """Complete pairs from fragments, inserting at `...` and blanks; a side that is empty is written whole."""
-        return await generate(asked, http)
-
-    @router.post("/v1/sample", response_model=GeneratedTexts, responses=_PROBLEMS | _STREAM, tags=["model"])
-    async def sample(asked: SampleRequest, http: HttpRequest) -> Any:
-        """Draw pairs from p(x, y), or one side from p(x) or p(y)."""
-        return await generate(asked, http)
-
+    for name, (kind, answer) in _VERBS.items():
+        responses = _PROBLEMS | (_STREAM if issubclass(kind, schemas.Generating) else {})
+        route = router.post(f"/v1/{name}", response_model=answer, responses=responses, name=name, tags=["model"])
+        route(_endpoint(service, kind))
     return router
 
 
-def _measuring_routes(service: Service) -> APIRouter:
-    """Routes that generate nothing; they need the token, if one is set."""
-    router = APIRouter(dependencies=[Depends(_guard(service.settings.token))])
+def _endpoint(service: Service, kind: type[schemas.Request]) -> Callable[..., Any]:
+    """Create the function that answers requests of a kind."""
 
-    async def answer(asked: Request, http: HttpRequest) -> Reply:
-        return await service.answer(asked, lambda: hung_up(http))
+    async def answer(asked: Any, http: Any) -> Any:
+        if not getattr(asked, "stream", False):
+            return await service.answer(asked, lambda: hung_up(http))
+        events = service.stream(asked, lambda: hung_up(http))
+        first = await anext(events, None)
+        if first is None:
+            raise CallerGoneError("the caller has disconnected")
+        return EventSourceResponse(_as_sse(first, events), headers={"Cache-Control": "no-store"})
 
-    @router.post("/v1/alternatives", response_model=Alternatives, responses=_PROBLEMS, tags=["model"])
-    async def alternatives(asked: AlternativesRequest, http: HttpRequest) -> Any:
-        """What else could be inserted into a slot; to pick one, repeat the request with `begun`."""
-        return await answer(asked, http)
-
-    @router.post("/v1/score", response_model=TextScores, responses=_PROBLEMS, tags=["model"])
-    async def score(asked: ScoreRequest, http: HttpRequest) -> Any:
-        """The log-likelihood of texts or pairs, in nats."""
-        return await answer(asked, http)
-
-    @router.post("/v1/embed", response_model=Vectors, responses=_PROBLEMS, tags=["model"])
-    async def embed(asked: EmbedRequest, http: HttpRequest) -> Any:
-        """Texts or pairs as vectors: the trunk's hidden states."""
-        return await answer(asked, http)
-
-    return router
+    answer.__annotations__ = {"asked": kind, "http": HttpRequest}  # FastAPI reads these, and the description
+    answer.__doc__ = kind.__doc__
+    return answer
 
 
 def _guard(token: str | None) -> Callable[..., None]:
@@ -237,44 +192,32 @@ async def _as_sse(first: Event, events: AsyncGenerator[Event]) -> AsyncIterator[
 
 
 def _sse(event: Event) -> bytes:
-    match event:
-        case StartEvent():
-            name = "start"
-        case RoundEvent():
-            name = "round"
-        case _:
-            name = "result"
+    name = {answers.StartEvent: "start", answers.RoundEvent: "round"}.get(type(event), "result")
     return format_sse_event(event=name, data_str=event.model_dump_json())
 
 
-def _problem(error: KermitError) -> Problem:
-    return Problem(detail=str(error), limit=error.limit)
+def _problem(error: KermitError) -> answers.Problem:
+    return answers.Problem(detail=str(error), limit=error.limit)
 
 
 async def _refuse(http: HttpRequest, error: Exception) -> JSONResponse:
     """Answer with a refusal, or with what the model cannot do."""
     assert isinstance(error, KermitError)
-    status = error.status if isinstance(error, RefusalError) else 422
-    headers = {}
-    if isinstance(error, RefusalError) and error.retry_after is not None:
-        headers["Retry-After"] = str(error.retry_after)
-    if status == TokenError.status:
-        headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse(_problem(error).model_dump(), status, headers)
+    return JSONResponse(_problem(error).model_dump(), status_of(error), headers_of(error))
 
 
 async def _explain(http: HttpRequest, error: Exception) -> JSONResponse:
-    """What is wrong with a request, by the place in it."""
+    """Answer with what is wrong with a request, and where."""
     assert isinstance(error, RequestValidationError)
     wrong = []
     for problem in error.errors():
         if problem["type"] == "json_invalid":
             told = f"the body is not JSON: {problem['ctx']['error']} at character {problem['loc'][-1]}"
-            return JSONResponse(Problem(detail=told).model_dump(), 400)
+            return JSONResponse(answers.Problem(detail=told).model_dump(), 400)
         if tuple(problem["loc"]) == ("body",) and problem["type"] not in ("value_error", "unknown_field"):
             told = "send a JSON object as the body, with Content-Type: application/json"
-            return JSONResponse(Problem(detail=told).model_dump(), 422)
+            return JSONResponse(answers.Problem(detail=told).model_dump(), 422)
         place = ".".join(str(part) for part in problem["loc"] if part != "body")
         told = str(problem["msg"]).removeprefix("Value error, ")
         wrong.append(f"{place}: {told}" if place else told)
-    return JSONResponse(Problem(detail="; ".join(wrong[:5])).model_dump(), 422)
+    return JSONResponse(answers.Problem(detail="; ".join(wrong[:5])).model_dump(), 422)

@@ -1,4 +1,4 @@
-"""What stands before every route: the token, a limit on bytes, headers that keep a browser strict, and counting."""
+"""What every request passes before a route: a limit on bytes, security headers, and counting; and the token."""
 
 from __future__ import annotations
 
@@ -32,93 +32,67 @@ _HEADERS = {
 
 
 def is_token(shown: str | None, token: str | None) -> bool:
-    """Return whether a caller may come in; everybody may where there is no token."""
+    """Whether a caller shows the right token; always if there is none."""
     return token is None or (shown is not None and secrets.compare_digest(shown.encode(), token.encode()))
 
 
 async def hung_up(request: Request) -> None:
-    """Wait until the caller has gone."""
+    """Wait until the caller disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-def _policy(path: str) -> str:
-    policy = _POLICY | (_SWAGGER if path == "/docs" else {})
-    return "; ".join(f"{name} {value}" for name, value in policy.items())
+class Guard:
+    """Limits the bytes of requests, adds security headers to answers, and counts both by route and status.
 
+    Args:
+        app: the application behind it.
+        most: the most bytes of a request, whether it declares its length or not.
+        metrics: where requests are counted.
+    """
 
-class SecurityHeaders:
-    """Adds the headers that keep a browser strict, and has it ask again for what may have changed."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    def __init__(self, app: ASGIApp, most: int, metrics: Metrics) -> None:
+        self.app, self.most, self.metrics = app, most, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.update(_HEADERS)
-                headers["Content-Security-Policy"] = _policy(scope["path"])
-                headers.setdefault("Cache-Control", "no-cache")
-            await send(message)
-
-        await self.app(scope, receive, with_headers)
-
-
-class BodyLimit:
-    """Refuses requests of too many bytes, whether they say so beforehand or not."""
-
-    def __init__(self, app: ASGIApp, most: int) -> None:
-        self.app, self.most = app, most
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, if it is small enough."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        detail = f"the request has more than {self.most} bytes; split it"
-        declared = Headers(scope=scope).get("content-length", "0")
-        if not declared.isdecimal() or int(declared) > self.most:
-            problem = Problem(detail=detail, limit=self.most)
-            await JSONResponse(problem.model_dump(), 413)(scope, receive, send)
-            return
-        received = 0
+        began, status, received = time.perf_counter(), 500, 0
 
         async def counted() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
             if received > self.most:
-                raise HTTPException(413, detail)
+                raise HTTPException(413, self._too_long().detail)
             return message
 
-        await self.app(scope, counted, send)
-
-
-class Observer:
-    """Counts requests and how long they take, by route and status."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self.app, self.metrics = app, metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        began, status = time.perf_counter(), 500
-
-        async def noting(message: Message) -> None:
+        async def with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers.update(_headers(scope["path"]))
+                headers.setdefault("Cache-Control", "no-cache")
             await send(message)
 
+        declared = Headers(scope=scope).get("content-length", "0")
         try:
-            await self.app(scope, receive, noting)
+            if declared.isdecimal() and int(declared) <= self.most:
+                await self.app(scope, counted, with_headers)
+            else:
+                await JSONResponse(self._too_long().model_dump(), 413)(scope, receive, with_headers)
         finally:
-            route = getattr(scope.get("route"), "path", "other")  # a few names, whatever paths callers make up
+            route = getattr(scope.get("route"), "path", "other")  # few names, whatever paths callers make up
             self.metrics.requests.labels(route, str(status)).inc()
             self.metrics.seconds.labels(route).observe(time.perf_counter() - began)
+
+    def _too_long(self) -> Problem:
+        return Problem(detail=f"the request has more than {self.most} bytes; split it", limit=self.most)
+
+
+def _headers(path: str) -> dict[str, str]:
+    policy = _POLICY | (_SWAGGER if path == "/docs" else {})
+    return _HEADERS | {"Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in policy.items())}

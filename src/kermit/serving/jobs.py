@@ -23,7 +23,7 @@ class Job:
     Args:
         request: what is asked.
         deadline: when the answer is no longer wanted, on the monotonic clock.
-        tell: called from the worker's thread with every round, where the caller wants to know.
+        tell: called from the worker's thread with every event of a streaming request.
     """
 
     request: Request
@@ -39,7 +39,7 @@ class Job:
 
     @property
     def size(self) -> int:
-        """How many texts it holds."""
+        """Number of texts."""
         return self.request.size
 
     @property
@@ -63,7 +63,7 @@ class JobQueue:
 
     @property
     def depth(self) -> int:
-        """How many texts wait."""
+        """Number of texts that wait."""
         with self._changed:
             return self._depth()
 
@@ -81,11 +81,11 @@ class JobQueue:
         """
         with self._changed:
             if self._closed:
-                raise StoppingError("the service is stopping and takes no new requests; ask again when it is back")
+                raise StoppingError("the service is stopping and takes no new requests; try again later")
             self._drop_unwanted()
             if self._depth() + job.size > self.places:
                 raise QueueFullError(
-                    f"{self._depth()} texts wait, and there are {self.places} places; try again in a moment",
+                    f"the queue is full: {self._depth()} of {self.places} texts wait; try again in a moment",
                     limit=self.places,
                 )
             self._jobs.append(job)

@@ -20,16 +20,16 @@ from kermit.decoding import Strategy
 from kermit.decoding.candidates import CANDIDATE_TEMPERATURE
 from kermit.errors import DataError, KermitError, ModelError
 from kermit.results import ScoreMethod
-from kermit.serving.answers import GeneratedTexts, Problem, Schema, TextScores
+from kermit.serving.answers import GeneratedTexts, Problem, Schema, TextScores, described
 from kermit.serving.guards import hung_up, is_token
-from kermit.serving.refusals import RefusalError, TokenError
+from kermit.serving.refusals import TokenError, headers_of, status_of
 from kermit.serving.schemas import RequestText, RequestTexts, ScoreRequest, TranslateRequest
 from kermit.serving.service import Service
 from kermit.text.languages import language_name
 from kermit.text.splitting import split_text
 
 DETECTION_CHARACTERS = 300
-"""Of a text whose language is detected, this many are read."""
+"""How much of a text is read to detect its language."""
 
 
 class LibreTranslateRequest(BaseModel):
@@ -79,13 +79,16 @@ class LibreTranslateError(Schema):
     error: str
 
 
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": LibreTranslateError, "description": "A wrong value, or a text that is too long."},
-    403: {"model": LibreTranslateError, "description": "No API key, or a wrong one."},
-    413: {"model": Problem, "description": "The request has too many bytes."},
-    429: {"model": LibreTranslateError, "description": "The queue is full."},
-    503: {"model": LibreTranslateError, "description": "The deadline has passed, or the service is stopping."},
-}
+_ERRORS = described(
+    LibreTranslateError,
+    {
+        400: "An invalid value, or a text that is too long.",
+        403: "Missing or wrong API key.",
+        429: "The queue is full.",
+        503: "The deadline has passed, or the service is stopping.",
+    },
+) | described(Problem, {413: "The request has too many bytes."})
+Body = TypeVar("Body", LibreTranslateRequest, DetectRequest)
 
 
 def routes(service: Service) -> APIRouter:
@@ -104,8 +107,7 @@ def routes(service: Service) -> APIRouter:
     async def translate(http: HttpRequest) -> Any:
         """Translate as LibreTranslate does."""
         try:
-            asked = await _read(http, LibreTranslateRequest, service)
-            answer = await calls.translate(asked, http)
+            answer = await calls.translate(await _read(http, LibreTranslateRequest, service), http)
         except KermitError as error:
             return _refused(error)
         return JSONResponse(answer.model_dump(exclude_none=True))
@@ -114,15 +116,11 @@ def routes(service: Service) -> APIRouter:
     async def detect(http: HttpRequest) -> Any:
         """Tell which of the model's two languages a text is in."""
         try:
-            asked = await _read(http, DetectRequest, service)
-            return await calls.detect(asked.q, http)
+            return await calls.detect((await _read(http, DetectRequest, service)).q, http)
         except KermitError as error:
             return _refused(error)
 
     return router
-
-
-Body = TypeVar("Body", LibreTranslateRequest, DetectRequest)
 
 
 class _Calls:
@@ -131,60 +129,58 @@ class _Calls:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.codes = service.card.languages["x"], service.card.languages["y"]
+        self.trained = {*(service.card.factorizations or Factorization)}
 
     def languages(self) -> list[Language]:
-        trained = self.service.card.factorizations
-        ways = {Factorization.Y_GIVEN_X: (0, 1), Factorization.X_GIVEN_Y: (1, 0)}
-        known = [way for way in ways if not trained or way in trained or Factorization.JOINT in trained]
+        (x, y), joint = self.codes, Factorization.JOINT
+        to_y, to_x = ({way, joint} & self.trained for way in (Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y))
         return [
-            Language(
-                code=code,
-                name=language_name(code),
-                targets=[self.codes[ways[way][1]] for way in known if ways[way][0] == side],
-            )
-            for side, code in enumerate(self.codes)
+            Language(code=x, name=language_name(x), targets=[y] if to_y else []),
+            Language(code=y, name=language_name(y), targets=[x] if to_x else []),
         ]
 
     async def translate(self, asked: LibreTranslateRequest, http: HttpRequest) -> LibreTranslation:
-        texts = asked.q if isinstance(asked.q, list) else [asked.q]
-        self._check("target", asked.target)
-        detected = []
-        if asked.source == "auto":
-            detected = [(await self.detect(text, http))[0] for text in texts]
-        else:
-            self._check("source", asked.source)
+        """Translate texts that are not in the target language already, and draw alternatives without repeats."""
+        texts, target = [asked.q] if isinstance(asked.q, str) else asked.q, asked.target
+        for name, code in (("target", target), ("source", asked.source)):
+            if code not in self.codes and (name, code) != ("source", "auto"):
+                raise ModelError(f"{name}: {code!r} is not supported; this model knows {' and '.join(self.codes)}")
+        detected = [(await self.detect(text, http))[0] for text in texts] if asked.source == "auto" else []
         sources = [one.language for one in detected] or [asked.source] * len(texts)
-        to_translate = [text for text, source in zip(texts, sources, strict=True) if source != asked.target]
-        found = await self._translated(to_translate, asked.target, http)
-        drawn = await self._drawn(to_translate, asked.target, asked.alternatives, found, http)
-        left, others = iter(found), iter(drawn)
-        translated = [
-            text if source == asked.target else next(left) for text, source in zip(texts, sources, strict=True)
-        ]
-        alternatives = [[] if source == asked.target else next(others) for source in sources]
-        if isinstance(asked.q, str):
-            return LibreTranslation(
-                translatedText=translated[0],
-                detectedLanguage=detected[0] if detected else None,
-                alternatives=alternatives[0] if asked.alternatives else None,
-            )
+        left = [number for number, source in enumerate(sources) if source != target]
+        translated, others = list(texts), [list[str]() for _ in texts]
+        for draw in range(1 + asked.alternatives if left else 0):
+            drawing = {"temperature": CANDIDATE_TEMPERATURE, "seed": draw * len(left)} if draw else {}
+            request = TranslateRequest.model_validate({"texts": [texts[n] for n in left], "to": target} | drawing)
+            answer = await self.service.answer(request, lambda: hung_up(http))
+            assert isinstance(answer, GeneratedTexts)
+            for number, result in zip(left, answer.results, strict=True):
+                text = (result.y if target == self.codes[1] else result.x) or ""
+                if not draw:
+                    translated[number] = text
+                elif text not in (translated[number], *others[number]):
+                    others[number].append(text)
+
+        def of_one(values: list[Any]) -> Any:
+            return values[0] if isinstance(asked.q, str) else values
+
         return LibreTranslation(
-            translatedText=translated,
-            detectedLanguage=detected or None,
-            alternatives=alternatives if asked.alternatives else None,
+            translatedText=of_one(translated),
+            detectedLanguage=of_one(detected) if detected else None,
+            alternatives=of_one(others) if asked.alternatives else None,
         )
 
     async def detect(self, text: str, http: HttpRequest) -> list[Detection]:
         """Compare p(x) and p(y) of the beginning of a text; both languages, the likelier first."""
-        card = self.service.card
-        trained = card.factorizations
-        if trained and Factorization.JOINT not in trained and not {Factorization.X, Factorization.Y} <= set(trained):
+        if Factorization.JOINT not in self.trained and not {Factorization.X, Factorization.Y} <= self.trained:
             raise ModelError("this model cannot detect languages; name the source language")
         sentences = split_text(text, self.codes[0]).sentences
         if not sentences:
-            raise DataError("there is no text whose language could be detected")
+            raise DataError("no text whose language could be detected; give one")
         part = " ".join(sentences)[:DETECTION_CHARACTERS]
-        method: ScoreMethod = "left_to_right" if Strategy.LEFT_TO_RIGHT in card.strategies else "importance"
+        method: ScoreMethod = (
+            "left_to_right" if Strategy.LEFT_TO_RIGHT in self.service.card.strategies else "importance"
+        )
         sides = {Factorization.X: ([part], [""]), Factorization.Y: ([""], [part])}
         scores = []
         for way, (x, y) in sides.items():
@@ -201,29 +197,6 @@ class _Calls:
             for code, weight in zip(self.codes, weights, strict=True)
         ]
         return sorted(found, key=lambda one: -one.confidence)
-
-    def _check(self, name: str, code: str) -> None:
-        if code not in self.codes:
-            raise ModelError(f"{name}: {code!r} is not supported; this model knows {' and '.join(self.codes)}")
-
-    async def _translated(self, texts: list[str], to: str, http: HttpRequest, **drawing: Any) -> list[str]:
-        if not texts:
-            return []
-        answer = await self.service.answer(TranslateRequest(texts=texts, to=to, **drawing), lambda: hung_up(http))
-        assert isinstance(answer, GeneratedTexts)
-        return [(result.y if to == self.codes[1] else result.x) or "" for result in answer.results]
-
-    async def _drawn(
-        self, texts: list[str], to: str, count: int, found: list[str], http: HttpRequest
-    ) -> list[list[str]]:
-        """Draw further translations of each text, without repeats."""
-        others: list[list[str]] = [[] for _ in texts]
-        for seed in range(1, count + 1):
-            drawn = await self._translated(texts, to, http, temperature=CANDIDATE_TEMPERATURE, seed=seed * len(texts))
-            for known, best, text in zip(others, found, drawn, strict=True):
-                if text != best and text not in known:
-                    known.append(text)
-        return others
 
 
 async def _read(http: HttpRequest, kind: type[Body], service: Service) -> Body:
@@ -251,12 +224,9 @@ def _form(text: str) -> dict[str, Any]:
 
 
 def _refused(error: KermitError) -> JSONResponse:
-    status = error.status if isinstance(error, RefusalError) else 400
-    headers = {}
-    if isinstance(error, RefusalError) and error.retry_after is not None:
-        headers["Retry-After"] = str(error.retry_after)
-    status = {TokenError.status: 403, 422: 400}.get(status, status)
-    return JSONResponse(LibreTranslateError(error=str(error)).model_dump(), status, headers)
+    status = status_of(error)
+    told = LibreTranslateError(error=str(error)).model_dump()
+    return JSONResponse(told, {401: 403, 422: 400}.get(status, status), headers_of(error))
 
 
 def _body(kind: type[BaseModel]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Why a request gets no answer, each with its HTTP status. Any other `KermitError` is a request that cannot be: 422."""
+"""Why a request gets no answer, each with its HTTP status. Any other `KermitError` is an invalid request: 422."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from kermit.errors import KermitError
 
 
 class RefusalError(KermitError):
-    """Base of all refusals."""
+    """Base of all refusals; `retry_after` is in seconds."""
 
     status = 500
     retry_after: int | None = None
 
 
 class TokenError(RefusalError):
-    """No token, or not the right one."""
+    """Missing or wrong token."""
 
     status = 401
 
@@ -25,36 +25,46 @@ class TooLongError(RefusalError):
 
 
 class QueueFullError(RefusalError):
-    """No place in the queue."""
+    """The queue is full."""
 
-    status = 429
-    retry_after = 1
+    status, retry_after = 429, 1
 
 
 class CallerGoneError(RefusalError):
-    """The caller has hung up, so that nobody will read this."""
+    """The caller has disconnected, so nobody will read this."""
 
     status = 499
 
 
 class InternalError(RefusalError):
-    """A defect of ours; the log has the traceback."""
-
-    status = 500
+    """A bug; the log has the traceback."""
 
 
 class StoppingError(RefusalError):
-    """The service answers what it has accepted and takes nothing new."""
+    """The service is stopping: it answers accepted requests and takes no new ones."""
 
-    status = 503
-    retry_after = 5
+    status, retry_after = 503, 5
 
 
 class DeadlineError(RefusalError):
-    """The request took longer than so many seconds."""
+    """The request took too long."""
 
-    status = 503
-    retry_after = 5
+    status, retry_after = 503, 5
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"no answer within {seconds:g} seconds; ask for less at a time")
+
+
+def status_of(error: KermitError) -> int:
+    """Return the HTTP status that tells of an error."""
+    return error.status if isinstance(error, RefusalError) else 422
+
+
+def headers_of(error: KermitError) -> dict[str, str]:
+    """Return the HTTP headers that go with an error."""
+    headers = {}
+    if isinstance(error, RefusalError) and error.retry_after is not None:
+        headers["Retry-After"] = str(error.retry_after)
+    if isinstance(error, TokenError):
+        headers["WWW-Authenticate"] = "Bearer"
+    return headers

@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
+from kermit.arguments import GivenTexts
 from kermit.canvas import Factorization
 from kermit.canvas.blanks import BlankedText
 from kermit.decoding import DRAWING_TEMPERATURE, Ranking, Strategy, TracedInsertion, TracedRounds
@@ -33,7 +34,7 @@ RequestSeed = Annotated[int, Field(ge=0, le=MAX_SEED, description="The first tex
 class Request(Schema):
     """A request. Requests that may share a batch differ only in their texts and in `own`."""
 
-    own: ClassVar[frozenset[str]] = frozenset({"texts", "x", "y", "count", "seed", "trace", "stream"})
+    own: ClassVar[frozenset[str]] = frozenset({"texts", "x", "y", "count", "seed", "trace", "stream", "begun"})
 
     @model_validator(mode="before")
     @classmethod
@@ -51,25 +52,26 @@ class Request(Schema):
         return f"unknown field {name[:100]!r}; {known}"
 
     @property
+    def given(self) -> dict[str, list[str]]:
+        """The texts of each field that holds some."""
+        fields = ((name, getattr(self, name, None)) for name in ("texts", "x", "y"))
+        return {name: texts for name, texts in fields if texts is not None}
+
+    @property
     def size(self) -> int:
         """Number of texts or pairs."""
-        raise NotImplementedError
+        return max(map(len, self.given.values()), default=1)
 
     @property
     def fragments(self) -> list[tuple[str, list[str]]]:
         """Every given text, by its place in the request, as the parts that are tokenised apart."""
-        return []
+        return [(f"{name}.{n}", [text]) for name, texts in self.given.items() for n, text in enumerate(texts)]
 
     @property
     def likeness(self) -> Hashable:
-        """Equal for requests that may share a batch."""
-        shared = self.model_dump(exclude=set(self.own))
-        return type(self), self._sides, *shared.items()
-
-    @property
-    def _sides(self) -> tuple[bool, bool]:
-        """Whether texts of each side are given."""
-        return getattr(self, "x", None) is not None, getattr(self, "y", None) is not None
+        """Equal for requests that may share a batch; one with decided rounds is decoded alone."""
+        alone = None if getattr(self, "begun", None) is None else id(self)
+        return type(self), tuple(self.given), alone, *self.model_dump(exclude=set(self.own)).items()
 
 
 class _OnTexts(Request):
@@ -83,23 +85,8 @@ class _OnTexts(Request):
 
     @model_validator(mode="after")
     def _as_many(self) -> _OnTexts:
-        if self.x is None and self.y is None:
-            raise ValueError("no text is given; give x, y or both")
-        if self.x is not None and self.y is not None and len(self.x) != len(self.y):
-            raise ValueError(f"{len(self.x)} texts in x and {len(self.y)} in y; give as many in both")
-        if self.side is not None and (self.x is None or self.y is not None):
-            raise ValueError("side is the language of texts that are given alone as x; leave it out")
+        GivenTexts.of(self.x, self.y, self.side)
         return self
-
-    @property
-    def size(self) -> int:
-        """Number of texts or pairs."""
-        return len(self.x or self.y or ())
-
-    @property
-    def fragments(self) -> list[tuple[str, list[str]]]:
-        """Every given text, by its place, as the parts that are tokenised apart."""
-        return [(f"{name}.{n}", [text]) for name in ("x", "y") for n, text in enumerate(getattr(self, name) or ())]
 
 
 class Decided(Schema):
@@ -123,12 +110,6 @@ def rounds_of(decided: DecidedRounds) -> TracedRounds:
 
 class Generating(Request):
     """How to decode. With a temperature, top_k or top_p tokens are drawn; otherwise the best are taken."""
-
-    choices: ClassVar[tuple[str, ...]] = (
-        *("strategy", "termination_penalty", "temperature", "top_k", "top_p", "max_rounds", "max_tokens"),
-        *("candidates", "ranking"),
-    )
-    """The fields that are decoding settings."""
 
     strategy: Strategy | None = Field(default=None, description="The first of the model's strategies by default.")
     termination_penalty: float | None = Field(
@@ -160,28 +141,17 @@ class Generating(Request):
         description="Whether to answer with server-sent events, round by round; of candidates only the result.",
     )
 
-    @property
-    def likeness(self) -> Hashable:
-        """Equal for requests that may share a batch; one with decided rounds is decoded alone."""
-        shared = self.model_dump(exclude={*self.own, "begun"})
-        alone = None if self.begun is None else id(self)
-        return type(self), self._sides, alone, *shared.items()
-
     @model_validator(mode="after")
-    def _ranked_candidates(self) -> Generating:
+    def _consistent(self) -> Generating:
         if self.candidates == 1 and self.ranking is not None:
             raise ValueError("ranking needs several candidates; set candidates, or leave it out")
-        return self
-
-    @model_validator(mode="after")
-    def _begun_for_all(self) -> Generating:
         if self.begun is not None and len(self.begun) != self.size:
             raise ValueError(f"begun has rounds for {len(self.begun)} texts, not {self.size}; give one list per text")
         return self
 
 
 class TranslateRequest(Generating):
-    """The other side of each text."""
+    """Translate texts: p(y given x) or p(x given y)."""
 
     texts: RequestTexts
     to: str = Field(max_length=100, description="A language of the model; x and y always work.")
@@ -200,16 +170,6 @@ class TranslateRequest(Generating):
         """Whether texts are split into sentences."""
         return self.split_sentences and self.begun is None
 
-    @property
-    def size(self) -> int:
-        """Number of texts or pairs."""
-        return len(self.texts)
-
-    @property
-    def fragments(self) -> list[tuple[str, list[str]]]:
-        """Every given text, by its place, as the parts that are tokenised apart."""
-        return [(f"texts.{number}", [text]) for number, text in enumerate(self.texts)]
-
 
 class _OnFragments(Generating, _OnTexts):
     """Texts with places where text may be inserted."""
@@ -224,20 +184,20 @@ class _OnFragments(Generating, _OnTexts):
 
 
 class InfillRequest(_OnFragments):
-    """Fill the blanks, four underscores each; what is given stays as it is. Every text needs a blank."""
+    """Fill the blanks of texts or pairs, four underscores each; each text or pair needs one, and given text stays."""
 
     min_tokens_per_blank: int = Field(default=1, ge=0, le=1000)
     max_tokens_per_blank: Count | None = None
 
 
 class CompleteRequest(_OnFragments):
-    """Complete pairs: text may be inserted at `...` or at a blank, and a side that is empty is written whole."""
+    """Complete pairs from fragments: text is inserted at `...` and blanks, and an empty side is written whole."""
 
     temperature: float | None = Field(default=DRAWING_TEMPERATURE, ge=0.01, le=100, description="Null takes the best.")
 
 
 class SampleRequest(Generating):
-    """Draw texts from nothing."""
+    """Draw pairs from p(x, y), or one side from p(x) or p(y)."""
 
     count: int = Field(default=1, ge=1)
     segment: str = Field(default="both", max_length=100, description="Both, or a language (x and y always work).")
@@ -250,7 +210,7 @@ class SampleRequest(Generating):
 
 
 class ScoreRequest(_OnTexts):
-    """How likely texts are, in nats."""
+    """The log-likelihood of texts or pairs, in nats."""
 
     factorization: Factorization | None = Field(
         default=None, description="What is scored; all that is given by default."
@@ -264,28 +224,24 @@ class ScoreRequest(_OnTexts):
     seed: int = Field(default=0, ge=0, le=MAX_SEED, description="Of the drawing; the same for every text.")
 
     @model_validator(mode="after")
-    def _drawn_orders(self) -> ScoreRequest:
+    def _consistent(self) -> ScoreRequest:
         instead = {"exact": "sums over all of them", "left_to_right": "scores one of them"}.get(self.method)
         if instead and (drawing := self.model_fields_set & {"prior", "temperature", "orders", "seed"}):
             names = ", ".join(sorted(drawing))
             raise ValueError(f"{names}: for drawn orders, and the method {self.method} {instead}; leave it out")
-        return self
-
-    @model_validator(mode="after")
-    def _tree_of_temperature(self) -> ScoreRequest:
         if self.prior is not PriorName.BALANCED_TREE and self.temperature != 1:
             raise ValueError("temperature is the balanced tree's; leave it out, or ask for the prior balanced_tree")
         return self
 
 
 class EmbedRequest(_OnTexts):
-    """Texts, or pairs, as vectors."""
+    """Texts or pairs as vectors: the network's hidden states."""
 
     pooling: Pooling = "mean"
 
 
 class AlternativesRequest(Request):
-    """What else could be inserted into a slot of a canvas, as a trace describes it up to some round."""
+    """What else could be inserted into a slot, given a trace up to some round; to pick one, ask again with `begun`."""
 
     start: Annotated[list[list[Annotated[int, Field(ge=0, le=10_000_000)]]], Field(min_length=1, max_length=2)] = Field(
         description="The tokens of each side at the start."
@@ -295,13 +251,6 @@ class AlternativesRequest(Request):
     slot: int = Field(ge=1, le=1_000_000, description="An open slot of the canvas after these rounds.")
     strategy: Strategy | None = Field(default=None, description="As in the request that the trace is of.")
     count: int = Field(default=8, ge=1, le=100)
-
-    own: ClassVar[frozenset[str]] = frozenset()
-
-    @property
-    def size(self) -> int:
-        """Number of canvases."""
-        return 1
 
     @property
     def likeness(self) -> Hashable:

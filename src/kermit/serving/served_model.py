@@ -8,17 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import islice
 from typing import Any
 
 from kermit.arguments import GenerationOptions, settings_from
 from kermit.canvas import Factorization, Segment
 from kermit.decoding import Constraints, DecodingSettings, Trace, strategies_of
+from kermit.decoding.choices import DecodingChoices
 from kermit.objectives.priors import make_prior
 from kermit.pipeline import Kermit
 from kermit.plans import Plan, PlannedRow
-from kermit.rendering import ReadableTrace
 from kermit.results import Generation, Score
 from kermit.serving.alternatives import alternatives, check_ids
 from kermit.serving.answers import (
@@ -35,7 +35,7 @@ from kermit.serving.answers import (
     Vectors,
 )
 from kermit.serving.card import read_card
-from kermit.serving.jobs import Job, Tell
+from kermit.serving.jobs import Job
 from kermit.serving.refusals import TooLongError
 from kermit.serving.schemas import (
     MAX_CANDIDATES,
@@ -52,6 +52,9 @@ from kermit.serving.schemas import (
 )
 from kermit.serving.settings import ServiceSettings
 from kermit.text.tokenizer import encode_texts
+
+_CHOICES = [field.name for field in fields(DecodingChoices) if field.name in {*Generating.model_fields} - {"seed"}]
+"""The fields of a request that are decoding settings."""
 
 
 class ServedModel:
@@ -191,7 +194,7 @@ class ServedModel:
                 raise TypeError(f"no way to answer a {type(like).__name__}")
 
     def _decoding(self, request: Generating) -> DecodingSettings | Mapping[str, Any]:
-        choices = {name: getattr(request, name) for name in Generating.choices}
+        choices = {name: getattr(request, name) for name in _CHOICES}
         if isinstance(request, TranslateRequest):
             return {name: choices[name] for name in choices if name in request.model_fields_set}
         settings = settings_from(choices | {"max_tokens": request.max_tokens or self.max_tokens})
@@ -253,37 +256,26 @@ class _Audience:
 
     def __init__(self, kermit: Kermit, owners: Sequence[tuple[Job, PlannedRow]]) -> None:
         self.kermit, self.owners = kermit, owners
-        self.started: set[int] = set()
+        self.told: dict[int, int] = {}  # number of rounds told, by row
 
     def on_round(self, traces: Mapping[int, Trace]) -> list[int]:
+        """Tell callers about new rounds; return the rows that nobody waits for."""
         for number, trace in traces.items():
             job, row = self.owners[number]
             if job.tell is None or not job.wanted:
                 continue
-            if number in self.started:
-                self._tell_round(job.tell, row, trace, len(trace.rounds))
-                continue
-            self.started.add(number)
-            self._tell_start(job.tell, row, trace)
-            for last in range(1, len(trace.rounds) + 1):
-                self._tell_round(job.tell, row, trace, last)
+            place = {"index": row.index, "sentence": row.sentence}
+            start = self.kermit.readable(Trace(trace.start, ()))
+            assert start is not None
+            if number not in self.told:
+                record = start.to_json()
+                canvas = {name: record[name] for name in CanvasRecord.model_fields}
+                job.tell(StartEvent.model_validate(place | canvas))
+            for last in range(self.told.get(number, 0), len(trace.rounds)):
+                insertions = [insertion.to_json(start.text) for insertion in trace.rounds[last]]
+                job.tell(RoundEvent.model_validate(place | {"round": last + 1, "insertions": insertions}))
+            self.told[number] = len(trace.rounds)
         return [number for number in traces if not self.owners[number][0].wanted]
-
-    def _tell_start(self, tell: Tell, row: PlannedRow, trace: Trace) -> None:
-        record = self._readable(trace).to_json()
-        canvas = {name: record[name] for name in CanvasRecord.model_fields}
-        tell(StartEvent.model_validate({"index": row.index, "sentence": row.sentence} | canvas))
-
-    def _tell_round(self, tell: Tell, row: PlannedRow, trace: Trace, number: int) -> None:
-        text = self._readable(trace).text
-        insertions = [insertion.to_json(text) for insertion in trace.rounds[number - 1]]
-        place = {"index": row.index, "sentence": row.sentence, "round": number}
-        tell(RoundEvent.model_validate(place | {"insertions": insertions}))
-
-    def _readable(self, trace: Trace) -> ReadableTrace:
-        readable = self.kermit.readable(Trace(trace.start, ()))
-        assert readable is not None
-        return readable
 
 
 def _sides(requests: Sequence[Any]) -> tuple[list[str] | None, list[str] | None]:

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Server(uvicorn.Server):
-    """A server that, told to stop, refuses new requests with 503 until those accepted are answered, and then ends."""
+    """A server that on shutdown refuses new requests with 503 until accepted ones are answered."""
 
     def __init__(self, app: FastAPI) -> None:
         self.service: Service = app.state.service
@@ -31,14 +31,14 @@ class Server(uvicorn.Server):
         )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop; interrupted a second time, at once, for a thread that computes cannot be ended in good order."""
+        """Stop; on a second SIGINT at once, as a computing thread cannot be stopped cleanly."""
         if self.should_exit and sig == signal.SIGINT:
             os._exit(128 + sig)
         self.should_exit = True
         self.service.stop_accepting()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what was accepted while the door still answers, then close it."""
+        """Answer accepted requests while new ones are still refused with 503, then close."""
         self.service.stop_accepting()
         while self.service.busy:
             await asyncio.sleep(0.02)
@@ -46,7 +46,7 @@ class Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there.
+    """Return a listening socket.
 
     Raises:
         ServingError: it cannot.
@@ -78,12 +78,12 @@ def serve(app: FastAPI, host: str, port: int) -> None:
         port: the port; 0 for any that is free.
 
     Raises:
-        ServingError: there is no listening there.
+        ServingError: it cannot listen there.
     """
     service: Service = app.state.service
     with listen(host, port) as door:
         if service.settings.token is None and not is_loopback(host):
-            logger.warning("warning: others can reach %s, and no token is asked; set one with KERMIT_TOKEN", host)
+            logger.warning("warning: other machines can reach %s without a token; set one with KERMIT_TOKEN", host)
         where = f"[{host}]" if ":" in host else host
         logger.info("%s at http://%s:%d", service.card.name, where, door.getsockname()[1])
         Server(app).run(sockets=[door])

@@ -1,4 +1,4 @@
-"""What the routes see: ask, and wait for the answer or for one round after the other."""
+"""The service behind the routes: ask, and wait for the answer, or for one round after the other."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Service:
 
     @property
     def broken(self) -> bool:
-        """Whether the worker has gone while it was needed."""
+        """Whether the worker has died."""
         return not self.worker.is_alive() and not self.stopping
 
     @property
@@ -78,20 +78,20 @@ class Service:
             async for event in events:
                 assert not isinstance(event, StartEvent | RoundEvent)
                 return event
-        raise CallerGoneError("the caller has gone")
+        raise CallerGoneError("the caller has disconnected")
 
     def stream(self, request: Request, disconnected: Disconnected) -> AsyncGenerator[Event]:
         """Every round as it happens, and then the answer; raises what `answer` does."""
         return self._events(request, disconnected, rounds=True)
 
     async def _events(self, request: Request, disconnected: Disconnected, *, rounds: bool) -> AsyncGenerator[Event]:
-        """Put a job into the queue and pass on what is told of it; ends early when the caller has gone."""
+        """Queue a job and yield its events; end early if the caller disconnects."""
         self.model.check_size(request)
         loop = asyncio.get_running_loop()
         told: asyncio.Queue[StartEvent | RoundEvent | None] = asyncio.Queue()
 
         def tell(event: StartEvent | RoundEvent | None) -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(told.put_nowait, event)
 
         job = Job(request, time.monotonic() + self.settings.deadline, tell if rounds else None)

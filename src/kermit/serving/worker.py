@@ -40,14 +40,14 @@ class Worker(threading.Thread):
             self.computing = 0
 
     def _compute(self, jobs: Sequence[Job]) -> None:
-        """Answer jobs, whatever happens: without this thread nobody would be answered any more."""
+        """Answer jobs, whatever happens: a dead thread would answer nobody."""
         try:
             self._answer(jobs)
         except Exception:
             logger.exception("a batch of %d failed", len(jobs))
             for job in jobs:
                 if not job.answer.done():
-                    job.answer.set_exception(InternalError("something went wrong on our side; the log says what"))
+                    job.answer.set_exception(InternalError("internal error; see the service's log"))
 
     def _answer(self, jobs: Sequence[Job]) -> None:
         fitting = []

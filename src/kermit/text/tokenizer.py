@@ -43,7 +43,7 @@ def read_tokenizer(folder: Path) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # tokenizers raises bare exceptions
-        raise ModelError(f"{file} is no tokenizer that can be read: {in_a_line(error)}") from error
+        raise ModelError(f"{file}: cannot read the tokenizer: {in_a_line(error)}") from error
     return whole_texts(tokenizer)
 
 

@@ -1,5 +1,6 @@
 // One side of the canvas, drawn where its text is: given words, inserted words, and those that are new in this round.
 
+import { button, element } from "./element.js";
 import { isOpen, percent, spaceBefore, tokensAfter, visible } from "./record.js";
 
 /** Draws one side and lets the reader go over its inserted words. */
@@ -19,10 +20,7 @@ export class CanvasView {
   draw(records, round, gaps, whole) {
     const known = records.filter(Boolean);
     if (!known.some((record) => isOpen(record, this.side))) {
-      const given = document.createElement("span");
-      given.className = "token given";
-      given.textContent = whole;
-      this.root.replaceChildren(given);
+      this.root.replaceChildren(element("span", { className: "token given" }, whole));
       return;
     }
     const parts = records.flatMap((record, sentence) => {
@@ -42,27 +40,26 @@ export class CanvasView {
 
   #element(token, sentence, now) {
     const text = visible(token.text);
-    if (token.round === 0) {
-      const span = document.createElement("span");
-      span.className = "token given";
-      span.textContent = text;
-      return span;
-    }
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = text;
-    button.className = "token inserted";
-    button.classList.toggle("now", token.round === now);
-    button.style.setProperty("--doubt", `${Math.round(100 * (1 - Math.exp(token.logProb)))}%`);
-    button.dataset.tip = `${percent(token.logProb)}, round ${token.round}`;
-    button.tabIndex = -1;
-    button.setAttribute("aria-label", `${text}, inserted in round ${token.round}, ${percent(token.logProb)}`);
-    button.setAttribute("aria-haspopup", "dialog");
-    button.addEventListener("click", (event) => {
+    if (token.round === 0) return element("span", { className: "token given" }, text);
+    const sure = percent(token.logProb);
+    const word = button(
+      {
+        className: token.round === now ? "token inserted now" : "token inserted",
+        tabIndex: -1,
+        style: { "--doubt": `${Math.round(100 * (1 - Math.exp(token.logProb)))}%` },
+        attributes: {
+          "data-tip": `${sure}, round ${token.round}`,
+          "aria-label": `${text}, inserted in round ${token.round}, ${sure}`,
+          "aria-haspopup": "dialog",
+        },
+      },
+      text,
+    );
+    word.addEventListener("click", (event) => {
       event.stopPropagation();
-      this.onPick(token, sentence, button);
+      this.onPick(token, sentence, word);
     });
-    return button;
+    return word;
   }
 
   /** Have the tip of a token on the right open to the left, so that it stays on the page. */

@@ -1,5 +1,6 @@
 // The other words that a slot could have had: a small dialog beside the word, from which one can be picked.
 
+import { button, element } from "./element.js";
 import { percent, visible } from "./record.js";
 
 /** Shows alternatives of a word. */
@@ -48,32 +49,25 @@ export class Choices {
   }
 
   #row(one, token, onPick) {
-    const item = document.createElement("li");
-    const button = document.createElement("button");
-    const [text, share] = [document.createElement("span"), document.createElement("span")];
-    text.textContent = visible(one.text);
-    share.textContent = percent(one.log_prob);
-    share.className = "share";
-    button.type = "button";
-    button.append(text, share);
-    button.style.setProperty("--share", `${(100 * Math.exp(one.log_prob)).toFixed(1)}%`);
-    if (one.token_id === token.tokenId) {
-      button.disabled = true;
-      button.title = "This is the word that is there now";
-    }
-    button.addEventListener("click", () => {
+    const present = one.token_id === token.tokenId;
+    const row = button(
+      {
+        disabled: present,
+        title: present ? "This is the word that is there now" : "",
+        style: { "--share": `${(100 * Math.exp(one.log_prob)).toFixed(1)}%` },
+      },
+      element("span", {}, visible(one.text)),
+      element("span", { className: "share" }, percent(one.log_prob)),
+    );
+    row.addEventListener("click", () => {
       this.close();
       onPick(one);
     });
-    item.append(button);
-    return item;
+    return element("li", {}, row);
   }
 
   #note(text) {
-    const item = document.createElement("li");
-    item.className = "quiet";
-    item.textContent = text;
-    return item;
+    return element("li", { className: "quiet" }, text);
   }
 
   /** Below the word and inside the page; on a phone the style sheet has it at the bottom. */

@@ -1,5 +1,7 @@
 // Examples to start from, by the model's languages; a model of other languages has only those that need no text.
 
+import { button, element } from "./element.js";
+
 const ENGLISH_GERMAN = {
   Translate: [
     { do: "to-y", x: "Two dogs are playing in the snow.", y: "" },
@@ -31,24 +33,17 @@ export function examples({ x, y }, names) {
 
 /** Groups of examples as elements; `start(example)` hears of the one that was chosen. */
 export function chips(groups, start) {
-  return Object.entries(groups).map(([title, list]) => {
-    const group = document.createElement("div");
-    group.className = "chips";
-    group.setAttribute("role", "group");
-    group.setAttribute("aria-label", title);
-    const heading = document.createElement("span");
-    heading.className = "quiet";
-    heading.textContent = title;
-    group.append(heading, ...list.map((example) => chip(example, start)));
-    return group;
-  });
+  return Object.entries(groups).map(([title, list]) =>
+    element(
+      "div",
+      { className: "chips", attributes: { role: "group", "aria-label": title } },
+      element("span", { className: "quiet" }, title),
+      ...list.map((example) => chip(example, start)),
+    ),
+  );
 }
 
 function chip(example, start) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "chip";
-  button.textContent = button.title = example.text ?? [example.x, example.y].filter((text) => text).join(" / ");
-  button.addEventListener("click", () => start(example));
-  return button;
+  const text = example.text ?? [example.x, example.y].filter((side) => side).join(" / ");
+  return button({ className: "chip", title: text, onclick: () => start(example) }, text);
 }

@@ -3,6 +3,7 @@
 import { ACTIONS, WARNINGS, body, caution, complaint, label, primary } from "./actions.js";
 import { CanvasView } from "./canvas.js";
 import { Choices } from "./choices.js";
+import { button, element } from "./element.js";
 import { chips, examples } from "./examples.js";
 import { about, languageName } from "./model.js";
 import { picture, save } from "./picture.js";
@@ -90,15 +91,12 @@ function offer() {
   part("primary").textContent = label(wanted, names);
   const others = Object.keys(ACTIONS).filter((action) => action !== wanted);
   part("secondary").replaceChildren(
-    ...others.map((action) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.className = "second";
-      button.dataset.do = action;
-      button.textContent = label(action, names);
-      button.disabled = part("primary").disabled;
-      return button;
-    }),
+    ...others.map((action) =>
+      button(
+        { className: "second", disabled: part("primary").disabled, attributes: { "data-do": action } },
+        label(action, names),
+      ),
+    ),
   );
 }
 
@@ -188,10 +186,7 @@ function settle(state) {
   const ended = shown.parts.map((one) => WARNINGS[one.finish]).find(Boolean) ?? "";
   say("warning", [ended, caution(state.do, model)].filter(Boolean).join(" "));
   const written = to ? shown.texts[SIDES.indexOf(to)] : shown.texts.filter(Boolean).join(" / ");
-  const heard = document.createElement("span"); // seen where the text is
-  heard.className = "heard";
-  heard.textContent = ` ${written}`;
-  part("status").replaceChildren("Done.", heard);
+  part("status").replaceChildren("Done.", element("span", { className: "heard" }, ` ${written}`)); // seen where the text is
 }
 
 function fail(error) {
