@@ -1,4 +1,4 @@
-"""Resolve the name of a model (a folder, a training's output, a Hub name, or the bundled model) to a folder, and load it.
+"""Find and load a model by name: a folder, a training's output, a Hub name, or the bundled model.
 
 Library errors about broken files become a `ModelError` here. torch, transformers and the families other than KERMIT
 are imported only when a model needs them.

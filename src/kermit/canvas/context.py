@@ -2,8 +2,8 @@
 
 The *given* tokens are those that a canvas holds at the start of a generation: the source of a translation, the text
 around blanks, a passage. Their states do not depend on the insertions, so all canvases of a generation share them. A
-**row** holds the given tokens once, then one **block** per canvas with the tokens that are not given; a block attends to
-the given part and to itself. A row with a single block is a canvas to decode; a row with a block per round trains a
+**row** holds the given tokens once, then one **block** per canvas with the tokens that are not given; a block attends
+to the given part and to itself. A row with a single block is a canvas to decode; a row with a block per round trains a
 whole generation.
 
 Besides inserted tokens, a block holds:

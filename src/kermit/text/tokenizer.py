@@ -92,8 +92,8 @@ def word_continuations(tokenizer: AnyTokenizer) -> Booleans:
     """Return whether each token would be glued to the word on its left.
 
     In a byte-level vocabulary, that is a token without a leading space whose first character is a letter or digit, or a
-    byte of one (umlauts are two bytes); in WordPiece, a token with `##`; with Metaspace, a token without `▁` that starts
-    with a letter or digit. Special tokens never continue a word.
+    byte of one (umlauts are two bytes); in WordPiece, a token with `##`; with Metaspace, a token without `▁` that
+    starts with a letter or digit. Special tokens never continue a word.
 
     Returns:
         (vocab,) booleans, by token id.
