@@ -106,7 +106,7 @@ def test_a_second_run_goes_on_and_one_with_other_settings_is_refused(run, tmp_pa
     lines = output.read_text().splitlines()
     assert lines[0] == first
     assert (len(lines), scores["instances"]) == (3, 3)
-    with pytest.raises(KermitError, match="made with other settings"):
+    with pytest.raises(KermitError, match="made with different settings"):
         run("masked-lm", "--beams", "3", "--output", output)
 
 

@@ -104,7 +104,7 @@ def test_predictions_made_otherwise_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"other settings \(beams was 5, now not set; masks was not set, now 4;"):
         PredictionLog(path, {"masks": 4, "weights": "abc"})
     (tmp_path / "predictions.jsonl.settings.json").write_text("[1, 2]", encoding="utf-8")
-    with pytest.raises(DataError, match=r"predictions\.jsonl\.settings\.json does not say how .* were made"):
+    with pytest.raises(DataError, match=r"predictions\.jsonl\.settings\.json is not a manifest of"):
         PredictionLog(path, {"beams": 5, "weights": "abc"})
     (tmp_path / "predictions.jsonl.settings.json").unlink()
     with pytest.raises(DataError, match=r"without its predictions\.jsonl\.settings\.json"):

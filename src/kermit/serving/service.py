@@ -88,23 +88,23 @@ class Service:
         """Queue a job and yield its events; end early if the caller disconnects."""
         self.model.check_size(request)
         loop = asyncio.get_running_loop()
-        told: asyncio.Queue[StartEvent | RoundEvent | None] = asyncio.Queue()
+        events: asyncio.Queue[StartEvent | RoundEvent | None] = asyncio.Queue()
 
         def tell(event: StartEvent | RoundEvent | None) -> None:
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(told.put_nowait, event)
+                loop.call_soon_threadsafe(events.put_nowait, event)
 
         job = Job(request, time.monotonic() + self.settings.deadline, tell if rounds else None)
         job.answer.add_done_callback(lambda answer: tell(None))
         self.queue.put(job)
-        gone, news = asyncio.ensure_future(disconnected()), asyncio.ensure_future(told.get())
+        gone, news = asyncio.ensure_future(disconnected()), asyncio.ensure_future(events.get())
         try:
             while not gone.done():
                 left = job.deadline - time.monotonic()
                 await asyncio.wait({gone, news}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 if news.done() and (event := news.result()) is not None:
                     yield event
-                    news = asyncio.ensure_future(told.get())
+                    news = asyncio.ensure_future(events.get())
                 elif news.done() and not job.answer.cancelled():
                     yield job.answer.result()
                     return
