@@ -225,7 +225,7 @@ def load_whole(kind: Any, folder: Path, *, name: str | None = None, **settings: 
 def lacking_in_trunk(model: Any, report: Mapping[str, Any]) -> list[str]:
     """List the trunk's weights that a checkpoint lacks or has in another shape, from transformers' loading report.
 
-    A pooler does not count: few models are trained with one, and it is initialized anew.
+    A pooler does not count: few models are trained with one, and it is initialised anew.
     """
     names = {*report["missing_keys"], *(mismatch[0] for mismatch in report["mismatched_keys"])}
     prefix = "" if model.base_model is model else f"{model.base_model_prefix}."

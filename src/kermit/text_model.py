@@ -228,7 +228,7 @@ class TextModel:
     def _fill(
         self, pairs: Sequence[tuple[str, str | None]], settings: DecodingSettings, options: FillingOptions
     ) -> list[Generation]:
-        """Fill the blanks of texts; given text keeps its spelling, even where the tokenizer would normalize it."""
+        """Fill the blanks of texts; given text keeps its spelling, even where the tokenizer would normalise it."""
         check_options(options, FillingOptions)
         if options.get("keep_words", True):
             constraints = replace(settings.constraints, continues_word=self._speller.continues)

@@ -1,6 +1,6 @@
 """Text with blanks: split it at the blanks, and join it again with the inserted text.
 
-The given fragments are kept character for character, even where the tokenizer would normalize them.
+The given fragments are kept character for character, even where the tokenizer would normalise them.
 """
 
 from __future__ import annotations
