@@ -81,7 +81,7 @@ def make_model(tokenizer, *, cached_context):
 
 
 def slot_loss(model, texts, step, generator):
-    """Compute the loss of one canvas per text: alternately as in decoding, and uniform, so that any blank is learned."""
+    """Compute the loss of one canvas per text, alternately as in decoding and uniform, so that any blank is learned."""
     objective = SlotObjective(BalancedTreePrior(temperature=0.1), kept=KEPT[step % 2])
     return model(**as_tensors(objective.sample(texts, generator).model_inputs())).loss
 

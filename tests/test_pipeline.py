@@ -440,7 +440,7 @@ def test_numbers_that_cannot_be_are_errors(random_kermit: Kermit) -> None:
     for wrong in (-1, 0.5):
         with pytest.raises(DecodingError, match="never must hold token ids"):
             Constraints(never=frozenset({wrong}))  # type: ignore[arg-type]
-        with pytest.raises(DecodingError, match="count must be a whole number of texts"):
+        with pytest.raises(DecodingError, match="count must be"):
             random_kermit.sample(wrong)  # type: ignore[arg-type]
     with pytest.raises(DecodingError, match=r"a seed must be a whole number, not 0\.5"):
         random_kermit.infill(["____"], seeds=[0.5])  # type: ignore[list-item]
@@ -673,7 +673,7 @@ def test_saved_files_are_readable_by_the_umask_and_have_a_card(random_kermit: Ke
 
 
 def test_a_folder_without_a_model_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="holds no model"):
+    with pytest.raises(ModelError, match="is not a model"):
         Kermit.from_pretrained(tmp_path)
 
 
@@ -691,7 +691,7 @@ def test_a_file_that_was_cut_off_is_an_error_that_names_the_model(
     random_kermit.tokenizer.save_pretrained(tmp_path)
     content = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(content[: len(content) // 2])
-    with pytest.raises(ModelError, match=f"{tmp_path} holds no model that"):
+    with pytest.raises(ModelError, match=f"{tmp_path} cannot be loaded"):
         Kermit.from_pretrained(tmp_path)
 
 

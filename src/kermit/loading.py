@@ -175,8 +175,8 @@ def reading(model: str | Path, kind: str | None = None) -> Iterator[None]:
         message = in_a_line(error)
         if message.startswith("Unrecognized configuration class"):  # followed by a list of all known classes
             message = f"it is of type {_model_type(model)}"
-        able = "can be read" if kind is None else f"{kind} can load"
-        raise ModelError(f"{model} holds no model that {able}: {message}") from error
+        by = "" if kind is None else f" by {kind}"
+        raise ModelError(f"{model} cannot be loaded{by}: {message}") from error
 
 
 def _model_type(model: str | Path) -> str:

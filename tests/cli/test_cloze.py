@@ -182,7 +182,7 @@ def test_an_option_that_would_do_nothing_is_refused(run, system, arguments, mess
 def test_a_model_of_another_kind_is_refused(run, folder):
     with pytest.raises(KermitError, match="of type gpt2, not an insertion model"):
         run("kermit", model=folder / "causal-lm")
-    with pytest.raises(KermitError, match=r"holds no model that AutoModelForMaskedLM can load: it is of type gpt2$"):
+    with pytest.raises(KermitError, match=r"cannot be loaded by AutoModelForMaskedLM: it is of type gpt2$"):
         run("masked-lm", model=folder / "causal-lm")
     with pytest.raises(KermitError, match="does not exist"):
         run("causal-lm", model=folder / "nowhere")

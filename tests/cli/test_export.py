@@ -82,7 +82,7 @@ def test_what_is_no_kermit_model_is_refused(kermit, teacher: Path, tmp_path: Pat
     assert "only models of type kermit can be exported" in shown.err
     shown = kermit("export", tmp_path)
     assert shown.code == 2
-    assert "holds no model" in shown.err
+    assert "is not a model" in shown.err
 
 
 def test_files_that_cannot_be_used_say_what_to_do(kermit, model: Path) -> None:

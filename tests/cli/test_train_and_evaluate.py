@@ -141,7 +141,7 @@ def test_what_a_backend_cannot_do_is_told(kermit, folder, teacher, corpus, tmp_p
 @pytest.mark.parametrize(
     ("option", "place", "message"),
     [
-        ("--input", "folder", ": this is a folder; name a file"),
+        ("--input", "folder", " is a folder; give a file"),
         ("--input", "nowhere", " does not exist"),
         ("--input", "empty", ": the file holds no text to translate"),
         ("--output", "empty", " is a file; give a folder"),
@@ -182,7 +182,7 @@ def test_evaluation_follows_its_options(kermit, folder, corpus, tmp_path):
         (("--directions", "en-fr"), "the model was not trained for en-fr, only for en-de, de-en"),
         (("--split", "dev"), "holds neither dev.en nor dev.en.gz; --data names the folder, --split the files"),
         (("--split", "none"), "none.en: the file holds no text to score"),
-        (("--plot", "{data}"), "--plot {data}: this is a folder; name a file"),
+        (("--plot", "{data}"), "--plot {data} is a folder; give a file"),
         (("--output", "{data}/val"), "{data}/val.de is the reference; choose another name"),
         (("--output", "{data}/no/val"), "the folder {data}/no does not exist"),
     ],

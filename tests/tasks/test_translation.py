@@ -155,7 +155,7 @@ def test_the_other_side_of_the_pairs_is_what_a_direction_is_scored_against(way: 
 def test_a_folder_without_a_model_is_an_error_and_a_running_trainings_best_is_found(
     teacher: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(ModelError, match="holds no model"):
+    with pytest.raises(ModelError, match="is not a model"):
         Kermit.from_pretrained(tmp_path)
     (tmp_path / "best").symlink_to(teacher / "best")
     assert find_model(tmp_path) == tmp_path / "best"
