@@ -134,8 +134,8 @@ def test_what_is_drawn_follows_the_seed(ask):
 @pytest.mark.parametrize(
     ("arguments", "stdin", "message"),
     [
-        ((), b"", "give exactly one of --to, --infill, --x or --y, --from, not none of them"),
-        (("--to", "de", "--infill", "A ____"), b"", "not --to and --infill"),
+        ((), b"", "give exactly one of --to, --infill, --x or --y, --from; got none"),
+        (("--to", "de", "--infill", "A ____"), b"", "got --to and --infill"),
         (("--infill", "A ____", "text"), b"", "--to LANGUAGE"),
         (("--from", "/nowhere"), b"", "--from /nowhere does not exist"),
         (("--from", "-"), b"\n{\n", "stdin:2: "),

@@ -83,7 +83,7 @@ def trace(
     asked = {"--to": to, "--infill": infill, "--x or --y": x if x is not None else y, "--from": from_}
     named = [name for name, value in asked.items() if value is not None]
     if len(named) != 1:
-        raise DataError(f"give exactly one of {', '.join(asked)}, not {' and '.join(named) or 'none of them'}")
+        raise DataError(f"give exactly one of {', '.join(asked)}; got {' and '.join(named) or 'none'}")
     if to is None and (texts or input_ is not None):
         raise DataError("texts need --to LANGUAGE; add it, or remove them")
     if infill is None:

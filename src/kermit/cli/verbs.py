@@ -70,5 +70,6 @@ def _as_usage_error() -> Iterator[None]:
         if type(error).__name__ == "NoArgsIsHelpError":  # help, not an error
             raise
         place = "kermit" if error.ctx is None else error.ctx.command_path
-        message = " ".join(error.format_message().split()).rstrip(".")
-        raise UsageError(f"{message}; see {place} --help") from error
+        message = " ".join(error.format_message().replace("Value error, ", "").split()).rstrip(".")
+        see = " See" if message.endswith("?") else "; see"
+        raise UsageError(f"{message}{see} {place} --help") from error
