@@ -50,12 +50,12 @@ def systems(options):
                 yield f"KERMIT, {strategy}" + ", at least one token" * least, InsertionSystem(*loaded, how)
     if options.masked_lm:
         loaded = load_masked_lm(options.masked_lm)
-        for told in (False, True):
-            yield "masked LM" + ", oracle length" * told, MaskedLMSystem(*loaded, oracle_length=told)
+        for oracle in (False, True):
+            yield "masked LM" + ", oracle length" * oracle, MaskedLMSystem(*loaded, oracle_length=oracle)
     if options.causal_lm:
         loaded = load_causal_lm(options.causal_lm)
-        for told in (False, True):
-            yield "causal LM" + ", oracle length" * told, CausalLMSystem(*loaded, oracle_length=told)
+        for oracle in (False, True):
+            yield "causal LM" + ", oracle length" * oracle, CausalLMSystem(*loaded, oracle_length=oracle)
 
 
 def main():

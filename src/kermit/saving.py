@@ -106,7 +106,7 @@ def model_card(kermit: TextModel, name: str) -> str:
 
     Args:
         kermit: the model.
-        name: what it is called.
+        name: its name.
     """
     x, y = kermit.languages
     named = (x, y) != ("x", "y")

@@ -155,7 +155,7 @@ def test_an_example_is_played_when_its_chip_is_chosen(page: Page) -> None:
         ("", "Ein Hund", "Translate to English"),
         ("A ____", "", "Fill the blanks"),
         ("A dog", "Ein ____", "Fill the blanks"),
-        ("", "", "Sample a pair"),
+        ("", "", "Sample pair"),
         ("A dog", "Ein Hund", "Translate to English"),
     ],
 )
@@ -417,10 +417,10 @@ def test_an_error_replaces_what_was_done_and_its_rounds(page: Page) -> None:
     expect(page.locator("#x")).to_have_value("x" * 90)
     page.get_by_text("Decoding options").click()
     page.get_by_label("Top p").fill("7")
-    button(page, "Sample a pair").click()
+    button(page, "Sample pair").click()
     expect(alert).to_contain_text("top p:")
     page.get_by_label("Top p").fill("0.9")
-    button(page, "Sample a pair").click()
+    button(page, "Sample pair").click()
     done(page)
     expect(alert).to_be_hidden()
 
@@ -474,10 +474,10 @@ def test_while_it_waits_the_buttons_are_disabled_and_the_rounds_play_by_themselv
     with held(live.service):
         page.locator("#primary").click()
         expect(page.locator("#status")).to_have_text("Waiting for the model …")
-        expect(button(page, "Sample a pair")).to_be_disabled()
+        expect(button(page, "Sample pair")).to_be_disabled()
         expect(page.locator("#main")).to_have_attribute("aria-busy", "true")
     expect(page.locator("#place")).to_have_text("round 4 of 4")
-    expect(button(page, "Sample a pair")).to_be_enabled()
+    expect(button(page, "Sample pair")).to_be_enabled()
     seen = [text for text in page.evaluate("seen") if text.endswith("of 4")]
     assert list(dict.fromkeys(seen)) == [f"round {number} of 4" for number in range(1, 5)]
 

@@ -1,7 +1,7 @@
 """An animated decode: words appear where they are inserted, and those around them make room.
 
 Both sides are shown as they stand after each round. A word has a place for every round from its own on; CSS moves it
-from one to the next. Readers who want no motion see the complete text.
+from one to the next. Readers who prefer reduced motion see the complete text.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ export function label(action, names) {
     "to-x": `Translate to ${names[0]}`,
     infill: "Fill the blanks",
     complete: "Complete both sides",
-    sample: "Sample a pair",
+    sample: "Sample pair",
   }[action];
 }
 
