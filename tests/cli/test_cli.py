@@ -61,7 +61,7 @@ def test_from_recipe_to_translation_and_score(kermit: Run, recipe_file: Path, co
 
     refused = kermit("infill", "one ____", "--model", model)
     assert refused.code == 2
-    assert "a model of type marian only translates" in refused.err
+    assert "a model of type marian can only translate" in refused.err
 
 
 ENDS = ("--set", "termination_penalty=-100")  # at once, so that no limit has to be told of

@@ -25,7 +25,7 @@ LEFT_TO_RIGHT = "left_to_right"
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """The properties of a model that generation needs; all come from `config.json`.
+    """The properties of a model that generation needs.
 
     Args:
         specials: the ids that frame a canvas or are never content, including end-of-slot.
