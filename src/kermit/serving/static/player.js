@@ -89,7 +89,7 @@ export class Player {
     const { slider, place } = this.parts;
     slider.max = this.last;
     slider.value = this.round;
-    place.textContent = this.round === 0 ? `start of ${this.last}` : `round ${this.round} of ${this.last}`;
+    place.textContent = this.round === 0 ? `start, ${this.last} rounds` : `round ${this.round} of ${this.last}`;
     slider.setAttribute("aria-valuetext", place.textContent);
     this.onShow(this.round);
   }
