@@ -430,7 +430,7 @@ def test_a_text_that_a_limit_ended_is_shown_with_a_warning(page: Page) -> None:
     run(page, PAIRS[2][0])
     expect(warning).to_be_hidden()
     page.get_by_text("Decoding options").click()
-    page.get_by_label("Most tokens").fill("3")
+    page.get_by_label("Maximum tokens").fill("3")
     run(page, PAIRS[2][0])
     expect(warning).to_have_text("The text reached the maximum number of tokens and may be incomplete.")
 
@@ -543,7 +543,7 @@ def test_a_service_with_a_token_is_asked_for_it(new_page: NewPage, kermit: Kermi
         page = new_page(url=guarded.url, reduced_motion="reduce")
         expect(page.get_by_role("alert")).to_contain_text("token")
         page.get_by_label("Access token").fill("wrong")
-        button(page, "Use it").click()
+        button(page, "Connect").click()
         expect(page.get_by_role("alert")).to_contain_text("token")
         page.get_by_label("Access token").fill("secret")
         page.keyboard.press("Enter")
