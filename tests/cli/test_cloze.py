@@ -154,7 +154,7 @@ def test_the_batch_size_is_how_many_are_answered_together(run, monkeypatch):
 
 @pytest.mark.parametrize("option", ["--qa2d", "--squad"])
 def test_a_file_that_is_not_there_is_told_by_its_option(run, tmp_path, option):
-    for place, message in ((tmp_path, ": this is a folder"), (tmp_path / "nowhere", " does not exist")):
+    for place, message in ((tmp_path, " is a folder"), (tmp_path / "nowhere", " does not exist")):
         with pytest.raises(KermitError, match=f"{option} {place}{message}"):
             run("kermit", option, place)
 
