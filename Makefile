@@ -1,4 +1,4 @@
-# `make demo` shows the main job; `make test` passes every check. Both set up the machine by themselves.
+# `make demo` shows the bundled model; `make test` runs every check. Both install what they need.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -22,7 +22,7 @@ $(BIN)/kermit:
 demo: $(BIN)/kermit
 	$(BIN)/python examples/quickstart.py
 
-# an environment of its own without torch, and every inference verb in it
+# a separate environment without torch, in which every inference verb is run
 light: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(LIGHT)
 	PIP_CONSTRAINT=constraints.txt $(LIGHT)/bin/python -m pip install --quiet --editable .
@@ -34,13 +34,13 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# for the tests of the page, which are skipped where there is no browser
+# for the tests of the page, which are skipped without a browser
 browser:
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
 	  && { apt-get update; DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium; } \
-	  >/dev/null 2>&1; } || echo "no Chromium here: the tests of the page will be skipped"
+	  >/dev/null 2>&1; } || echo "Chromium is not installed: the tests of the page will be skipped"
 
-# into build/site; warnings are errors, and nothing is fetched
+# the site in build/site; warnings are errors, and nothing is downloaded
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 

@@ -1,7 +1,7 @@
-"""Make the pictures of these pages: `python docs/make_pictures.py [--model DIR] [--output DIR]`.
+"""Draw the pictures of these pages: `python docs/make_pictures.py [--model DIR] [--output DIR]`.
 
-Three of them show an idea and need no model: the slots of a canvas, and an order by balanced tree, as the tree and by
-its rounds. The others are decodes of the model that comes with the package, or of the one that is named.
+Three of them need no model: the slots of a canvas, and a balanced-tree order, as a tree and by its rounds. The others
+are decodes of the given model, or of the bundled one.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ BLANKED = ("A man ____ a red ____.", "Ein Mann ____ Fahrrad.")
 
 
 def ids_of(text: str, first: int = 10) -> dict[int, str]:
-    """The words of a text by made-up token ids."""
+    """Return the words of a text, with arbitrary token ids."""
     return dict(enumerate(text.split(), start=first))
 
 
 def slots() -> str:
-    """The canvas of the page on canvases, its tokens in a row and its slots numbered between them."""
+    """Draw the canvas of the page on canvases: its tokens in a row, with numbered slots between them."""
     x, y = ids_of("courses proved popular"), ids_of("Die sehr beliebt", 20)
     canvas = Canvas.from_ids(SPECIALS, x, y, generate=Factorization.JOINT)
     gap, row, below = 2.6 * SIZE, 30.0, 68.0
@@ -54,7 +54,7 @@ def _centred(x: float, y: float, text: str, ink: Ink) -> Label:
 
 
 def balanced_tree() -> ReadableTrace:
-    """A sentence inserted in the order of a balanced tree: in every round the middle of each span that is missing."""
+    """Return a trace in balanced-tree order: in every round, the middle of each missing span is inserted."""
     words = ids_of(SENTENCE)
     start = canvas = Canvas.from_ids(SPECIALS, (), (), generate=Factorization.X)
     rounds = []
@@ -73,7 +73,7 @@ def balanced_tree() -> ReadableTrace:
 
 
 def decodes(model: Path | None) -> dict[str, str]:
-    """A translation by its rounds and as its tree, and a pair whose blanks are filled on both sides at once."""
+    """Draw a translation by its rounds and as a tree, and a pair whose blanks are filled on both sides at once."""
     from kermit.pipeline import Kermit
 
     kermit = Kermit.from_pretrained(model)

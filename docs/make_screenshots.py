@@ -1,4 +1,4 @@
-"""Take the pictures of the page: `python docs/make_screenshots.py [--model DIR] [--output DIR]`; needs Chromium.
+"""Take screenshots of the page: `python docs/make_screenshots.py [--model DIR] [--output DIR]`; needs Chromium.
 
 Desktop and phone, light and dark, with the first example played, an alternative being chosen, and the insertion tree.
 """
@@ -36,14 +36,14 @@ def served(model: Path | None) -> Iterator[str]:
 
 
 def open_words(page: Page) -> None:
-    """Open the alternatives of the word in the middle."""
+    """Open the alternatives to the word in the middle."""
     words = page.locator("#text-y .inserted")
     words.nth(words.count() // 2).click()
     page.locator("#choices li button").first.wait_for()
 
 
 def main() -> None:
-    """Take the pictures."""
+    """Take the screenshots."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, help="a model's folder; the bundled one by default")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "pictures")

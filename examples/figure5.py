@@ -1,14 +1,14 @@
-"""The cloze question of the paper's Figure 5, answered by the models that you name.
+"""Answer the cloze question of the paper's Figure 5 with your models.
 
 In 1998 the Tinside Pool was named a listed building. KERMIT fills the gap by insertion, a masked language model by a
-beam search over masks, a left-to-right one by sampling. KERMIT is also asked for one token at least, as the others
-always give one; those are also told how long the answer is. A model is a folder, a name on the Hub, or, for
---causal-lm, a .gguf file.
+beam search over masks, a causal one by sampling. KERMIT also runs with a minimum of one token, which the others always
+insert; those also run with the length of the answer given. A model is a folder, a name on the Hub, or, for --causal-lm,
+a .gguf file.
 
     python examples/figure5.py --kermit DIR --masked-lm bert-large-uncased --causal-lm gpt2-medium
 
-The paper has GPT-2 say "Plymouth" (told the length, "A listed building"), BERT "plymouth" (": the pool"), and KERMIT
-"the tinside pool". The passage is Wikipedia's, as SQuAD has it (CC BY-SA 4.0).
+In the paper GPT-2 answers "Plymouth" (given the length, "A listed building"), BERT "plymouth" (": the pool"), and
+KERMIT "the tinside pool". The passage is from Wikipedia, by way of SQuAD (CC BY-SA 4.0).
 """
 
 import argparse
@@ -40,7 +40,7 @@ ANSWER = "Tinside Pool"
 
 
 def systems(options):
-    """What to ask, with what to call it."""
+    """Yield the systems with their names."""
     if options.kermit:
         loaded = load_insertion_model(options.kermit)
         can = strategies_of(model_info(loaded[0]))
@@ -50,12 +50,12 @@ def systems(options):
                 yield f"KERMIT, {strategy}" + ", at least one token" * least, InsertionSystem(*loaded, how)
     if options.masked_lm:
         loaded = load_masked_lm(options.masked_lm)
-        for told in (False, True):
-            yield "masked LM" + ", oracle length" * told, MaskedLMSystem(*loaded, oracle_length=told)
+        for oracle in (False, True):
+            yield "masked LM" + ", oracle length" * oracle, MaskedLMSystem(*loaded, oracle_length=oracle)
     if options.causal_lm:
         loaded = load_causal_lm(options.causal_lm)
-        for told in (False, True):
-            yield "causal LM" + ", oracle length" * told, CausalLMSystem(*loaded, oracle_length=told)
+        for oracle in (False, True):
+            yield "causal LM" + ", oracle length" * oracle, CausalLMSystem(*loaded, oracle_length=oracle)
 
 
 def main():
@@ -64,7 +64,7 @@ def main():
         parser.add_argument(kind, metavar="MODEL")
     options = parser.parse_args()
     if not any(vars(options).values()):
-        parser.error("name at least one model")
+        parser.error("give at least one model")
     console = Console(width=120)
     console.print(f"{PASSAGE} [bold]{QUESTION} {CLOZE}[/bold]\n", highlight=False)
     instance = ClozeInstance.from_text(PASSAGE, QUESTION, CLOZE, [ANSWER])
@@ -72,7 +72,7 @@ def main():
     for name, system in systems(options):
         layout = system.lay_out(instance)
         if layout is None:
-            table.add_row(name, "(the model is too short for the question)")
+            table.add_row(name, "(too long for the model)")
             continue
         [answer] = system.answer([layout])
         table.add_row(

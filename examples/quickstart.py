@@ -20,11 +20,11 @@ def title(text):
 def main():
     parser = argparse.ArgumentParser(description="A tour of KERMIT.")
     parser.add_argument("--model", type=Path, help="folder of a model; the bundled one by default")
-    parser.add_argument("--picture", type=Path, help="where to draw the insertion tree, as SVG; needs matplotlib")
-    parser.add_argument("--max-tokens", type=int, default=60, help="the longest text to generate")
+    parser.add_argument("--picture", type=Path, help="SVG file for the insertion tree; needs matplotlib")
+    parser.add_argument("--max-tokens", type=int, default=60, help="maximum number of tokens to generate per text")
     options = parser.parse_args()
 
-    # Load once, then ask about lists of texts. Each answer has its texts, rounds, tokens and log-probability.
+    # Load once, then pass lists of texts. Each result has its texts, rounds, tokens and log-probability.
     kermit = Kermit.from_pretrained(options.model)
     english, german = kermit.languages
     best = DecodingSettings(max_tokens=options.max_tokens)
@@ -37,19 +37,19 @@ def main():
     print(f"{there.y}  ({there.tokens} tokens in {there.rounds} rounds)")
     print(back.x)
 
-    title("Translate serially: one token a round, the surest first")
+    title("Translate serially: one token per round, the most certain first")
     serial = DecodingSettings(strategy=Strategy.SERIAL, max_tokens=options.max_tokens)
     [slow] = kermit.translate([sentence], to=german, settings=serial)
     print(f"{slow.y}  ({slow.tokens} tokens in {slow.rounds} rounds)")
 
-    title("Infill: what is given is kept word for word")
+    title("Infill: the given text is kept word for word")
     blanked = "A man ____ a red ____."
     for filled in kermit.infill([blanked] * 3, settings=drawn, seeds=range(3)):
         print(filled.x)
         before, between, after = blanked.split(" ____")
         assert filled.x.startswith(before) and between in filled.x and filled.x.endswith(after)  # noqa: PT018
 
-    title("Infill one side of a pair, with the other to go by")
+    title("Infill one side of a pair, given the other")
     [helped] = kermit.infill(["A man rides ____ bike."], ["Ein Mann fährt ein rotes Fahrrad."], settings=best)
     print(helped.x)
 
@@ -57,7 +57,7 @@ def main():
     [completed] = kermit.complete(["A man ..."], ["... Fahrrad."], settings=drawn, seeds=[0])
     print(f"{completed.x}  |  {completed.y}")
 
-    title("Sample pairs from nothing, or one language alone")
+    title("Sample pairs from scratch, or one language only")
     for pair in kermit.sample(2, settings=drawn):
         print(f"{pair.x}  |  {pair.y}")
     [alone] = kermit.sample(1, segment=german, settings=drawn)

@@ -124,7 +124,7 @@ def draw_pairs(count: int, seed: int) -> list[tuple[str, str]]:
 def main() -> None:
     """Write the files."""
     parser = argparse.ArgumentParser(description="Write English-German pairs of railway announcements.")
-    parser.add_argument("folder", type=Path, help="where to write train, val and test as .en and .de files")
+    parser.add_argument("folder", type=Path, help="folder to write train, val and test to, as .en and .de files")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""Train KERMIT on a toy pair language for a minute or two, then translate both ways and infill with it.
+"""Train KERMIT on a toy pair language for a minute or two, then translate in both directions and infill with it.
 
-The pairs are countings by ones, twos or threes, in digits and in Roman numerals: ``3 5 7`` and ``III V VII``. The model
-learns both directions at once, in parallel rounds and from left to right, and gives a text of n words back in about
-log2 n rounds. With `--full-attention` it is the paper's model, which reads the whole canvas again in every round and
-learns from one canvas per text.
+The pairs count by ones, twos or threes, in digits and in Roman numerals: ``3 5 7`` and ``III V VII``. The model learns
+both directions at once, in parallel rounds and from left to right, and translates a text of n words in about log2 n
+rounds. With `--full-attention` it is the paper's model, which reads the whole canvas again in every round and learns
+from one canvas per text.
 
     python examples/toy_pairs.py
     python examples/toy_pairs.py --full-attention --steps 3000
@@ -59,7 +59,7 @@ def counting(chance, length):
 
 
 def make_tokenizer():
-    """Every number is a token, with a space before it and without."""
+    """Train a tokenizer in which every number is a token, with and without a leading space."""
     lines = [" ".join(map(write, range(1, LARGEST + 1))) for write in (str, roman)]
     return train_tokenizer([*lines, *(word for line in lines for word in line.split())], vocab_size=700)
 
@@ -81,13 +81,13 @@ def make_model(tokenizer, *, cached_context):
 
 
 def slot_loss(model, texts, step, generator):
-    """One canvas per text: as decoding meets them, and any others, so that any blank can be filled."""
+    """Compute the loss of one canvas per text, alternately as in decoding and uniform, so that any blank is learned."""
     objective = SlotObjective(BalancedTreePrior(temperature=0.1), kept=KEPT[step % 2])
     return model(**as_tensors(objective.sample(texts, generator).model_inputs())).loss
 
 
 def generation_loss(model, texts, step, generator, infilling=0.3):
-    """All rounds of a generation per text, or the text from left to right; of some texts a part is given."""
+    """Compute the loss of all rounds of a generation per text, or of the text from left to right."""
     objective = GenerationObjective(BalancedTreePrior(temperature=0.1), infilling=infilling, staggered=0.2)
     left_to_right = generator.random(len(texts.batch)) < 0.3
     drawn, rounds = objective.draw(texts, left_to_right, generator)
@@ -97,7 +97,7 @@ def generation_loss(model, texts, step, generator, infilling=0.3):
 
 
 def train(pairs, tokenizer, steps, report, seed=0, cached_context=True):
-    torch.set_num_threads(1)  # so small a model gains nothing from a second core
+    torch.set_num_threads(1)  # a model this small gains nothing from a second core
     torch.manual_seed(seed)
     chance, generator = random.Random(seed), np.random.default_rng(seed)
     model = make_model(tokenizer, cached_context=cached_context)
@@ -122,7 +122,7 @@ def train(pairs, tokenizer, steps, report, seed=0, cached_context=True):
 
 
 def evaluate(kermit, pairs, strategy):
-    """The share given back exactly, and the share within the rounds that the strategy should take, over both ways."""
+    """Return the share of exact translations, and the share within the expected rounds, over both directions."""
     exact = quick = 0
     for source, target in ((0, 1), (1, 0)):
         found = kermit.translate([pair[source] for pair in pairs], "xy"[target], settings=DecodingSettings(strategy))
@@ -142,8 +142,8 @@ def make_pairs(count, longest, seed=0):
 def main():
     parser = argparse.ArgumentParser(description="Train KERMIT on a toy pair language and use it.")
     parser.add_argument("--pairs", type=int, default=100)
-    parser.add_argument("--longest", type=int, default=8, help="words of the longest text")
-    parser.add_argument("--steps", type=int, default=1000, help="how long to train")
+    parser.add_argument("--longest", type=int, default=8, help="number of words of the longest text")
+    parser.add_argument("--steps", type=int, default=1000, help="number of training steps")
     parser.add_argument("--full-attention", action="store_true", help="the paper's model")
     options = parser.parse_args()
     console = Console()
@@ -155,7 +155,7 @@ def main():
         if strategy is Strategy.LEFT_TO_RIGHT and options.full_attention:
             continue
         exact, quick = evaluate(kermit, pairs, strategy)
-        console.print(f"{strategy:13}  exact both ways {exact:.1%}, within the expected rounds {quick:.1%}")
+        console.print(f"{strategy:13}  exact, both directions {exact:.1%}; within the expected rounds {quick:.1%}")
 
     def show(title, result, segment):
         console.print(f"\n[bold]{title}[/bold]  ({result.rounds} rounds)")

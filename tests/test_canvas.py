@@ -65,7 +65,7 @@ def test_a_factorization_that_needs_y_says_so_when_it_is_missing(way: Factorizat
 
 
 def test_a_marginal_wants_the_other_segment_empty() -> None:
-    with pytest.raises(CanvasError, match="X has segment Y empty, but it holds tokens"):
+    with pytest.raises(CanvasError, match="X needs segment Y to be empty"):
         Canvas.from_ids(SPECIALS, (4,), (5,), generate=Factorization.X)
 
 

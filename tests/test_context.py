@@ -203,5 +203,5 @@ def test_rows_are_the_same_in_any_batch_and_whatever_is_padded(data: st.DataObje
 
 
 def test_a_batch_that_does_not_say_what_is_given_is_refused() -> None:
-    with pytest.raises(CanvasError, match="what of a canvas is given"):
+    with pytest.raises(CanvasError, match="cached context needs the given tokens"):
         generations_of(CanvasBatch.from_segments(CACHED_SPECIALS, [((A,),)]))

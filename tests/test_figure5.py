@@ -52,4 +52,4 @@ def test_without_a_model_it_says_what_to_give(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["figure5.py"])
     with pytest.raises(SystemExit):
         runpy.run_path(str(EXAMPLE), run_name="__main__")
-    assert "name at least one model" in capsys.readouterr().err
+    assert "at least one model" in capsys.readouterr().err

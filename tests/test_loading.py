@@ -19,7 +19,7 @@ def test_a_training_has_its_best_model_and_is_called_by_its_name(tmp_path: Path)
     best = tmp_path / "run" / "best"
     best.mkdir(parents=True)
     (best / "config.json").write_text("{}")
-    with pytest.raises(ModelError, match="holds no model"):
+    with pytest.raises(ModelError, match="is not a model"):
         find_model(best.parent)
     (best / "model.safetensors").touch()
     assert find_model(best.parent) == best

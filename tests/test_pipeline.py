@@ -188,7 +188,7 @@ def test_a_joined_blank_may_continue_its_word_and_another_may_not(random_kermit:
 
 
 def test_infilling_takes_as_many_texts_on_both_sides(random_kermit: Kermit) -> None:
-    with pytest.raises(DataError, match="2 texts in x and 1 in y"):
+    with pytest.raises(DataError, match="2 texts in x but 1 in y"):
         random_kermit.infill(["a", "b"], ["c"])
 
 
@@ -245,7 +245,7 @@ def test_a_side_that_is_left_out_is_written_whole(random_kermit: Kermit) -> None
 
 
 def test_completing_takes_as_many_texts_on_both_sides(random_kermit: Kermit) -> None:
-    with pytest.raises(DataError, match="1 texts in x and 0 in y"):
+    with pytest.raises(DataError, match="1 texts in x but 0 in y"):
         random_kermit.complete(["a"], [])
 
 
@@ -275,7 +275,7 @@ def test_white_space_around_a_text_means_nothing(random_kermit: Kermit) -> None:
 
 
 def test_an_unknown_language_is_an_error_that_names_the_known_ones(random_kermit: Kermit) -> None:
-    with pytest.raises(ModelError, match="languages are en and de; it does not know 'fr'"):
+    with pytest.raises(ModelError, match="unknown language 'fr'; the model's languages are en and de"):
         random_kermit.translate(["a"], "fr")
 
 
@@ -332,12 +332,12 @@ def test_one_text_gives_one_result_and_any_iterable_a_list(random_kermit: Kermit
 
 
 def test_one_text_and_a_list_are_no_pair(random_kermit: Kermit) -> None:
-    with pytest.raises(DataError, match="one side is a single text and the other is not"):
+    with pytest.raises(DataError, match="one side is a single text and the other is a list"):
         random_kermit.score(["A"], "A")  # type: ignore[call-overload]
     for nothing in (5, b"A"):
-        with pytest.raises(DataError, match="give a string or an iterable of strings, not"):
+        with pytest.raises(DataError, match="must be a string or an iterable of strings, not"):
             random_kermit.embed(nothing)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="no text is given"):
+    with pytest.raises(DataError, match="no text given"):
         random_kermit.infill(None)
 
 
@@ -352,9 +352,9 @@ def test_texts_of_the_second_side_may_be_given_alone(random_kermit: Kermit) -> N
     y = random_kermit.score([""], ["Hunde"], factorization=Factorization.Y, orders=2)
     assert random_kermit.score(["Hunde"], side="de", orders=2) == random_kermit.score(None, ["Hunde"], orders=2) == y
     assert np.array_equal(random_kermit.embed(["Hunde"], side="de"), random_kermit.embed([""], ["Hunde"]))
-    with pytest.raises(DataError, match="side is the language of texts that are given alone"):
+    with pytest.raises(DataError, match="side can only be given with x alone"):
         random_kermit.infill(["A ____"], ["B"], side="de")
-    with pytest.raises(ModelError, match="does not know 'fr'"):
+    with pytest.raises(ModelError, match="unknown language 'fr'"):
         random_kermit.embed(["A"], side="fr")
 
 
@@ -440,7 +440,7 @@ def test_numbers_that_cannot_be_are_errors(random_kermit: Kermit) -> None:
     for wrong in (-1, 0.5):
         with pytest.raises(DecodingError, match="never must hold token ids"):
             Constraints(never=frozenset({wrong}))  # type: ignore[arg-type]
-        with pytest.raises(DecodingError, match="count must be a whole number of texts"):
+        with pytest.raises(DecodingError, match="count must be"):
             random_kermit.sample(wrong)  # type: ignore[arg-type]
     with pytest.raises(DecodingError, match=r"a seed must be a whole number, not 0\.5"):
         random_kermit.infill(["____"], seeds=[0.5])  # type: ignore[list-item]
@@ -616,7 +616,7 @@ def test_a_conditional_score_asks_for_one_side_alone(random_kermit: Kermit) -> N
 def test_a_score_that_needs_second_sides_is_refused_without_them(
     random_kermit: Kermit, way: Factorization, method: str
 ) -> None:
-    with pytest.raises(DataError, match=f"{way.value} needs the second side of every text, and none is given"):
+    with pytest.raises(DataError, match=f"{way.value} needs the second side of every text"):
         random_kermit.score(["A man"], factorization=way, method=method)
 
 
@@ -673,7 +673,7 @@ def test_saved_files_are_readable_by_the_umask_and_have_a_card(random_kermit: Ke
 
 
 def test_a_folder_without_a_model_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="holds no model"):
+    with pytest.raises(ModelError, match="is not a model"):
         Kermit.from_pretrained(tmp_path)
 
 
@@ -691,7 +691,7 @@ def test_a_file_that_was_cut_off_is_an_error_that_names_the_model(
     random_kermit.tokenizer.save_pretrained(tmp_path)
     content = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(content[: len(content) // 2])
-    with pytest.raises(ModelError, match=f"{tmp_path} holds no model that"):
+    with pytest.raises(ModelError, match=f"{tmp_path} cannot be loaded"):
         Kermit.from_pretrained(tmp_path)
 
 

@@ -43,12 +43,12 @@ def test_a_manifest_resumes_with_the_same_settings_and_refuses_others(tmp_path: 
     assert manifest.made("variants") == {}
     manifest.write(lines=3)
     assert manifest.made("variants")["lines"] == 3
-    with pytest.raises(DataError, match=r"variants made with other settings \(rates\.typos was 0\.1, now 0\.2;"):
+    with pytest.raises(DataError, match=r"variants made with different settings \(rates\.typos was 0\.1, now 0\.2;"):
         Manifest(place, {"seed": 1, "rates": {"typos": 0.2}}, results=("lines",)).made("variants")
     with pytest.raises(DataError, match="seed was 1, now not set"):
         Manifest(place, {"rates": {"typos": 0.1}}, results=("lines",)).made("variants")
     place.write_text("[1]")
-    with pytest.raises(DataError, match="does not say how variants were made"):
+    with pytest.raises(DataError, match="is not a manifest of variants"):
         manifest.made("variants")
 
 

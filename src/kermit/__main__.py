@@ -1,4 +1,4 @@
-"""`python -m kermit`, where the `kermit` command is not on the path."""
+"""`python -m kermit`, for when the `kermit` command is not on the path."""
 
 from kermit.cli import main
 

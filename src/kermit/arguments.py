@@ -1,4 +1,4 @@
-"""What the verbs of `kermit.pipeline.Kermit` take: one text or many, of either side or both, and options.
+"""Arguments of the verbs of `kermit.pipeline.Kermit`: one text or many, of either side or both, and options.
 
 One string gives one result; any iterable of strings, generators included, gives a list. Knows no model.
 """
@@ -18,7 +18,7 @@ from kermit.results import ScoreMethod
 
 TextOrTexts = str | Iterable[str]
 SettingsLike = DecodingSettings | Mapping[str, Any] | Any
-"""Decoding settings, or their flat names and values; a family with a search of its own has its own settings."""
+"""Decoding settings, or a mapping of their flat names to values; a family with its own search has its own settings."""
 
 
 class GenerationOptions(TypedDict, total=False):
@@ -27,9 +27,9 @@ class GenerationOptions(TypedDict, total=False):
     Attributes:
         settings: how to decode: `DecodingSettings`, or a mapping such as ``{"temperature": 0.7}``.
         seeds: one seed per text, for sampling; 0, 1, 2, ... by default.
-        begun: for each text the rounds that are already decided, as in a trace; decoding continues after them.
+        begun: the rounds already decided for each text, as in a trace; decoding continues after them.
         trace: whether to record the rounds.
-        on_progress: called with the number of texts that were just finished.
+        on_progress: called with the number of texts just finished.
         on_round: called after every round; see `kermit.decoding.decode`.
     """
 
@@ -45,8 +45,8 @@ class TranslationOptions(GenerationOptions, total=False):
     """Options of translating.
 
     Attributes:
-        split_sentences: whether a text of several sentences is translated sentence by sentence, as it is by default.
-            With `begun` or `on_round` texts are translated whole.
+        split_sentences: whether to translate a text of several sentences sentence by sentence; True by default.
+            With `begun` or `on_round`, texts are translated whole.
     """
 
     split_sentences: bool
@@ -56,9 +56,9 @@ class FillingOptions(GenerationOptions, total=False):
     """Options of infilling and completing.
 
     Attributes:
-        side: the language of texts that are given alone; ``x`` by default.
-        keep_words: whether given words stay whole, as they do by default: nothing is glued to one that a blank does not
-            touch.
+        side: the language of texts given without their other side; ``x`` by default.
+        keep_words: whether given words stay whole; True by default. Nothing is glued to a word unless a blank touches
+            it.
     """
 
     side: str | None
@@ -69,14 +69,14 @@ class ScoreOptions(TypedDict, total=False):
     """Options of scoring.
 
     Attributes:
-        side: the language of texts that are given alone; ``x`` by default.
-        factorization: what is scored given what; all that is given by default.
+        side: the language of texts given without their other side; ``x`` by default.
+        factorization: which sides to score, and which to condition on; by default everything given is scored.
         method: ``importance`` by default; ``exact`` for short texts, ``bound`` or ``paper_bound``; or
             ``left_to_right``, exact under that order.
-        prior: where orders are drawn from; uniform by default.
+        prior: the distribution that orders are drawn from; uniform by default.
         orders: number of orders to draw; 16 by default.
-        seed: of the drawing, which begins with it anew for every text; 0 by default.
-        on_batch: called after every batch of canvases; what it raises ends the work.
+        seed: of the random orders; every text starts from it. 0 by default.
+        on_batch: called after every batch of canvases; raise an exception in it to stop.
     """
 
     side: str | None
@@ -89,7 +89,7 @@ class ScoreOptions(TypedDict, total=False):
 
 
 def check_options(options: Mapping[str, Any], kind: Any = GenerationOptions) -> None:
-    """Raise for an unknown option, as Python does for an unknown argument."""
+    """Raise `TypeError` for an unknown option, as Python does for an unknown argument."""
     known = sorted(kind.__optional_keys__)
     for name in options:
         if name not in known:
@@ -103,7 +103,7 @@ class GivenTexts:
     Args:
         x: texts of the first side; None if only the second was given.
         y: texts of the second side; None if only the first was given.
-        single: whether one text was given, so that one result is returned.
+        single: whether a single string was given, so that a single result is returned.
     """
 
     x: list[str] | None
@@ -118,23 +118,23 @@ class GivenTexts:
 
         Args:
             x: texts, or the first sides of pairs.
-            y: the second sides; alone, texts of the second side.
-            side: the language of texts that are given alone as `x`, if it is named.
-            on_y: whether that is the second side.
+            y: the second sides of pairs, or texts of the second side.
+            side: the language of texts given as `x` without `y`, if named.
+            on_y: whether `side` is the second side.
 
         Raises:
-            DataError: no text, something that is not a string, or sides that do not match.
+            DataError: no text, a value that is not a string, or sides of different lengths.
         """
         if side is not None and (x is None or y is not None):
-            raise DataError("side is the language of texts that are given alone as x; leave it out")
+            raise DataError("side can only be given with x alone; remove it, or give x without y")
         if x is not None and y is not None and isinstance(x, str) is not isinstance(y, str):
-            raise DataError("one side is a single text and the other is not; give one text on both, or lists")
+            raise DataError("one side is a single text and the other is a list; give two texts or two lists")
         single = isinstance(y if x is None else x, str)
         first, second = _read(x), _read(y)
         if first is None and second is None:
-            raise DataError("no text is given; give x, y or both")
+            raise DataError("no text given; give x, y or both")
         if first is not None and second is not None and len(first) != len(second):
-            raise DataError(f"{len(first)} texts in x and {len(second)} in y; give as many in both")
+            raise DataError(f"{len(first)} texts in x but {len(second)} in y; give the same number of both")
         return cls(None, first, single) if on_y and second is None else cls(first, second, single)
 
     @property
@@ -146,24 +146,23 @@ class GivenTexts:
 
     @property
     def alone(self) -> Segment | None:
-        """The side of texts that are given alone; None for pairs."""
+        """The only side that was given; None for pairs."""
         if self.x is not None and self.y is not None:
             return None
         return Segment.X if self.y is None else Segment.Y
 
     def pairs(self, absent: str | None) -> list[tuple[str, str | None]]:
-        """Return texts side by side.
+        """Return the texts as pairs.
 
         Args:
-            absent: what stands on the second side of texts of the first; the first side of a text of the second is
-                empty.
+            absent: the second side where only the first was given; a missing first side is empty.
         """
         first = [""] * len(self.texts) if self.x is None else self.x
         second = [absent] * len(self.texts) if self.y is None else self.y
         return list(zip(first, second, strict=True))
 
     def result(self, results: Any) -> Any:
-        """Return one result for one text, else all of them."""
+        """Return the only result for a single text, otherwise all of them."""
         return results[0] if self.single else results
 
 
@@ -171,23 +170,23 @@ def _read(texts: TextOrTexts | None) -> list[str] | None:
     if texts is None:
         return None
     if not isinstance(texts, Iterable) or isinstance(texts, bytes | Mapping):
-        raise DataError(f"give a string or an iterable of strings, not {type(texts).__name__}")
+        raise DataError(f"texts must be a string or an iterable of strings, not {type(texts).__name__}")
     found = [texts] if isinstance(texts, str) else list(texts)
     for number, text in enumerate(found):
         if not isinstance(text, str):
-            raise DataError(f"the type is {type(text).__name__}; give strings", text=number)
+            raise DataError(f"must be a string, not {type(text).__name__}", text=number)
     return found
 
 
 def settings_from(choices: object, *, draws: bool = False) -> DecodingSettings:
-    """Return decoding settings from a mapping of their flat names.
+    """Build decoding settings from a mapping of their flat names.
 
     Args:
         choices: the mapping.
-        draws: whether tokens are drawn unless the mapping names a temperature.
+        draws: whether to sample tokens unless the mapping names a temperature.
 
     Raises:
-        DecodingError: something else than a mapping, an unknown name, or an invalid value.
+        DecodingError: not a mapping, an unknown name, or an invalid value.
     """
     if not isinstance(choices, Mapping):
         raise DecodingError(

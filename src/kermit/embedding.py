@@ -1,4 +1,4 @@
-"""Texts as vectors: a complete canvas with no slot open, and the trunk's hidden states of it."""
+"""Text embeddings: the trunk's hidden states of a complete canvas with no open slot."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def embed(
     batch_size: int = 64,
     on_progress: Callable[[int], object] | None = None,
 ) -> Floats:
-    """Return the hidden states of texts, pooled.
+    """Return the pooled hidden states of texts.
 
     Args:
         engine: the network.
-        texts: each one or two segments of content tokens.
+        texts: one or two segments of content tokens per text.
         pooling: the mean over content tokens, or the state of [CLS].
-        batch_size: number of texts that are read together; it does not change the result.
-        on_progress: called with the number of texts that were just finished.
+        batch_size: number of texts per batch; it does not change the result.
+        on_progress: called with the number of texts just finished.
 
     Returns:
         (texts, width).
@@ -52,7 +52,7 @@ def embed(
 
 
 def _mean(batch: CanvasBatch, hidden: Floats) -> Array:
-    """(batch, width): the mean state of each canvas's content tokens; of its frame where it has none."""
+    """Return (batch, width): the mean state of each canvas's content tokens, or of its frame if it has none."""
     content = batch.valid & ~batch.framing
     content |= batch.valid & ~content.any(1, keepdims=True)
     return np.asarray((hidden * content[..., None]).sum(1) / content.sum(1, keepdims=True))

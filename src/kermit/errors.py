@@ -17,7 +17,7 @@ Member = TypeVar("Member", bound=Enum)
 
 @dataclass(frozen=True)
 class Place:
-    """Where a text was read: a file or another source, and the line in it, counted from 1."""
+    """Where a text was read: a file or another source, and the line number, from 1."""
 
     source: str
     line: int | None = None
@@ -31,9 +31,9 @@ class KermitError(Exception):
 
     Args:
         message: what is wrong and what to do.
-        text: the number of the text it concerns, among those of the call, counted from 0.
+        text: the index of the text it concerns, among those of the call.
         place: where that text was read.
-        limit: the number that was exceeded.
+        limit: the limit that was exceeded.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class RecipeError(KermitError, ValueError):
 
 
 class ModelError(KermitError, ValueError):
-    """Model that cannot be loaded, or cannot do what was asked."""
+    """Model that cannot be loaded, or cannot do what was requested."""
 
 
 class ServingError(KermitError, ValueError):
-    """Invalid settings of a service, or an address it cannot listen on."""
+    """Invalid settings of a service, or an address that it cannot listen on."""
 
 
 class DecodingError(KermitError, ValueError):
@@ -78,7 +78,7 @@ class DecodingError(KermitError, ValueError):
 
 @contextmanager
 def placed(places: Sequence[Place]) -> Iterator[None]:
-    """Give errors about one of several texts the place of that text."""
+    """Attach the place of the text to errors that concern one of several texts."""
     try:
         yield
     except KermitError as error:
@@ -106,7 +106,7 @@ def member_of(kind: type[Member], value: Member | str, name: str, error: type[Ke
     Args:
         kind: the enum.
         value: the member, or its value.
-        name: of the argument, for the message.
+        name: the argument's name, for the message.
         error: the type of error to raise for an unknown value.
     """
     try:

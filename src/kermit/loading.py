@@ -1,7 +1,7 @@
-"""Models by name: a folder, a training's output, a name on the Hub, or the bundled model, resolved to a folder once.
+"""Find and load a model by name: a folder, a training's output, a Hub name, or the bundled model.
 
-What libraries raise about broken files becomes a `ModelError` here, once. torch, transformers and the families other
-than KERMIT are imported only where a model of theirs is loaded.
+Library errors about broken files become a `ModelError` here. torch, transformers and the families other than KERMIT
+are imported only when a model needs them.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BUNDLED = "bundled"
-"""The name of the model that comes with the package."""
+"""The name of the model included in the package."""
 
 _WEIGHTS = ("model.safetensors", "model-?????-of-?????.safetensors", "pytorch_model*.bin")
 _FROM_HUB = ("*.json", "*.txt", "*.model", "*.md", "*.onnx")
 
 
 def find_model(name: str | Path | None = None) -> Path:
-    """Return the folder that holds a model.
+    """Find the folder that holds a model.
 
     Args:
-        name: a folder, the output folder of a training (its best model so far, or its newest checkpoint), a name on
-            the Hub, which is downloaded, or `bundled`, which is the default.
+        name: a folder, the output folder of a training (its best model so far, or its newest checkpoint), a Hub name,
+            which is downloaded, or `bundled`, the default.
 
     Raises:
-        ModelError: there is no model of that name.
+        ModelError: no model has that name.
     """
     if name is None or str(name) == BUNDLED:
         if (bundled := bundled_model()) is None:
-            raise ModelError("this installation has no bundled model; name a folder that holds a model")
+            raise ModelError("this installation has no bundled model; give the folder of a model")
         return bundled
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -54,10 +54,12 @@ def find_model(name: str | Path | None = None) -> Path:
                 if candidate.parent == folder and candidate.name != "best":
                     logger.warning("%s has no best model yet; using its newest checkpoint, %s", name, candidate.name)
                 return candidate
-        raise ModelError(f"{name} holds no model: no config.json and model.safetensors there or in {folder / 'best'}")
+        raise ModelError(
+            f"{name} is not a model: neither it nor {folder / 'best'} holds config.json and model.safetensors"
+        )
     written = str(name)
     if Path(written).is_absolute() or written.startswith((".", "~")) or written.count("/") > 1 or folder.is_file():
-        raise ModelError(f"{written} does not exist; name a folder that holds a model")
+        raise ModelError(f"{written} does not exist; give the folder of a model")
     return _download(written)
 
 
@@ -67,16 +69,16 @@ def open_model(
     """Open a model.
 
     Args:
-        path: any name that `kermit.loading.find_model` knows; the bundled model by default.
-        device: where torch computes; a GPU if there is one by default.
-        dtype: what torch computes in; float32 by default.
+        path: a name that `find_model` accepts; the bundled model by default.
+        device: the device for torch; by default a GPU if one is available.
+        dtype: the dtype for torch; float32 by default.
         of_engine: further options of `kermit.engines.selection.load_engine`, for KERMIT models.
 
     Returns:
-        The engine or search, the tokenizer, and the folder.
+        The engine or searcher, the tokenizer, and the folder.
 
     Raises:
-        ModelError: there is no model there that can generate.
+        ModelError: the folder holds no model that can generate.
     """
     from kermit.engines.engine import MODEL_TYPE
     from kermit.engines.selection import load_engine
@@ -100,13 +102,13 @@ def open_model(
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints of a training, the newest first."""
+    """Return the checkpoints of a training, newest first."""
     found = (path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal())
     return sorted(found, key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True)
 
 
 def bundled_model() -> Path | None:
-    """Return the folder of the model that comes with the package, if there is one."""
+    """Return the folder of the bundled model, or None if the package has none."""
     found = sorted(files("kermit").joinpath("models").glob("*/config.json"))  # type: ignore[attr-defined]
     return Path(found[0].parent) if found else None
 
@@ -128,7 +130,7 @@ def _download(name: str) -> Path:
 
 
 def display_name(folder: Path) -> str:
-    """Return what a model is called: the name of its folder, or of the training whose model it is."""
+    """Return the display name of a model: its folder's name, or the name of its training's output folder."""
     return folder.parent.name if folder.name == "best" or folder.name.startswith("checkpoint-") else folder.name
 
 
@@ -141,12 +143,12 @@ def read_config(folder: Path) -> dict[str, Any]:
     with reading(folder):
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if not isinstance(config, dict):
-        raise ModelError(f"{folder} holds no model that can be read: its config.json is not a JSON object")
+        raise ModelError(f"{folder} cannot be loaded: its config.json is not a JSON object")
     return config
 
 
 def library_errors() -> tuple[type[Exception], ...]:
-    """Return what the libraries that are loaded raise about files and settings that are wrong."""
+    """Return the exceptions that the imported libraries raise for invalid files and settings."""
     errors: list[type[Exception]] = [OSError, RuntimeError, ValueError, KeyError, struct.error, IndexError, EOFError]
     for module, name in (("safetensors", "SafetensorError"), ("huggingface_hub.errors", "StrictDataclassError")):
         if module in sys.modules:
@@ -156,7 +158,7 @@ def library_errors() -> tuple[type[Exception], ...]:
 
 @contextmanager
 def reading(model: str | Path, kind: str | None = None) -> Iterator[None]:
-    """Translate errors of libraries about a model's files.
+    """Translate library errors about a model's files to `ModelError`.
 
     Args:
         model: its name, for messages.
@@ -171,10 +173,10 @@ def reading(model: str | Path, kind: str | None = None) -> Iterator[None]:
         raise
     except library_errors() as error:
         message = in_a_line(error)
-        if message.startswith("Unrecognized configuration class"):  # which goes on with a list of all others
+        if message.startswith("Unrecognized configuration class"):  # followed by a list of all known classes
             message = f"it is of type {_model_type(model)}"
-        able = "can be read" if kind is None else f"{kind} can load"
-        raise ModelError(f"{model} holds no model that {able}: {message}") from error
+        by = "" if kind is None else f" by {kind}"
+        raise ModelError(f"{model} cannot be loaded{by}: {message}") from error
 
 
 def _model_type(model: str | Path) -> str:
@@ -184,7 +186,7 @@ def _model_type(model: str | Path) -> str:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Silence what transformers logs and shows while it loads; weights that are missing are checked here."""
+    """Silence the logs and progress bars of transformers while it loads; missing weights are checked here."""
     from transformers.utils import logging
 
     verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -199,31 +201,31 @@ def quietly() -> Iterator[None]:
 
 
 def load_whole(kind: Any, folder: Path, *, name: str | None = None, **settings: Any) -> Any:
-    """Load a model of one of transformers' classes.
+    """Load a model with a class of transformers, and check that no weight is missing.
 
     Args:
         kind: the class.
-        folder: where the model is.
+        folder: the model's folder.
         name: its name for messages; the folder by default.
         settings: for the class's `from_pretrained`; weights are float32 by default.
 
     Raises:
-        ModelError: it cannot be read, or some of its weights are missing, which would be random numbers.
+        ModelError: it cannot be read, or some of its weights are missing and would be random.
     """
     with reading(name or folder, kind.__name__), quietly():
         model, report = kind.from_pretrained(str(folder), output_loading_info=True, **{"dtype": "float32"} | settings)
     if missing := sorted(report["missing_keys"]):
         raise ModelError(
             f"{folder} lacks {len(missing)} of the weights of {type(model).__name__} ({', '.join(missing[:3])} ...);"
-            " give a checkpoint that was trained for this"
+            " use a checkpoint that was trained for this"
         )
     return model
 
 
 def lacking_in_trunk(model: Any, report: Mapping[str, Any]) -> list[str]:
-    """List the weights of a trunk that a checkpoint lacks, or has in another shape, by transformers' loading report.
+    """List the trunk's weights that a checkpoint lacks or has in another shape, from transformers' loading report.
 
-    A pooler does not count: few models are trained with one, and it is made anew.
+    A pooler does not count: few models are trained with one, and it is initialised anew.
     """
     names = {*report["missing_keys"], *(mismatch[0] for mismatch in report["mismatched_keys"])}
     prefix = "" if model.base_model is model else f"{model.base_model_prefix}."
@@ -231,14 +233,14 @@ def lacking_in_trunk(model: Any, report: Mapping[str, Any]) -> list[str]:
 
 
 def on_device(model: Any, device: Any = None) -> Any:
-    """Move a model to a device, by default a GPU if there is one, and put it in evaluation mode."""
+    """Move a model to a device, by default a GPU if available, and put it in evaluation mode."""
     import torch
 
     return model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
 
 
 def in_precision(model: Any, dtype: Any = None) -> Any:
-    """Cast a model's weights, if a dtype is given; buffers that positions are computed from stay exact."""
+    """Cast a model's weights if a dtype is given; the buffers that positions are computed from stay exact."""
     if dtype is None:
         return model
     for parameter in model.parameters():
@@ -247,7 +249,7 @@ def in_precision(model: Any, dtype: Any = None) -> Any:
 
 
 def position_limit(model: Any) -> int | None:
-    """Return the number of tokens that a model of transformers has positions for; None if there is no limit."""
+    """Return the number of tokens that a model of transformers has positions for; None if unlimited."""
     from kermit.modeling.trunk import KermitModel, first_position
 
     trunk = model.base_model

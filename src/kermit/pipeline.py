@@ -1,6 +1,6 @@
 """`Kermit`: load a model of any family once, then translate, infill, complete, sample, score and embed text.
 
-Each verb is the same decode with another canvas and other slots open; see the table in ``docs/canvas.md``.
+Each verb calls the same decoder with a different canvas and different open slots; see the table in ``docs/canvas.md``.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 
 class Kermit(TextModel):
-    """A model with its tokenizer, on strings.
+    """A model with its tokenizer: strings in, results out.
 
-    Every verb takes one string, and returns one result, or any iterable of strings, and returns a list. Those that
+    Every verb takes a string and returns one result, or takes an iterable of strings and returns a list. Verbs that
     generate also take the options of `kermit.arguments.GenerationOptions`.
     """
 
@@ -58,22 +58,22 @@ class Kermit(TextModel):
         batch_size: int = 64,
         progress: bool = False,
     ) -> Kermit:
-        """Load a model of any family and its tokenizer from a folder, a training's output, or the Hub by name.
+        """Load a model of any family and its tokenizer.
 
         Args:
-            path: the folder or name; the bundled model by default.
-            engine: ``onnx`` or ``torch``; ``auto`` is ONNX Runtime if the folder has an exported file, and torch
-                otherwise, or if a device or dtype is named.
-            precision: of the exported file; int8 if there is one by default.
+            path: a folder, a training's output folder, or a name on the Hub; the bundled model by default.
+            engine: ``onnx`` or ``torch``; ``auto`` is ONNX Runtime if the folder has an exported file and neither
+                device nor dtype is given, and torch otherwise.
+            precision: of the exported file; by default int8 if the folder has it.
             threads: number of CPU threads; by default 1 for ONNX Runtime, and torch's own choice for torch.
-            device: where torch computes; a GPU if there is one by default.
-            dtype: what torch computes in; float32 by default. In half precision, rounding may make a result depend on
-                the batch.
-            batch_size: number of texts to work on together.
+            device: the device for torch; by default a GPU if one is available.
+            dtype: the dtype for torch; float32 by default. In half precision, rounding may make a result depend on the
+                batch.
+            batch_size: number of texts per batch.
             progress: whether to show a progress bar.
 
         Raises:
-            ModelError: there is no model there that can generate, or no exported file.
+            ModelError: the folder holds no model that can generate, or no exported file for ``onnx``.
         """
         model, tokenizer, folder = open_model(
             path, device=device, dtype=dtype, engine=engine, precision=precision, threads=threads
@@ -81,11 +81,11 @@ class Kermit(TextModel):
         return cls(model, tokenizer, batch_size=batch_size, progress=progress, folder=folder)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the model, its tokenizer and a model card into a folder, from which `from_pretrained` loads them."""
+        """Write the model, its tokenizer and a model card to a folder that `from_pretrained` can load."""
         save(self, Path(folder))
 
     def push_to_hub(self, name: str, **settings: Any) -> None:
-        """Put the model and its tokenizer on the Hub as ``user/model``; settings are those of transformers."""
+        """Upload the model and its tokenizer to the Hub as ``user/model``; settings are those of transformers."""
         push(self, name, **settings)
 
     @overload
@@ -93,13 +93,14 @@ class Kermit(TextModel):
     @overload
     def translate(self, texts: Iterable[str], to: str, **options: Unpack[TranslationOptions]) -> list[Generation]: ...
     def translate(self, texts: TextOrTexts, to: str, **options: Unpack[TranslationOptions]) -> Any:
-        """Return the other side of each text: p(y given x) or p(x given y).
+        """Translate texts: generate the other side of each, p(y given x) or p(x given y).
 
-        By default it is decoded in parallel and greedily, with the model's own termination penalty; a text of n tokens
-        gets at most 2 n + 10, and no token is repeated more than three times in a row unless the text does so.
+        By default, decoding is parallel and greedy with the model's own termination penalty. The translation of a text
+        of n tokens has at most 2 n + 10 tokens, and no token is repeated more than three times in a row unless the text
+        repeats it.
 
         Args:
-            texts: what to translate; an empty text stays empty.
+            texts: the texts to translate; an empty text stays empty.
             to: the language to translate into, by the model's name for it; ``x`` and ``y`` always work.
             options: see `kermit.arguments.TranslationOptions`.
 
@@ -133,11 +134,11 @@ class Kermit(TextModel):
         Args:
             x: texts, or the first sides of pairs; None if only second sides are given.
             y: the second sides. One side of every pair needs a blank; an empty text stays empty.
-            options: see `kermit.arguments.FillingOptions`. The constraints of the settings say how many tokens a blank
-                gets, at least one by default.
+            options: see `kermit.arguments.FillingOptions`. The constraints in the settings limit the number of tokens
+                per blank, at least one by default.
 
         Raises:
-            DataError: a text without a blank.
+            DataError: a text has no blank.
         """
         given = self._given(x, y, options.get("side"))
         pairs = self._pairs(given)
@@ -158,16 +159,16 @@ class Kermit(TextModel):
     def complete(self, x: TextOrTexts | None, y: TextOrTexts | None = None, **options: Unpack[FillingOptions]) -> Any:
         """Complete pairs from fragments on both sides (the paper's Figure 4), at temperature 0.7 by default.
 
-        Text may be inserted only at ``...`` or at a blank; a side that is empty is written whole. So
-        ``complete("A man ...", "... Fahrrad.")`` opens the end of one side and the start of the other.
+        Text is inserted only at ``...`` or at a blank; an empty side is generated whole.
+        ``complete("A man ...", "... Fahrrad.")`` opens the end of the first side and the start of the second.
 
         Args:
-            x: fragments of the first sides; None if they are to be written.
-            y: fragments of the second sides; None if they are to be written.
+            x: fragments of the first sides; None to generate them whole.
+            y: fragments of the second sides; None to generate them whole.
             options: see `kermit.arguments.FillingOptions`.
 
         Raises:
-            DataError: a pair with no open place.
+            DataError: a pair has no open place.
         """
         given = self._given(x, y, options.get("side"))
         pairs = [
@@ -181,20 +182,20 @@ class Kermit(TextModel):
     def sample(
         self, count: int = 1, *, segment: str = "both", seed: int = 0, **options: Unpack[GenerationOptions]
     ) -> list[Generation]:
-        """Draw texts from nothing: pairs from p(x, y), or one side from p(x) or p(y), at temperature 0.7 by default.
+        """Sample texts from scratch: pairs from p(x, y), or one side from p(x) or p(y), at temperature 0.7 by default.
 
         Args:
             count: number of texts.
             segment: ``both``, or a language (``x`` and ``y`` always work).
-            seed: the first text's seed; the others follow, unless the options give `seeds`.
+            seed: the first text's seed; the others count up from it, unless the options give `seeds`.
             options: see `kermit.arguments.GenerationOptions`. Temperature 1 is the model's own distribution.
 
         Raises:
-            ModelError: the model does not know that language, or was not trained to draw such texts.
+            ModelError: the model does not know that language, or was not trained to sample such texts.
         """
         check_options(options)
         if not is_whole(count) or count < 0:
-            raise DecodingError(f"count must be a whole number of texts, 0 or more, not {count!r}")
+            raise DecodingError(f"count must be an integer, 0 or more, not {count!r}")
         way = Factorization.JOINT
         if segment != "both":
             way = Factorization.X if self.segment(segment) is Segment.X else Factorization.Y
@@ -220,7 +221,7 @@ class Kermit(TextModel):
             options: see `kermit.arguments.ScoreOptions`.
 
         Raises:
-            DataError: the factorization needs a side that is not given.
+            DataError: the factorization needs a side that was not given.
             DecodingError: unknown method or factorization.
         """
         given = self._given(x, y, options.pop("side", None))
@@ -238,14 +239,14 @@ class Kermit(TextModel):
         pooling: Pooling = "mean",
         on_progress: Callable[[int], object] | None = None,
     ) -> Floats:
-        """Return texts or pairs as vectors, the trunk's hidden states: (texts, width), or (width,) for one text.
+        """Embed texts or pairs as the trunk's pooled hidden states: (texts, width), or (width,) for one text.
 
         Args:
             x: texts, or the first sides of pairs; None if only second sides are given.
             y: the second sides.
-            side: the language of texts that are given alone; ``x`` by default.
-            pooling: the mean over content tokens, or the state of [CLS].
-            on_progress: called with the number of texts that were just finished.
+            side: the language of texts given without their other side; ``x`` by default.
+            pooling: ``mean`` over content tokens, or ``first`` for the state of [CLS].
+            on_progress: called with the number of texts just finished.
 
         Raises:
             DecodingError: unknown pooling.
@@ -257,5 +258,5 @@ class Kermit(TextModel):
 
 
 def _open(pair: tuple[str, str | None]) -> bool:
-    """Whether a text or pair has a blank."""
+    """Return whether a text or pair has a blank."""
     return any(BlankedText.parse(text).spaces for text in pair if text is not None)

@@ -1,7 +1,7 @@
-"""How texts become rows to decode, and how the results of rows become results of texts again.
+"""Split texts into rows to decode, and combine the results of the rows into results of texts.
 
 A long text is translated sentence by sentence: each sentence is a row, and the translations keep the layout of the
-text. Python, the command line and the service share this plan.
+text. The Python interface, the command line and the service share this plan.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kermit.results import Generation
 from kermit.text.splitting import SplitText, split_text
 
 SENTENCE_SEED_STEP = 1_000_003
-"""Between the seeds of a text's sentences."""
+"""The difference between the seeds of consecutive sentences of a text."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class PlannedRow:
     """One text, or one sentence of it, to decode.
 
     Args:
-        index: the number of the text.
-        sentence: the number of the sentence in the text.
+        index: the index of the text.
+        sentence: the index of the sentence in the text.
         seed: for sampling.
-        text: what is translated; empty if the plan is not of a translation.
+        text: the text to translate; empty if the plan is not for a translation.
     """
 
     index: int
@@ -41,7 +41,7 @@ class Plan:
 
     Args:
         rows: the rows.
-        texts: the texts to translate; None if the plan is not of a translation.
+        texts: the texts to translate; None if the plan is not for a translation.
         splits: their sentences; None if they are translated whole.
     """
 
@@ -56,7 +56,7 @@ class Plan:
 
     @classmethod
     def whole(cls, texts: Sequence[str], seeds: Sequence[int]) -> Plan:
-        """Plan to translate texts as they are."""
+        """Plan to translate each text whole."""
         rows = (PlannedRow(index, 0, seed, text) for index, (text, seed) in enumerate(zip(texts, seeds, strict=True)))
         return cls(tuple(rows), tuple(texts))
 
@@ -66,7 +66,7 @@ class Plan:
 
         Args:
             texts: the texts.
-            seeds: one per text; those of its sentences follow in steps of `SENTENCE_SEED_STEP`.
+            seeds: one per text; the seeds of its sentences follow in steps of `SENTENCE_SEED_STEP`.
             language: the code of the texts' language, for the rules of splitting.
         """
         splits = tuple(split_text(text, language) for text in texts)
@@ -78,7 +78,7 @@ class Plan:
         return cls(tuple(rows), tuple(texts), splits)
 
     def fold(self, results: Sequence[Generation], target: Segment) -> list[Generation]:
-        """Return the results of the texts, given those of the rows.
+        """Combine the results of the rows into results of the texts.
 
         Args:
             results: one per row.
@@ -95,7 +95,7 @@ class Plan:
         return folded
 
     def by_texts(self, on_progress: Callable[[int], object] | None) -> Callable[[int], object] | None:
-        """Return what counts finished rows and reports them as texts."""
+        """Return a callback that takes numbers of finished rows and reports numbers of finished texts."""
         if on_progress is None or self.texts is None or len(self.rows) == len(self.texts):
             return on_progress
         done, texts, rows = 0, len(self.texts), len(self.rows)

@@ -1,7 +1,7 @@
-"""Where results come from: signatures, checksums, manifests that resume or refuse, and files that are never partial.
+"""Signatures, checksums, manifests that resume or refuse, and atomic writes.
 
-A score carries a signature of everything that decided it. Files that take long to make have a manifest beside them:
-the same settings resume the work, other settings are refused. Nothing is written in place: a file or folder gets its
+A score carries a signature of everything that determined it. Files that take long to make have a manifest beside them:
+work resumes with the same settings and is refused with others. Nothing is written in place: a file or folder gets its
 name once it is complete. This module imports neither torch nor transformers.
 """
 
@@ -25,7 +25,7 @@ _UNSET = "not set"
 
 
 def signature(parts: Mapping[str, object], version: str = __version__) -> str:
-    """Format what decided a score on one line: ``kermit|key:value|...|version:0.1.0``."""
+    """Format the settings behind a score on one line: ``kermit|key:value|...|version:0.1.0``."""
     return "|".join(["kermit", *(f"{key}:{value}" for key, value in parts.items()), f"version:{version}"])
 
 
@@ -58,12 +58,12 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], within: str =
 
 @dataclass(frozen=True)
 class Manifest:
-    """A JSON file that says with which settings the files beside it were made.
+    """A JSON file that records the settings with which the files beside it were made.
 
     Args:
         path: the file.
-        settings: what decides the files, as plain data.
-        results: names of what is noted beside the settings and not compared.
+        settings: the settings that determine the files, as plain data.
+        results: names of entries that are recorded beside the settings and not compared.
     """
 
     path: Path
@@ -71,54 +71,54 @@ class Manifest:
     results: Sequence[str] = ()
 
     def made(self, what: str) -> dict[str, Any]:
-        """Read what was noted when the files were made; empty if there is no manifest.
+        """Read what was recorded when the files were made; empty if the manifest does not exist.
 
         Args:
             what: the files, for messages.
 
         Raises:
-            DataError: the files were made with other settings, or the file is not a manifest.
+            DataError: the files were made with different settings, or the file is not a manifest.
         """
         if not self.path.exists():
             return {}
         try:
             noted = dict(json.loads(self.path.read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:
-            raise DataError(f"{self.path} does not say how {what} were made; choose another output") from error
+            raise DataError(f"{self.path} is not a manifest of {what}; choose another output folder") from error
         wanted = json.loads(json.dumps(self.settings))
         changed = differences({key: value for key, value in noted.items() if key not in self.results}, wanted)
         if changed:
-            told = "; ".join(f"{key} was {was}, now {is_}" for key, (was, is_) in changed.items())
+            changes = "; ".join(f"{key} was {was}, now {is_}" for key, (was, is_) in changed.items())
             raise DataError(
-                f"{self.path.parent} holds {what} made with other settings ({told}; see {self.path.name}); choose"
-                " another output, or remove them"
+                f"{self.path.parent} holds {what} made with different settings ({changes}; see {self.path.name});"
+                " choose another output folder, or delete them"
             )
         return noted
 
     def write(self, **results: Any) -> None:
-        """Note the settings, and what came of them."""
+        """Record the settings and the results."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_json(self.path, {**self.settings, **results})
 
 
 def partial(path: Path) -> Path:
-    """Return the name that a file or folder has until it is complete."""
+    """Return the temporary name of a file or folder that is not yet complete."""
     return path.with_name(f"{path.name}.part")
 
 
 def write_whole(file: Path, content: str) -> None:
-    """Write a text file; it replaces the old one once it is complete."""
+    """Write a text file atomically."""
     partial(file).write_text(content, encoding="utf-8")
     partial(file).rename(file)
 
 
 def write_json(file: Path, record: Mapping[str, Any]) -> None:
-    """Write an indented JSON file; it replaces the old one once it is complete."""
+    """Write an indented JSON file atomically."""
     write_whole(file, json.dumps(record, indent=2) + "\n")
 
 
 def apply_umask(folder: Path) -> None:
-    """Give the files of a new folder its mode; safetensors makes files that only their owner can read."""
+    """Give the files in a new folder the folder's mode; safetensors makes files that only their owner can read."""
     mode = folder.stat().st_mode & 0o666
     for path in folder.rglob("*"):
         if path.is_file():
@@ -164,14 +164,14 @@ def remove_whole(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path, pattern: str) -> None:
-    """Remove what killed processes left half-written or half-removed of folders with names like `pattern`."""
+    """Remove what killed processes left half-written or half-removed, for folders whose names match `pattern`."""
     for suffix in (".part", ".old"):
         for path in folder.glob(f"{pattern}{suffix}"):
             shutil.rmtree(path, ignore_errors=True)
 
 
 def is_complete(path: Path) -> bool:
-    """Whether the name of a folder is not one that it has only while it is written or replaced."""
+    """Return whether a folder's name is final, not the temporary one of a folder being written or replaced."""
     return path.suffix not in (".part", ".old")
 
 

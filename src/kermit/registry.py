@@ -15,7 +15,7 @@ class Registry(Generic[_T]):
     """Objects by name.
 
     Args:
-        kind: what the objects are, for messages.
+        kind: the kind of object, for messages.
         places: module and attribute of each, as `package.module:NAME`.
     """
 
@@ -29,7 +29,7 @@ class Registry(Generic[_T]):
         return sorted({*self._places, *self._loaded})
 
     def add(self, name: str, item: _T) -> None:
-        """Make an object known by a name; it replaces one of the same name."""
+        """Register an object; it replaces one of the same name."""
         self._loaded[name] = item
 
     def get(self, name: str) -> _T:
@@ -42,5 +42,5 @@ class Registry(Generic[_T]):
         return self._loaded[name]
 
     def loaded(self) -> list[_T]:
-        """List the objects that were used or added so far."""
+        """List the objects used or added so far."""
         return list(self._loaded.values())

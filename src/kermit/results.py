@@ -1,4 +1,4 @@
-"""What the verbs of `kermit.pipeline.Kermit` return."""
+"""Results of the verbs of `kermit.pipeline.Kermit`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Generation:
 
     Args:
         x: the text of the first side.
-        y: the text of the second side; None if there is none.
+        y: the text of the second side, if any.
         rounds: number of forward passes.
         tokens: number of tokens inserted.
-        finish: why it ended.
+        finish: why decoding ended.
         log_prob: the sum of the log-probabilities of all decisions.
         trace: every round's insertions, if requested; None for a text of several sentences.
         sentences: the results of the sentences of a translated text that has more than one.
@@ -41,8 +41,8 @@ class Score:
         log_prob: the log-likelihood, as the method gives it.
         method: ``exact``, ``importance``, ``bound`` (with the entropy of the order), ``paper_bound`` (without) or
             ``left_to_right``, exact under that order.
-        standard_error: of an importance-weighted estimate; None for the others, for a single order, and where the
-            prior leaves orders out, so that the estimate is a lower bound.
+        standard_error: of an importance-weighted estimate; None for other methods, for a single order, and where the
+            prior excludes some orders, which makes the estimate a lower bound.
     """
 
     log_prob: float

@@ -1,4 +1,4 @@
-"""Save a model with its tokenizer and a card, in a folder or on the Hub."""
+"""Save a model with its tokenizer and a model card, to a folder or the Hub."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ model = Kermit.from_pretrained("{name}")
 
 
 def save(kermit: TextModel, folder: Path) -> None:
-    """Write a model into a folder; a card that is already there is kept.
+    """Write a model to a folder; an existing card is kept.
 
     Args:
         kermit: the model.
-        folder: where to; made if it does not exist.
+        folder: the folder, created if missing.
     """
     if kermit.folder is not None and folder.exists() and folder.samefile(kermit.folder):
         return
@@ -75,11 +75,11 @@ def _write(kermit: TextModel, folder: Path) -> None:
 
 
 def push(kermit: TextModel, name: str, **settings: Any) -> None:
-    """Put a model and its tokenizer on the Hub.
+    """Upload a model and its tokenizer to the Hub.
 
     Args:
         kermit: the model, run by torch.
-        name: of the repository, as ``user/model``.
+        name: the repository's name, as ``user/model``.
         settings: for transformers' `push_to_hub`, such as ``private=True``.
 
     Raises:
@@ -102,11 +102,11 @@ def _torch_model(kermit: TextModel) -> Any:
 
 
 def model_card(kermit: TextModel, name: str) -> str:
-    """Return a model card from what is known about a model.
+    """Build a model card.
 
     Args:
         kermit: the model.
-        name: what it is called.
+        name: its name.
     """
     x, y = kermit.languages
     named = (x, y) != ("x", "y")

@@ -1,4 +1,4 @@
-"""`Searcher`: a model that translates by a search of its own, such as a Transformer with beams.
+"""`Searcher`: a model that translates with its own search, such as a Transformer with beams.
 
 It inserts nothing, so it has no canvas, no rounds and no trace; `kermit.pipeline.Kermit` gives it strings.
 """
@@ -15,14 +15,14 @@ from kermit.results import Generation
 
 
 class ChosenDecoding(Protocol):
-    """How to decode, as chosen by a user."""
+    """Decoding settings chosen by a user."""
 
     def settings(self) -> Any:
         """Return the settings that `Kermit.translate` takes."""
         ...
 
     def seeds(self, count: int) -> Sequence[int] | None:
-        """Return one seed per text; None if nothing can be drawn."""
+        """Return one seed per text; None if nothing is sampled."""
         ...
 
     def record(self) -> dict[str, Any]:
@@ -32,10 +32,10 @@ class ChosenDecoding(Protocol):
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """What a search found for one source.
+    """The result of a search for one source.
 
     Args:
-        token_ids: its tokens, without the end mark.
+        token_ids: its tokens, without the end token.
         finished: whether it ended by itself.
         log_prob: its log-probability.
     """
@@ -45,7 +45,7 @@ class Hypothesis:
     log_prob: float
 
     def generation(self, text: str) -> Generation:
-        """Return the result with its text on both sides, one of which the caller replaces by what was given."""
+        """Return the result with its text on both sides; the caller replaces the given side."""
         finish = Finish.FINISHED if self.finished else Finish.MAX_TOKENS
         return Generation(text, text, len(self.token_ids) + 1, len(self.token_ids), finish, self.log_prob)
 
@@ -55,21 +55,21 @@ class Searcher(Protocol):
 
     @property
     def info(self) -> ModelInfo:
-        """What the model is."""
+        """The model's properties."""
         ...
 
     def decoding(self, choices: Mapping[str, Any]) -> ChosenDecoding:
-        """Check decoding choices by name, and complete them by defaults."""
+        """Validate decoding choices by name, and add defaults."""
         ...
 
     def search(
         self, sources: Sequence[Sequence[int]], settings: Any, on_progress: Callable[[int], object] | None = None
     ) -> list[Hypothesis]:
-        """Translate sources, none of them empty; the result for one does not depend on the others.
+        """Translate sources, none of them empty; each result is independent of the other sources.
 
         Args:
             sources: their tokens.
-            settings: as `decoding(...).settings()` returns them.
-            on_progress: called with the number of sources that were just finished.
+            settings: as returned by `decoding(...).settings()`.
+            on_progress: called with the number of sources just finished.
         """
         ...

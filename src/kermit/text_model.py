@@ -1,4 +1,4 @@
-"""A model with its tokenizer: from texts to canvases, through the decoder, to texts again.
+"""A model with its tokenizer: texts to canvases, through the decoder, and back to texts.
 
 `kermit.pipeline.Kermit` adds the verbs. A model that does not insert (`kermit.searching.Searcher`) only translates.
 """
@@ -54,11 +54,11 @@ class TextModel:
     """A model with its tokenizer.
 
     Args:
-        model: an engine, a searcher, or a model of torch, which is put in evaluation mode.
-        tokenizer: its tokenizer, of the `tokenizers` library or of transformers.
-        batch_size: number of texts to work on together; it does not change the results.
+        model: an engine, a searcher, or a torch model, which is put in evaluation mode.
+        tokenizer: its tokenizer, from the `tokenizers` library or transformers.
+        batch_size: number of texts per batch; it does not change the results.
         progress: whether to show a progress bar.
-        folder: where the model was loaded from; known for a model of torch.
+        folder: where the model was loaded from; a torch model already knows it.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class TextModel:
 
     @property
     def name(self) -> str:
-        """The name of the model's folder, or of the training whose best model it is."""
+        """The name of the model's folder, or of its training's output folder."""
         return "model" if self.folder is None else display_name(self.folder)
 
     @property
@@ -97,11 +97,11 @@ class TextModel:
             ModelError: the model does not insert.
         """
         if self._engine is None:
-            raise ModelError(f"a model of type {self.model_type} only translates; load a KERMIT model for all else")
+            raise ModelError(f"a model of type {self.model_type} can only translate; use a KERMIT model for this")
         return self._engine
 
     def decoding(self, choices: Mapping[str, Any]) -> ChosenDecoding:
-        """Check decoding choices by name, and complete them by the defaults of translating with this model.
+        """Validate decoding choices by name, and add this model's defaults for translation.
 
         Raises:
             DecodingError: unknown name, or an invalid value.
@@ -119,7 +119,7 @@ class TextModel:
         x, y = self.languages
         known = {"x": Segment.X, "y": Segment.Y, x: Segment.X, y: Segment.Y}
         if name not in known:
-            raise ModelError(f"the model's languages are {x} and {y}; it does not know {name!r}")
+            raise ModelError(f"unknown language {name!r}; the model's languages are {x} and {y}")
         return known[name]
 
     def text(self, token_ids: Sequence[int]) -> str:
@@ -127,11 +127,11 @@ class TextModel:
         return self._speller.text(token_ids)
 
     def readable(self, trace: Trace | None) -> ReadableTrace | None:
-        """Return a trace with the text of its tokens, to be shown or written as JSON."""
+        """Return a trace with the text of its tokens, for display or JSON."""
         return None if trace is None else ReadableTrace(trace, self._speller.piece, self.languages)
 
     def _check_trained(self, way: Factorization) -> None:
-        """Raise if the model is known not to be trained for this; a model of the joint is trained for all."""
+        """Raise if the model is known not to be trained for this; a model of the joint is trained for everything."""
         trained = self.factorizations
         if trained and not {way.value, Factorization.JOINT.value} & trained:
             x, y = self.languages
@@ -143,19 +143,19 @@ class TextModel:
                 Factorization.X_GIVEN_Y: f"translate {y} to {x}",
             }
             raise ModelError(
-                f"the model was not trained to {jobs[way]}, only for {', '.join(sorted(trained))}; ask for what it"
-                f" knows, or train one with {way.value}"
+                f"the model was not trained to {jobs[way]}, only for {', '.join(sorted(trained))}; use another model,"
+                f" or train one with {way.value}"
             )
 
     def _given(self, x: TextOrTexts | None, y: TextOrTexts | None, side: str | None) -> GivenTexts:
         return GivenTexts.of(x, y, side, on_y=side is not None and self.segment(side) is Segment.Y)
 
     def _pairs(self, given: GivenTexts) -> list[tuple[str, str | None]]:
-        """Return texts side by side; a model of pairs sees a text alone beside an empty one."""
+        """Return texts as pairs; a model of pairs reads a single text beside an empty one."""
         return given.pairs("" if self.factorizations else None)
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode whole texts, without the white space around them."""
+        """Encode whole texts without their outer white space."""
         return encode_texts(self.tokenizer, [text.strip() for text in texts])
 
     def _encoded_pairs(self, given: GivenTexts) -> list[list[list[int]]]:
@@ -166,13 +166,13 @@ class TextModel:
         return pairs
 
     def _settings(self, chosen: SettingsLike | None, *, draws: bool = False) -> DecodingSettings:
-        """Return the decoder's settings; with `draws`, tokens are drawn unless the settings say otherwise."""
+        """Return the decoder's settings; with `draws`, tokens are sampled unless the settings say otherwise."""
         if not isinstance(chosen, DecodingSettings):
             chosen = settings_from({} if chosen is None else chosen, draws=draws)
         return with_strategy(self.info, chosen)
 
     def _for_translating(self, chosen: SettingsLike | None) -> Any:
-        """Return settings with the defaults of translating; those of a searcher are its own."""
+        """Return settings with the defaults for translation; a searcher has its own."""
         if self.searcher is not None:
             return self.searcher.decoding(chosen or {}).settings() if isinstance(chosen, Mapping | None) else chosen
         settings = self._settings(chosen)
@@ -207,15 +207,15 @@ class TextModel:
         return [self._generation(result) for result in self._decode(canvases, settings, options, limits)]
 
     def _search(self, plan: Plan, target: Segment, settings: Any, options: GenerationOptions) -> list[Generation]:
-        """Translate the rows of a plan by a search, which draws nothing."""
+        """Translate the rows of a plan by search, which samples nothing."""
         assert self.searcher is not None
         if options.get("trace") or options.get("begun") is not None or options.get("on_round") is not None:
-            raise ModelError(f"a model of type {self.model_type} does not insert: it has no rounds to trace")
+            raise ModelError(f"a model of type {self.model_type} does not insert, so it has no rounds to trace")
         sources, limit = self._encode([row.text for row in plan.rows]), self.info.max_segment_length
         for number, source in enumerate(sources):
             if limit is not None and len(source) > limit:
                 raise DataError(
-                    f"{len(source)} tokens, but the model can read {limit}; split it", text=number, limit=limit
+                    f"{len(source)} tokens, but the model reads at most {limit}; split it", text=number, limit=limit
                 )
         found = iter(self.searcher.search([ids for ids in sources if ids], settings, options.get("on_progress")))
         hypotheses = [next(found) if source else None for source in sources]
@@ -228,7 +228,7 @@ class TextModel:
     def _fill(
         self, pairs: Sequence[tuple[str, str | None]], settings: DecodingSettings, options: FillingOptions
     ) -> list[Generation]:
-        """Fill the blanks of texts; what was given is spelled as it was written, whatever the tokenizer makes of it."""
+        """Fill the blanks of texts; given text keeps its spelling, even where the tokenizer would normalise it."""
         check_options(options, FillingOptions)
         if options.get("keep_words", True):
             constraints = replace(settings.constraints, continues_word=self._speller.continues)
@@ -271,7 +271,7 @@ class TextModel:
             )
 
     def _bar(self, count: int) -> Any:
-        """Return a progress bar on a terminal, if one is wanted."""
+        """Return a progress bar for a terminal, or a null context if none is requested."""
         if not self.progress:
             return nullcontext()
         from tqdm import tqdm
@@ -301,11 +301,11 @@ def _as_engine(model: Engine | KermitForInsertion) -> Engine:
 
 
 def _folder_of(model: object) -> Path | None:
-    """Return the folder that a model of torch was loaded from, if it was."""
+    """Return the folder that a torch model was loaded from, if any."""
     name = str(getattr(model, "name_or_path", ""))
     return Path(name) if name else None
 
 
 def translating(target: Segment) -> Factorization:
-    """Return what translating into a side generates."""
+    """Return the factorization of translating into a side."""
     return Factorization.Y_GIVEN_X if target is Segment.Y else Factorization.X_GIVEN_Y

@@ -1,4 +1,4 @@
-"""Log-likelihoods of texts by any of the methods of `kermit.decoding.likelihood`."""
+"""Log-likelihoods of texts, by any method of `kermit.decoding.likelihood`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kermit.results import Score, ScoreMethod
 
 
 def scored_way(alone: Segment | None, factorization: Factorization | str | None) -> Factorization:
-    """Return what is scored given what.
+    """Resolve the factorization to score.
 
     Args:
-        alone: the side of texts that are given alone; None for pairs.
-        factorization: as asked for; None for all that is given.
+        alone: the only side that was given; None for pairs.
+        factorization: the requested one; None scores everything given.
 
     Raises:
-        DataError: the factorization needs the side that is not given.
+        DataError: the factorization needs the side that was not given.
     """
     given = {None: Factorization.JOINT, Segment.X: Factorization.X, Segment.Y: Factorization.Y}[alone]
     if factorization is None:
@@ -30,8 +30,8 @@ def scored_way(alone: Segment | None, factorization: Factorization | str | None)
     if alone is not None and way not in (given, Factorization.JOINT):
         other = "second" if alone is Segment.X else "first"
         raise DataError(
-            f"the factorization {way.value} needs the {other} side of every text, and none is given; give it too, or"
-            f" score with {given.value}"
+            f"the factorization {way.value} needs the {other} side of every text, which is missing; give it, or score"
+            f" with {given.value}"
         )
     return way
 
@@ -48,7 +48,7 @@ def scores(
     on_batch: Callable[[], object] | None = None,
     batch_size: int = 64,
 ) -> list[Score]:
-    """Return the log-likelihood of texts, each one or two segments of content tokens; see `ScoreOptions`.
+    """Return the log-likelihood of texts, one or two segments of content tokens each; see `ScoreOptions`.
 
     Raises:
         DecodingError: unknown method.

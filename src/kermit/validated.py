@@ -1,4 +1,4 @@
-"""Validated settings: the base of every section of a recipe, and the kinds of numbers that sections hold."""
+"""Validated settings: the base class of recipe sections, and the number types that they use."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     def changed(self, *names: str) -> list[str]:
-        """Return those of some settings that differ from their defaults."""
+        """Return the named settings that differ from their defaults."""
         return [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
 
     def for_validation(self) -> Settings:
-        """Return the settings without randomness that only training needs; an objective may have such."""
+        """Return the settings without the randomness that only training needs, such as that of an objective."""
         return self
 
 

@@ -83,7 +83,7 @@ def test_variants_made_otherwise_are_not_replaced(change, what, kermit, texts, a
     before = (texts / "out" / "both.en").read_bytes()
     refused = kermit(*asked, *change)
     assert (refused.code, refused.out) == (2, "")
-    assert re.search(f"made with other settings .*{what}.*augment.json", refused.err)
+    assert re.search(f"made with different settings .*{what}.*augment.json", refused.err)
     assert (texts / "out" / "both.en").read_bytes() == before
 
 
@@ -131,7 +131,7 @@ def test_a_file_without_lines_is_not_written(kermit, texts, asked) -> None:
         (("--x", "{}/short.en"), "--x is given 2 times and --y 1 times"),
         (("--x", "{}/short.fr", "--y", "{}/train.de"), "--x: files of several languages (en, fr)"),
         (("--x", "{}/plain", "--y", "{}/train.de"), "plain: the name does not end in a language"),
-        (("--output", "{}/short.en"), "short.en: this is a file; name a folder"),
+        (("--output", "{}/short.en"), "short.en is a file; give a folder"),
     ],
 )
 def test_what_cannot_be_augmented_is_told(change, message, kermit, texts, asked) -> None:

@@ -36,11 +36,11 @@ def lose_a_weight(place):
 
 
 BROKEN = {
-    "no JSON": (lambda place: (place / "config.json").write_text("{"), "holds no model that can be read: Expecting"),
+    "no JSON": (lambda place: (place / "config.json").write_text("{"), "cannot be loaded: Expecting"),
     "no object": (lambda place: (place / "config.json").write_text("[]"), "its config.json is not a JSON object"),
     "half the weights": (
         lambda place: (place / "model.safetensors").write_bytes(b"half"),
-        "can load: Error while deserializing header",
+        "cannot be loaded by KermitForInsertion: Error while deserializing header",
     ),
     "languages": (change(languages=["en", "de"]), "languages must name x and y, as {'x': 'en', 'y': 'de'}"),
     "unnamed languages": (change(languages={"x": 1, "y": 2}), "languages must name x and y"),
@@ -49,10 +49,10 @@ BROKEN = {
     "termination": (change(termination="never"), "termination must be one of slot, sequence, not 'never'"),
     "wrong type": (change_trunk(hidden_size="wide"), "'hidden_size' expected int, got str"),
     "a weight is missing": (lose_a_weight, "lacks 1 of the weights of KermitForInsertion"),
-    "other shapes": (change_trunk(intermediate_size=64), "holds no model that KermitForInsertion can load: "),
+    "other shapes": (change_trunk(intermediate_size=64), "cannot be loaded by KermitForInsertion: "),
     "no tokenizer": (
         lambda place: (place / "tokenizer.json").unlink(),
-        "it is saved beside the weights, as tokenizer.json",
+        "tokenizer.json",
     ),
 }
 

@@ -41,7 +41,7 @@ def test_from_recipe_to_translation_and_score(kermit: Run, recipe_file: Path, co
     assert [record["source"] for record in records] == ["one two.", "three"]
     assert set(records[0]) == {"source", "text", "rounds", "tokens", "log_prob", "finish"}
     assert kermit(*say, "one two.", "", "three").out.split("\n")[1] == ""
-    assert "does not insert: it has no rounds" in kermit(*say, "one", "--trace").err
+    assert "does not insert, so it has no rounds" in kermit(*say, "one", "--trace").err
     too_long = kermit(*say, stdin=b"one\n" + b"two " * 500)
     assert (too_long.code, too_long.err.startswith("error: stdin:2: ")) == (2, True)
 
@@ -61,7 +61,7 @@ def test_from_recipe_to_translation_and_score(kermit: Run, recipe_file: Path, co
 
     refused = kermit("infill", "one ____", "--model", model)
     assert refused.code == 2
-    assert "a model of type marian only translates" in refused.err
+    assert "a model of type marian can only translate" in refused.err
 
 
 ENDS = ("--set", "termination_penalty=-100")  # at once, so that no limit has to be told of
@@ -301,7 +301,7 @@ def test_translate_draws_with_a_seed_and_refuses_one_where_nothing_is_drawn(kerm
     assert drawn[0] == drawn[3] == text(*hot)
     for words, message in (
         (("--seed", 3), "--seed"),
-        (("--set", "seed=3"), "--set seed: give it as --seed"),
+        (("--set", "seed=3"), "--set seed: use --seed"),
     ):
         done = kermit("translate", "--to", "de", "--model", folder, "A man", *words)
         assert (done.code, done.out) == (2, "")

@@ -114,7 +114,7 @@ def test_a_text_is_drawn_alike_however_many_come_before_it(ask, monkeypatch):
         (["sample", "--set", "temperature=cold"], "temperature"),
         (["sample", "--set", "temperature=[1"], "is not a YAML value"),
         (["sample", "--set", "temperature"], "write it as key=value"),
-        (["sample", "--set", "seed=3"], "--set seed: give it as --seed"),
+        (["sample", "--set", "seed=3"], "--set seed: use --seed"),
         (["sample", "--decoding", "diagonal"], "'serial', 'parallel', 'left_to_right'"),
         (["translate", "--to", "fr", "A man."], "en and de"),
         (["translate", "--to", "de", "short", "word " * 90], "argument 2: "),

@@ -120,9 +120,9 @@ def test_an_output_of_the_wrong_kind_is_told_before_the_work(
 ) -> None:
     (tmp_path / "file").touch()
     asked = ("finetune", "glue", "--model", folder / "trunk", "--data", folder / "glue", "--output", tmp_path / "file")
-    assert run(*asked)[::2] == (2, f"error: --output {tmp_path / 'file'}: this is a file; name a folder\n")
+    assert run(*asked)[::2] == (2, f"error: --output {tmp_path / 'file'} is a file; give a folder\n")
     answer = run("submit", "glue", "--runs", tmp_path, "--output", tmp_path)
-    assert answer[::2] == (2, f"error: --output {tmp_path}: this is a folder; name a file\n")
+    assert answer[::2] == (2, f"error: --output {tmp_path} is a folder; give a file\n")
 
 
 @pytest.mark.parametrize(

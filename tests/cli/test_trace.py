@@ -106,7 +106,7 @@ def test_pictures_for_slides_are_files(ask, kermit, folder, tmp_path, suffix, ma
     ask("trace", "--to", "de", "A red bike", *LIMIT, "--title", "Mine", "--output", target)
     assert target.read_bytes().startswith(magic)
     for more, message in (
-        ((), f"{suffix.upper()} is binary; name a file with --output decode.{suffix}"),
+        ((), f"{suffix.upper()} cannot be written to stdout; give a file with --output decode.{suffix}"),
         (("--output", "/nowhere/decode"), "No such file or directory"),
         (("--output", target, "--layout", "animated"), "--layout animated applies only to SVG and HTML"),
     ):
@@ -134,17 +134,21 @@ def test_what_is_drawn_follows_the_seed(ask):
 @pytest.mark.parametrize(
     ("arguments", "stdin", "message"),
     [
-        ((), b"", "say what to trace: one of --to, --infill, --x or --y, --from, not none of them"),
-        (("--to", "de", "--infill", "A ____"), b"", "not --to and --infill"),
+        ((), b"", "give exactly one of --to, --infill, --x or --y, --from; got none"),
+        (("--to", "de", "--infill", "A ____"), b"", "got --to and --infill"),
         (("--infill", "A ____", "text"), b"", "--to LANGUAGE"),
         (("--from", "/nowhere"), b"", "--from /nowhere does not exist"),
         (("--from", "-"), b"\n{\n", "stdin:2: "),
         (("--from", "-"), b"[]\n", "stdin:1: "),
-        (("--from", "-"), b'{"x": "A man"}\n', "stdin:1: not a trace as --json --trace writes it: no 'start'"),
+        (
+            ("--from", "-"),
+            b'{"x": "A man"}\n',
+            "stdin:1: not a trace written by --json --trace: the key 'start' is missing",
+        ),
         (
             ("--from", "-"),
             STRANGE,
-            "stdin:1: not a trace as --json --trace writes it: could not convert string to float",
+            "stdin:1: not a trace written by --json --trace: could not convert string to float",
         ),
         (("--from", "-", "--layout", "spiral"), b"", "spiral"),
         (("--from", "-"), b"", "no text to trace"),

@@ -49,7 +49,7 @@ def test_what_is_no_recipe_is_told(kermit, tmp_path):
         ((tmp_path,), f"{tmp_path}: this is a folder; name a recipe in it"),
         ((tmp_path / "empty.yaml",), "this is empty"),
         ((tmp_path / "child.yaml",), f"parent.yaml: the recipe does not exist; {tmp_path / 'child.yaml'} extends it"),
-        ((tmp_path / "child.yaml", "--output", tmp_path / "file"), "file: this is a file; name a folder"),
+        ((tmp_path / "child.yaml", "--output", tmp_path / "file"), "file is a file; give a folder"),
     ):
         done = kermit("train", *arguments)
         assert done.code == 2
@@ -78,7 +78,7 @@ def test_distill_skips_what_it_is_told_to_and_goes_on_after_an_error(kermit, fol
     }
     assert done["texts"] > 0
     assert f"train.de: {done['texts']} pairs, " in kermit(*asked, "--skip-bad", *drawn).out
-    assert "made with other settings" in kermit(*asked, "--skip-bad").err
+    assert "made with different settings" in kermit(*asked, "--skip-bad").err
 
 
 def test_half_precision_and_a_limit_are_kept_to(kermit, folder, corpus, tmp_path):
@@ -141,10 +141,10 @@ def test_what_a_backend_cannot_do_is_told(kermit, folder, teacher, corpus, tmp_p
 @pytest.mark.parametrize(
     ("option", "place", "message"),
     [
-        ("--input", "folder", ": this is a folder; name a file"),
+        ("--input", "folder", " is a folder; give a file"),
         ("--input", "nowhere", " does not exist"),
         ("--input", "empty", ": the file holds no text to translate"),
-        ("--output", "empty", ": this is a file; name a folder"),
+        ("--output", "empty", " is a file; give a folder"),
     ],
 )
 def test_what_cannot_be_distilled_is_told(option, place, message, kermit, folder, corpus, tmp_path):
@@ -182,7 +182,7 @@ def test_evaluation_follows_its_options(kermit, folder, corpus, tmp_path):
         (("--directions", "en-fr"), "the model was not trained for en-fr, only for en-de, de-en"),
         (("--split", "dev"), "holds neither dev.en nor dev.en.gz; --data names the folder, --split the files"),
         (("--split", "none"), "none.en: the file holds no text to score"),
-        (("--plot", "{data}"), "--plot {data}: this is a folder; name a file"),
+        (("--plot", "{data}"), "--plot {data} is a folder; give a file"),
         (("--output", "{data}/val"), "{data}/val.de is the reference; choose another name"),
         (("--output", "{data}/no/val"), "the folder {data}/no does not exist"),
     ],

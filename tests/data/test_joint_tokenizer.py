@@ -114,7 +114,7 @@ def test_too_small_a_vocabulary_and_no_text_are_errors() -> None:
 
 @pytest.mark.parametrize("broken", ["half of a pair: \ud83d", None, 5])
 def test_what_is_no_text_is_an_error(tokenizer: PreTrainedTokenizerFast, broken: object) -> None:
-    with pytest.raises(DataError, match="a text must be a string that can be written in UTF-8"):
+    with pytest.raises(DataError, match="texts must be strings that can be encoded in UTF-8"):
         encode_texts(tokenizer, ["fine", broken])  # type: ignore[list-item]
     assert encode_texts(tokenizer, ["[CLS]"])[0] != [tokenizer.cls_token_id]  # as before
 

@@ -31,7 +31,7 @@ def test_limits_follow_from_the_positions() -> None:
         ({"model_type": "bert"}, "of type bert, not kermit"),
         ({}, "of type None, not kermit"),
         ({"model_type": "kermit", "termination": "never"}, "termination must be one of slot, sequence"),
-        ({"model_type": "kermit", "languages": ["en", "de"]}, "config.json is broken"),
+        ({"model_type": "kermit", "languages": ["en", "de"]}, "config.json is invalid"),
         ({"model_type": "kermit", "sep_token_id": 1}, "must be four different token ids"),
     ],
 )

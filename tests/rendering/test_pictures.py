@@ -257,7 +257,7 @@ def test_a_trace_that_was_written_and_read_again_is_the_same(trace):
         ({"names": ["en"]}, "not a trace"),
         ({"start_text": [[], ["a"]]}, "not a trace"),
         ({"rounds": [[{"slot": 9, "token_id": 10, "text": "a", "log_prob": -1}]]}, "slot 9 does not exist"),
-        ({"rounds": [[{"slot": 1, "token_id": 10, "log_prob": -1}]]}, "no 'text'"),
+        ({"rounds": [[{"slot": 1, "token_id": 10, "log_prob": -1}]]}, "'text' is missing"),
     ],
 )
 def test_a_record_that_is_no_trace_is_refused(change, message):

@@ -114,7 +114,7 @@ def test_the_first_view_explains_itself(page: Page) -> None:
     expect(page.locator("#about")).to_contain_text(
         re.compile(r"^by-heart \(\d+k parameters\)\. A model of English and")
     )
-    for group in ("Translate", "Fill blanks", "Complete", "Make up"):
+    for group in ("Translate", "Fill blanks", "Complete", "Sample"):
         assert page.get_by_role("group", name=group, exact=True).get_by_role("button").count() == 3
     assert tokens(page, "x", "given") == ["Two dogs are playing in the snow."]
     assert tokens(page, "y", "inserted")
@@ -155,7 +155,7 @@ def test_an_example_is_played_when_its_chip_is_chosen(page: Page) -> None:
         ("", "Ein Hund", "Translate to English"),
         ("A ____", "", "Fill the blanks"),
         ("A dog", "Ein ____", "Fill the blanks"),
-        ("", "", "Surprise me"),
+        ("", "", "Sample pair"),
         ("A dog", "Ein Hund", "Translate to English"),
     ],
 )
@@ -202,7 +202,7 @@ def test_it_fills_blanks_and_given_words_look_given_without_colour_too(page: Pag
     look = "element => { const s = getComputedStyle(element); return [s.fontWeight, s.textDecorationLine] }"
     assert page.locator("#text-x .given").first.evaluate(look) == ["700", "none"]
     assert page.locator("#text-x .inserted").first.evaluate(look) == ["400", "underline"]
-    button(page, "Put back what was given").click()
+    button(page, "Restore my input").click()
     assert page.input_value("#x") == "A man ____ a red ____."
     expect(page.locator("#primary")).to_have_text("Fill the blanks")
 
@@ -220,7 +220,7 @@ def test_texts_can_be_swapped_copied_and_cleared(new_page: NewPage) -> None:
     done(page)
     run(page, PAIRS[2][0])
     button(page, "Copy").last.click()
-    expect(page.locator("#status")).to_have_text("The German text is copied.")
+    expect(page.locator("#status")).to_have_text("German text copied.")
     assert page.evaluate("navigator.clipboard.readText()") == PAIRS[2][1]
     button(page, "⇄ Swap").click()
     left, right = page.locator("#text-y").bounding_box(), page.locator("#text-x").bounding_box()
@@ -235,7 +235,7 @@ def test_texts_can_be_swapped_copied_and_cleared(new_page: NewPage) -> None:
 
 
 def test_the_best_of_several_candidates_is_shown_with_its_rounds(page: Page) -> None:
-    page.get_by_text("How to decode").click()
+    page.get_by_text("Decoding options").click()
     page.get_by_label("Candidates").fill("4")
     page.get_by_label("Ranking").select_option("both_ways")
     run(page, PAIRS[2][0])
@@ -256,7 +256,7 @@ def test_the_rounds_can_be_stepped_through(page: Page) -> None:
     assert tokens(page, "y", "inserted") == []
     shown = []
     for number in range(1, 4):
-        button(page, "One round on").click()
+        button(page, "One round forward").click()
         expect(page.locator("#place")).to_have_text(f"round {number} of 4")
         shown.append((len(tokens(page, "y", "inserted")), len(tokens(page, "y", "now"))))
     assert shown == [(1, 1), (3, 2), (7, 4)]
@@ -401,26 +401,26 @@ def test_an_error_replaces_what_was_done_and_its_rounds(page: Page) -> None:
     expect(page.locator("#rounds")).to_be_visible()
     write(page, "")
     button(page, "Translate to German").click()
-    expect(alert).to_have_text("there is nothing to translate; write some English first")
+    expect(alert).to_have_text("Nothing to translate; write some English text first.")
     run(page, "A dog sleeps.")
     expect(alert).to_be_hidden()
     button(page, "Fill the blanks").click()
-    expect(alert).to_contain_text("there is no blank to fill")
+    expect(alert).to_contain_text("No blank to fill")
     expect(page.locator("#rounds")).to_be_hidden()
     expect(page.locator("#status")).to_have_text("")
     run(page, "A dog sleeps.")
     write(page, "x" * 90)
     page.locator("#primary").click()
-    expect(alert).to_have_text("texts.0: the text takes 90 tokens, but at most 64 are taken; shorten or split it")
+    expect(alert).to_have_text("texts.0: the text has 90 tokens, but may have at most 64; shorten or split it")
     expect(page.locator("#rounds")).to_be_hidden()
     expect(page.locator("#status")).to_have_text("")
     expect(page.locator("#x")).to_have_value("x" * 90)
-    page.get_by_text("How to decode").click()
+    page.get_by_text("Decoding options").click()
     page.get_by_label("Top p").fill("7")
-    button(page, "Surprise me").click()
+    button(page, "Sample pair").click()
     expect(alert).to_contain_text("top p:")
     page.get_by_label("Top p").fill("0.9")
-    button(page, "Surprise me").click()
+    button(page, "Sample pair").click()
     done(page)
     expect(alert).to_be_hidden()
 
@@ -429,10 +429,10 @@ def test_a_text_that_a_limit_ended_is_shown_with_a_warning(page: Page) -> None:
     warning = page.locator("#warning")
     run(page, PAIRS[2][0])
     expect(warning).to_be_hidden()
-    page.get_by_text("How to decode").click()
-    page.get_by_label("Most tokens").fill("3")
+    page.get_by_text("Decoding options").click()
+    page.get_by_label("Maximum tokens").fill("3")
     run(page, PAIRS[2][0])
-    expect(warning).to_have_text("A limit on tokens ended the text early: it may be incomplete.")
+    expect(warning).to_have_text("The text reached the maximum number of tokens and may be incomplete.")
 
 
 def test_it_can_be_used_by_keyboard_alone(page: Page) -> None:
@@ -474,10 +474,10 @@ def test_while_it_waits_the_buttons_are_disabled_and_the_rounds_play_by_themselv
     with held(live.service):
         page.locator("#primary").click()
         expect(page.locator("#status")).to_have_text("Waiting for the model …")
-        expect(button(page, "Surprise me")).to_be_disabled()
+        expect(button(page, "Sample pair")).to_be_disabled()
         expect(page.locator("#main")).to_have_attribute("aria-busy", "true")
     expect(page.locator("#place")).to_have_text("round 4 of 4")
-    expect(button(page, "Surprise me")).to_be_enabled()
+    expect(button(page, "Sample pair")).to_be_enabled()
     seen = [text for text in page.evaluate("seen") if text.endswith("of 4")]
     assert list(dict.fromkeys(seen)) == [f"round {number} of 4" for number in range(1, 5)]
 
@@ -530,7 +530,7 @@ def test_on_a_phone_it_fits_and_is_readable_in_light_and_dark(new_page: NewPage,
     assert box["x"] + box["width"] <= 360
     assert box["y"] + box["height"] <= 720
     button(page, "Close").tap()
-    page.get_by_text("How to decode").tap()
+    page.get_by_text("Decoding options").tap()
     for name in ("button:not(.token)", "summary", "select", "input:not([type=checkbox])"):
         sizes = [place.bounding_box() for place in page.locator(name).all() if place.is_visible()]
         assert min(size["height"] for size in sizes if size) >= 38, name  # for a thumb
@@ -542,10 +542,10 @@ def test_a_service_with_a_token_is_asked_for_it(new_page: NewPage, kermit: Kermi
     with running(kermit, token="secret") as guarded:
         page = new_page(url=guarded.url, reduced_motion="reduce")
         expect(page.get_by_role("alert")).to_contain_text("token")
-        page.get_by_label("Token of this service").fill("wrong")
-        button(page, "Use it").click()
+        page.get_by_label("Access token").fill("wrong")
+        button(page, "Connect").click()
         expect(page.get_by_role("alert")).to_contain_text("token")
-        page.get_by_label("Token of this service").fill("secret")
+        page.get_by_label("Access token").fill("secret")
         page.keyboard.press("Enter")
         expect(page.get_by_role("alert")).to_be_hidden()
         done(page)
@@ -557,7 +557,7 @@ def test_rounds_that_break_off_are_replaced_by_the_error(new_page: NewPage, kerm
         done(page)
         with slowed(live.service):
             write(page, "A dog sleeps")
-            page.get_by_text("How to decode").click()
+            page.get_by_text("Decoding options").click()
             page.locator("#termination_penalty").fill("90")
             page.locator("#strategy").select_option("serial")
             page.locator("#primary").click()
@@ -568,7 +568,7 @@ def test_rounds_that_break_off_are_replaced_by_the_error(new_page: NewPage, kerm
 
 
 def test_strategies_that_the_model_was_not_trained_for_cannot_be_selected(page: Page) -> None:
-    page.get_by_text("How to decode").click()
+    page.get_by_text("Decoding options").click()
     for strategy in ("", "parallel", "serial"):
         expect(page.locator(f"#strategy option[value='{strategy}']")).to_be_enabled()
     expect(page.locator("#strategy option[value=left_to_right]")).to_be_disabled()
@@ -577,7 +577,7 @@ def test_strategies_that_the_model_was_not_trained_for_cannot_be_selected(page: 
 def test_a_model_trained_left_to_right_inserts_one_token_after_the_other(new_page: NewPage, ordered: Live) -> None:
     page = new_page(url=ordered.url, reduced_motion="reduce")
     done(page)
-    page.get_by_text("How to decode").click()
+    page.get_by_text("Decoding options").click()
     page.locator("#strategy").select_option("left_to_right")
     page.locator("#termination_penalty").fill("90")
     page.locator("#max_tokens").fill("4")

@@ -63,7 +63,7 @@ def test_a_batch_holds_no_more_texts_than_it_may() -> None:
 def test_places_are_counted_in_texts_and_a_full_queue_refuses() -> None:
     queue = JobQueue(4)
     queue.put(job(sample(count=3)))
-    with pytest.raises(QueueFullError, match="the queue is full: 3 of 4 texts wait") as refused:
+    with pytest.raises(QueueFullError, match="3 of 4 texts waiting") as refused:
         queue.put(job(sample(count=2)))
     assert refused.value.limit == 4
     queue.put(job())

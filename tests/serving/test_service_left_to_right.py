@@ -63,7 +63,7 @@ def test_a_score_is_the_pipelines_without_an_error(
 def test_what_is_for_drawn_orders_is_refused(ordered: Live, drawing: dict[str, Any]) -> None:
     response = ordered.post("/v1/score", x=["A"], method="left_to_right", **drawing)
     assert response.status_code == 422
-    message = f"{next(iter(drawing))}: for drawn orders, and the method left_to_right scores one of them; leave it out"
+    message = f"{next(iter(drawing))}: only for random orders, but method left_to_right scores one order; remove it"
     assert message in response.json()["detail"]
 
 

@@ -109,7 +109,7 @@ def test_a_long_text_is_translated_sentence_by_sentence_and_keeps_its_layout(liv
 def test_a_sentence_that_is_too_long_is_named(live: Live) -> None:
     answer = live.post("/v1/translate", texts=["ok", f"{ENGLISH[0]} {'x' * 90}."], to="de")
     assert answer.status_code == 422
-    assert answer.json()["detail"].startswith("texts.1, sentence 2: the text takes 91 tokens, but at most 64 are taken")
+    assert answer.json()["detail"].startswith("texts.1, sentence 2: the text has 91 tokens, but may have at most 64")
 
 
 def test_a_text_that_a_limit_ended_says_so_whichever_sentence_it_was(live: Live) -> None:
@@ -198,7 +198,7 @@ def test_health_says_ok(live: Live) -> None:
         ("translate", {"texts": ["a"]}, "to: Field required"),
         ("translate", {"texts": [], "to": "de"}, "texts: List should have at least 1 item"),
         ("translate", {"texts": "a", "to": "de"}, "texts: Input should be a valid list"),
-        ("translate", {"texts": ["a"], "to": "fr"}, "the model's languages are en and de; it does not know 'fr'"),
+        ("translate", {"texts": ["a"], "to": "fr"}, "unknown language 'fr'; the model's languages are en and de"),
         (
             "translate",
             {"texts": ["a"], "to": "de", "temprature": 1},
@@ -206,19 +206,27 @@ def test_health_says_ok(live: Live) -> None:
         ),
         ("translate", {"texts": ["a"], "to": "de", "temperature": 0}, "temperature: Input should be greater than or"),
         ("translate", {"texts": ["a"], "to": "de", "strategy": "diagonal"}, "strategy: Input should be 'serial', '"),
-        ("translate", {"texts": ["a"], "to": "de", "max_tokens": 65}, "max_tokens: 65, but this service inserts at"),
-        ("translate", {"texts": ["a"] * 33, "to": "de"}, "33 texts, but a request takes at most 32; split it"),
-        ("translate", {"texts": ["ok", "x" * 90], "to": "de"}, "texts.1: the text takes 90 tokens, but at most 64"),
-        ("infill", {"x": ["a"], "y": ["x" * 90]}, "y.0: the text takes 90 tokens, but at most 64"),
-        ("infill", {"x": ["a", "b"], "y": ["c"]}, "2 texts in x and 1 in y; give as many in both"),
+        ("translate", {"texts": ["a"], "to": "de", "max_tokens": 65}, "max_tokens: must be at"),
+        ("translate", {"texts": ["a"] * 33, "to": "de"}, "33 texts, but a request may have at most 32; split it"),
+        (
+            "translate",
+            {"texts": ["ok", "x" * 90], "to": "de"},
+            "texts.1: the text has 90 tokens, but may have at most 64",
+        ),
+        ("infill", {"x": ["a"], "y": ["x" * 90]}, "y.0: the text has 90 tokens, but may have at most 64"),
+        ("infill", {"x": ["a", "b"], "y": ["c"]}, "2 texts in x but 1 in y"),
         ("infill", {"x": ["____"], "min_tokens_per_blank": 3, "max_tokens_per_blank": 2}, "no less than"),
-        ("score", {"x": ["x" * 90]}, "x.0: the text takes 90 tokens, but at most 64"),
+        ("score", {"x": ["x" * 90]}, "x.0: the text has 90 tokens, but may have at most 64"),
         ("score", {"x": ["x" * 20], "method": "exact"}, "importance-weighted estimate"),
-        ("score", {"x": ["a"], "method": "exact", "orders": 4, "prior": "uniform"}, "orders, prior: for drawn orders"),
-        ("score", {"x": ["a"], "temperature": 0.3}, "temperature is the balanced tree's; leave it out"),
-        ("embed", {"x": ["x" * 90]}, "x.0: the text takes 90 tokens, but at most 64"),
-        ("sample", {"segment": "fr"}, "it does not know 'fr'"),
-        ("sample", {"count": 10**9}, "1000000000 texts, but a request takes at most 32"),
+        (
+            "score",
+            {"x": ["a"], "method": "exact", "orders": 4, "prior": "uniform"},
+            "orders, prior: only for random orders",
+        ),
+        ("score", {"x": ["a"], "temperature": 0.3}, "temperature only applies to prior balanced_tree"),
+        ("embed", {"x": ["x" * 90]}, "x.0: the text has 90 tokens, but may have at most 64"),
+        ("sample", {"segment": "fr"}, "unknown language 'fr'"),
+        ("sample", {"count": 10**9}, "1000000000 texts, but a request may have at most 32"),
         ("sample", {"segments": "x"}, "unknown field 'segments'; did you mean 'segment'?"),
         ("embed", {"x": ["a"], "qqq": 1}, "unknown field 'qqq'; known: x, y, side, pooling"),
         ("translate", {"texts": ["a"], "to": "de", "ranking": "again"}, "ranking needs several candidates"),
@@ -259,7 +267,7 @@ def test_a_body_that_is_no_json_object_is_told_what_to_send(live: Live) -> None:
     assert broken[0] == 400
     assert broken[1].startswith("the body is not JSON: ")
     assert "at character 16" in broken[1]
-    object_wanted = (422, "send a JSON object as the body, with Content-Type: application/json")
+    object_wanted = (422, "the body must be a JSON object, sent with Content-Type: application/json")
     assert answer(b"") == answer(b"3") == answer(b'{"texts": ["a"], "to": "de"}', "text/plain") == object_wanted
 
 
@@ -402,9 +410,9 @@ def test_texts_of_the_second_side_may_be_given_alone(live: Live) -> None:
     [
         ("infill", {"x": ["A ____", "A man"]}, "text 1: no blank to fill; write a blank as four underscores, ____"),
         ("complete", {"x": ["A man"], "y": ["Hund"]}, "no open place; write ... where text may be inserted"),
-        ("embed", {}, "no text is given; give x, y or both"),
-        ("embed", {"x": ["A"], "y": ["B"], "side": "de"}, "side is the language of texts that are given alone"),
-        ("score", {"x": ["A"], "side": "fr"}, "does not know 'fr'"),
+        ("embed", {}, "no text given; give x, y or both"),
+        ("embed", {"x": ["A"], "y": ["B"], "side": "de"}, "side can only be given with x alone"),
+        ("score", {"x": ["A"], "side": "fr"}, "unknown language 'fr'"),
     ],
 )
 def test_what_is_not_said_is_asked_for(live: Live, route: str, body: dict[str, Any], reason: str) -> None:

@@ -73,7 +73,7 @@ def test_a_full_queue_refuses_and_says_when_to_come_again(kermit: Kermit) -> Non
             refused = live.post("/v1/sample", max_tokens=1)
             assert refused.status_code == 429
             assert refused.headers["Retry-After"] == "1"
-            assert "the queue is full: 4 of 4 texts wait" in refused.json()["detail"]
+            assert "4 of 4 texts waiting" in refused.json()["detail"]
         assert all(answer.result(PATIENCE).status_code == 200 for answer in first + waiting)
 
 

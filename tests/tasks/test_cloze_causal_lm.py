@@ -191,10 +191,10 @@ def test_a_gguf_file_that_is_not_there_or_cannot_be_read_is_told(tmp_path, monke
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"GGUF", "holds no model that AutoModelForCausalLM can load"),
-        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1), "holds no model that AutoModelForCausalLM can load"),
-        (b"GGML" + bytes(40), "holds no model that AutoModelForCausalLM can load: .*magic"),
-        (b"", "holds no model that AutoModelForCausalLM can load"),
+        (b"GGUF", "cannot be loaded by AutoModelForCausalLM"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1), "cannot be loaded by AutoModelForCausalLM"),
+        (b"GGML" + bytes(40), "cannot be loaded by AutoModelForCausalLM: .*magic"),
+        (b"", "cannot be loaded by AutoModelForCausalLM"),
     ],
 )
 def test_a_gguf_file_that_is_cut_off_or_something_else_is_told_by_its_name(tmp_path, content, message):

@@ -99,12 +99,12 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
 def test_predictions_made_otherwise_are_refused(tmp_path):
     path = tmp_path / "predictions.jsonl"
     predict(Parrot({}), INSTANCES[:1], PredictionLog(path, {"beams": 5, "weights": "abc"}))
-    with pytest.raises(DataError, match=r"other settings \(beams was 5, now 4;"):
+    with pytest.raises(DataError, match=r"settings \(beams was 5, now 4;"):
         PredictionLog(path, {"beams": 4, "weights": "abc"})
-    with pytest.raises(DataError, match=r"other settings \(beams was 5, now not set; masks was not set, now 4;"):
+    with pytest.raises(DataError, match=r"settings \(beams was 5, now not set; masks was not set, now 4;"):
         PredictionLog(path, {"masks": 4, "weights": "abc"})
     (tmp_path / "predictions.jsonl.settings.json").write_text("[1, 2]", encoding="utf-8")
-    with pytest.raises(DataError, match=r"predictions\.jsonl\.settings\.json does not say how .* were made"):
+    with pytest.raises(DataError, match=r"predictions\.jsonl\.settings\.json is not a manifest of"):
         PredictionLog(path, {"beams": 5, "weights": "abc"})
     (tmp_path / "predictions.jsonl.settings.json").unlink()
     with pytest.raises(DataError, match=r"without its predictions\.jsonl\.settings\.json"):

@@ -103,11 +103,11 @@ def test_distillation_goes_on_with_the_same_backend_alone(
     output = tmp_path / "again"
     with pytest.raises(StoppedError):
         distill(converted, *asked, output, block_size=100, progress=stop)
-    with pytest.raises(DataError, match=r"made with other settings .*backend"):
+    with pytest.raises(DataError, match=r"made with different settings .*backend"):
         distill(translator, *asked, output, block_size=100)
-    with pytest.raises(DataError, match=r"made with other settings .*precision"):
+    with pytest.raises(DataError, match=r"made with different settings .*precision"):
         distill(changed(converted, precision="int8"), *asked, output, block_size=100)
-    with pytest.raises(DataError, match=r"made with other settings .*filter"):
+    with pytest.raises(DataError, match=r"made with different settings .*filter"):
         distill(converted, *asked, output, block_size=100, filter_pairs=True)
     newer = changed(converted, version="99.0")  # another version goes on
     again = distill(newer, *asked, output, block_size=100)

@@ -201,5 +201,5 @@ def test_an_unfinetuned_model_and_one_for_other_labels_cannot_answer(tmp_path: P
     Classifier.start(folder, task_named("STS-B"), max_length=40, seed=0).save(tmp_path / "finetuned")
     with pytest.raises(ModelError, match="answers number, but CoLA asks for 0, 1"):
         Classifier.load(str(tmp_path / "finetuned"), task_named("CoLA"), max_length=40)
-    with pytest.raises(ModelError, match="holds no model"):
+    with pytest.raises(ModelError, match="cannot be loaded"):
         Classifier.start(str(tmp_path / "nowhere"), task_named("CoLA"), max_length=40, seed=0)

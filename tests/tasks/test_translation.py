@@ -155,7 +155,7 @@ def test_the_other_side_of_the_pairs_is_what_a_direction_is_scored_against(way: 
 def test_a_folder_without_a_model_is_an_error_and_a_running_trainings_best_is_found(
     teacher: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(ModelError, match="holds no model"):
+    with pytest.raises(ModelError, match="is not a model"):
         Kermit.from_pretrained(tmp_path)
     (tmp_path / "best").symlink_to(teacher / "best")
     assert find_model(tmp_path) == tmp_path / "best"
@@ -187,7 +187,7 @@ def test_distillation_goes_on_where_it_was_interrupted(teacher: Path, corpus: Pa
     with pytest.raises(StoppedError):
         distill(*arguments, output, block_size=50, progress=stop_in_the_third_block)
     assert not (output / "train.de").exists()
-    with pytest.raises(DataError, match=r"made with other settings .*decoding"):
+    with pytest.raises(DataError, match=r"made with different settings .*decoding"):
         distill(*arguments[:4], BeamSearch(beams=1), output, block_size=50)
     made = {path.name: path.stat().st_mtime_ns for path in (output / ".train.en-de.blocks").glob("*.jsonl")}
     assert sorted(made) == ["000000.jsonl", "000001.jsonl"]
@@ -240,9 +240,9 @@ def test_the_first_texts_alone_are_distilled_in_half_precision(teacher: Path, co
     assert made.texts + made.unfinished == 70
     kept = [line for line in (corpus / "train.en").read_text().splitlines()[:70] if line in made.source.read_text()]
     assert made.source.read_text().splitlines() == kept
-    with pytest.raises(DataError, match=r"made with other settings .*precision"):
+    with pytest.raises(DataError, match=r"made with different settings .*precision"):
         distill(whole, *asked, limit=70, block_size=50)
-    with pytest.raises(DataError, match=r"made with other settings .*limit"):
+    with pytest.raises(DataError, match=r"made with different settings .*limit"):
         distill(half, *asked, block_size=50)
     pairs = read_split(corpus, "val", half.languages)
     assert "|precision:bfloat16|" in note_of(half, settings, "val", pairs)
@@ -273,7 +273,7 @@ def test_distillation_replaces_no_file_that_it_did_not_make(teacher: Path, corpu
         distilled(teacher, corpus, tmp_path)
     (tmp_path / "train.en").unlink()
     (tmp_path / "train.en-de.json").write_text('{"tea')
-    with pytest.raises(DataError, match=r"train\.en-de\.json does not say how"):
+    with pytest.raises(DataError, match=r"train\.en-de\.json is not a manifest"):
         distilled(teacher, corpus, tmp_path)
     assert (tmp_path / "train.de").read_bytes() == kept["train.de"]
 
@@ -322,7 +322,7 @@ def test_pairs_that_are_visibly_wrong_are_left_out_and_counted(teacher: Path, tm
     assert found.filtered == {"length": 1, "copy": 1, "repetition": 1, "language": 0}
     assert found.target.read_text() == "zwei Hunde laufen\n"
     assert asked(list(made), "out") == found
-    with pytest.raises(DataError, match=r"made with other settings .*filter"):
+    with pytest.raises(DataError, match=r"made with different settings .*filter"):
         asked(list(made), "out", filter_pairs=False)
     whole = asked(list(made), "whole", filter_pairs=False)
     assert (whole.texts, whole.unfinished, whole.filtered) == (4, 1, {})

@@ -1,4 +1,4 @@
-"""Canvases: one, many as arrays, text with blanks, and rows of cached context. NumPy only; no model, no tokenizer."""
+"""Canvases, batches of canvases, text with blanks, and rows of cached context. NumPy only; no model, no tokenizer."""
 
 from kermit.canvas.batch import CanvasBatch
 from kermit.canvas.blanks import BLANK, BlankedText

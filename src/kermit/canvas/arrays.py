@@ -1,4 +1,4 @@
-"""The array types that everything above an engine speaks."""
+"""The array types used by everything except the engines."""
 
 from __future__ import annotations
 

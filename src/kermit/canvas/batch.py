@@ -1,4 +1,4 @@
-"""Many canvases as arrays, padded on the right. This module knows no model and no tokenizer."""
+"""Batches of canvases as arrays, padded on the right. This module knows no model and no tokenizer."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class CanvasBatch:
         valid: (batch, length) bool, False at padding.
         open_slots: (batch, length) bool; entry k is slot k, left of token k.
         specials: the ids that frame the canvases.
-        given: (batch, length) bool, what was there at the start of the generation (`kermit.canvas.context`).
-        marked: (batch, length) bool, the given tokens right of a blank. Both are None where nobody asks for them: a
-            model without cached context has no use for them.
+        given: (batch, length) bool, tokens present at the start of the generation (`kermit.canvas.context`).
+        marked: (batch, length) bool, the given tokens right of a blank. Both are None where they are not needed: only
+            models with cached context use them.
     """
 
     token_ids: Integers
@@ -68,7 +68,7 @@ class CanvasBatch:
 
     @classmethod
     def from_segments(cls, specials: SpecialTokens, rows: Sequence[Sequence[Sequence[int]]]) -> CanvasBatch:
-        """Complete texts, each one or two segments of content tokens, with no slot open; unchecked."""
+        """Build a batch of complete texts, one or two segments of content tokens each, with no slot open; unchecked."""
         width = 1 + max(sum(map(len, row)) + len(row) for row in rows)
         token_ids = np.full((len(rows), width), specials.pad_id, dtype=np.int64)
         segment_ids = np.zeros((len(rows), width), dtype=np.int64)
@@ -96,7 +96,7 @@ class CanvasBatch:
         return np.asarray((self.token_ids == self.specials.cls_id) | (self.token_ids == self.specials.sep_id))
 
     def select(self, rows: Integers) -> CanvasBatch:
-        """Return some of the rows, as long as before; a row may be repeated."""
+        """Return the selected rows at the same length; a row may be repeated."""
         return CanvasBatch(
             self.token_ids[rows],
             self.segment_ids[rows],

@@ -1,4 +1,4 @@
-"""The positions that blanks inside given text leave for what is inserted there."""
+"""The positions that blanks inside given text reserve for insertions."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from kermit.canvas.arrays import Array, Integers
 
 @dataclass(frozen=True)
 class BlankRoom:
-    """How many positions the markers of a canvas leave for what is inserted before them.
+    """The number of positions that each marker of a canvas reserves for the insertions before it.
 
     Args:
         width: number of positions per blank.
-        limit: number of positions that there are; where a segment has too many blanks for it, each gets less.
+        limit: number of positions of the model; if a segment has too many blanks for it, each gets fewer.
     """
 
     width: int
     limit: int | None = None
 
     def step(self, given: Integers, markers: Integers) -> Array:
-        """Return how far a marker moves what follows it: itself and its room.
+        """Return how far a marker shifts what follows it: one position for itself, plus its room.
 
         Args:
             given: number of given tokens of each segment.
-            markers: number of its markers, of the same shape.
+            markers: number of markers of each segment, in the same shape.
         """
         wanted = np.full(given.shape, self.width + 1)
         if self.limit is None:
@@ -35,7 +35,7 @@ class BlankRoom:
         return np.where(left < wanted, np.where(left < 1, left, np.floor(left)), wanted)
 
     def within(self, positions: Array) -> Array:
-        """Return positions that are not beyond the last."""
+        """Clip positions to the last one."""
         return positions if self.limit is None else np.minimum(positions, self.limit - 1)
 
 

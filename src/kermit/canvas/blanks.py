@@ -1,6 +1,6 @@
-"""Text with blanks: taking it apart at its blanks, and putting it together again with what was inserted.
+"""Text with blanks: split it at the blanks, and join it again with the inserted text.
 
-The given fragments are kept as they were written, character for character, whatever the tokenizer makes of them.
+The given fragments are kept character for character, even where the tokenizer would normalise them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 BLANK = "____"
-"""What a user writes where text is to be inserted: four underscores, or more."""
+"""What a user writes where text is to be inserted: four or more underscores."""
 
 _PATTERN = re.compile(r"(\s*)_{4,}")
 _BRACKETS = "([{¿¡\u201a\u201e"
@@ -20,13 +20,13 @@ _OPENING = re.compile(rf"[{re.escape(_BRACKETS)}][{_QUOTES}]*$|(^|\s)[{_QUOTES}]
 
 @dataclass(frozen=True)
 class BlankedText:
-    """A text with blanks, taken apart.
+    """A text split at its blanks.
 
     Args:
-        fragments: the given text before, between and after the blanks, one more than there are blanks. White space
-            before a blank is not in them: it belongs to what will be inserted.
+        fragments: the given text before, between and after the blanks, one more than the number of blanks. White space
+            before a blank is not included: it belongs to the inserted text.
         spaces: the white space before each blank.
-        outer: the white space before and after the whole, which is in no fragment: it means nothing.
+        outer: the white space before and after the text, which is in no fragment.
     """
 
     fragments: tuple[str, ...]
@@ -35,7 +35,7 @@ class BlankedText:
 
     @classmethod
     def parse(cls, text: str) -> BlankedText:
-        """Take a text apart at its blanks."""
+        """Split a text at its blanks."""
         fragments, spaces, end = [], [], 0
         inner = text.strip()
         for match in _PATTERN.finditer(inner):
@@ -52,10 +52,10 @@ class BlankedText:
         return tuple(fragment != "" and space == "" for fragment, space in pairs)
 
     def fill(self, pieces: Sequence[str]) -> str:
-        """Put a piece of text into each blank; an empty piece leaves the fragments, and two words stay two.
+        """Put a piece of text into each blank; around an empty piece, two words stay separate.
 
-        Where a piece begins with white space, with a word or with a bracket, it gets the white space that was written
-        before the blank: a line break stays one, and where a blank touches a bracket, so does what is put there.
+        A piece that begins with white space, a word or a bracket gets the white space that was written before the
+        blank: a line break is kept, and a piece touches a bracket if its blank did.
         """
         text = self.fragments[0]
         for piece, space, fragment in zip(pieces, self.spaces, self.fragments[1:], strict=True):
@@ -71,10 +71,10 @@ class BlankedText:
 
 
 def opens(text: str) -> bool:
-    """Whether a text ends in opening punctuation: a bracket, or a quote with nothing or white space before it."""
+    """Return whether a text ends in opening punctuation: a bracket, or a quote after white space or at the start."""
     return _OPENING.search(text) is not None
 
 
 def begins_apart(text: str) -> bool:
-    """Whether what a text begins with has white space before it in running text: a word, or an opening bracket."""
+    """Return whether a text begins with something that follows white space in prose: a word or an opening bracket."""
     return text[:1].isalnum() or text.startswith(tuple(_BRACKETS))

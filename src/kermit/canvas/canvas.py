@@ -1,9 +1,9 @@
-"""The canvas: the text so far, its slots, and inserting into them (the paper's sections 3 and 3.3).
+"""The canvas: the text so far, its slots, and insertion into them (the paper's sections 3 and 3.3).
 
 A canvas is one or two segments of content tokens laid out as ``[CLS] x [SEP]`` or ``[CLS] x [SEP] y [SEP]``. Slot k is
 the place directly left of canvas token k, so the slots of X are those left of each of its tokens and left of its
-``[SEP]``. Slot 0, left of ``[CLS]``, does not exist. `Canvas` is one canvas, in plain Python, checked;
-`kermit.canvas.batch.CanvasBatch` is many, as arrays. This module knows no model, no tokenizer and no array.
+``[SEP]``. Slot 0, left of ``[CLS]``, does not exist. `Canvas` is a single, validated canvas in plain Python;
+`kermit.canvas.batch.CanvasBatch` is a batch of them as arrays. This module knows no model, no tokenizer and no array.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Factorization(Enum):
 
 
 class Termination(StrEnum):
-    """How a text is known to be finished: every slot says so, or one stop action beside the locations."""
+    """How a text is finished: by an end in every slot, or by one stop action for the whole text."""
 
     SLOT = "slot"
     SEQUENCE = "sequence"
@@ -65,7 +65,7 @@ class Termination(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """Put one token into one slot: the paper's (c, l)."""
+    """One token to insert into one slot: the paper's (c, l)."""
 
     slot: int
     token_id: int
@@ -91,7 +91,7 @@ class SpecialTokens:
 
     @cached_property
     def ids(self) -> frozenset[int]:
-        """All ids that may not occur as content."""
+        """All ids that must not occur as content."""
         return self.others | {self.cls_id, self.sep_id, self.pad_id, self.end_of_slot_id}
 
 
@@ -103,8 +103,8 @@ class Canvas:
         specials: the ids that frame it.
         segments: the content tokens of one or two segments, without ``[CLS]`` and ``[SEP]``.
         open_slots: where tokens may be inserted.
-        joined_slots: those open slots whose blank touches the word on its left ("un____able"), so that an insertion
-            there may continue that word.
+        joined_slots: the open slots whose blank touches the word on its left ("un____able"), where an insertion may
+            continue that word.
     """
 
     specials: SpecialTokens
@@ -133,7 +133,7 @@ class Canvas:
         *,
         generate: Factorization | None = None,
     ) -> Canvas:
-        """A canvas of whole segments, with every slot of the generated segments open.
+        """Build a canvas of whole segments, with every slot of the generated segments open.
 
         Args:
             specials: the ids that frame it.
@@ -142,7 +142,7 @@ class Canvas:
             generate: which segments' slots are open; None opens none.
 
         Raises:
-            CanvasError: a special token as content, or a segment that `generate` needs and the canvas lacks.
+            CanvasError: content contains a special token, or `generate` needs a segment that is missing.
         """
         segments = (tuple(x),) if y is None else (tuple(x), tuple(y))
         canvas = cls(specials, segments)
@@ -151,10 +151,10 @@ class Canvas:
         generate = member_of(Factorization, generate, "generate", CanvasError)
         for segment in generate.generated | generate.absent:
             if segment >= len(segments):
-                raise CanvasError(f"{generate.name} needs segment {segment.name}; give y, if only as an empty text")
+                raise CanvasError(f"{generate.name} needs segment {segment.name}; give y, which may be empty")
         for segment in generate.absent:
             if segments[segment]:
-                raise CanvasError(f"{generate.name} has segment {segment.name} empty, but it holds tokens")
+                raise CanvasError(f"{generate.name} needs segment {segment.name} to be empty, but it holds tokens")
         slots = (slot for segment in generate.generated for slot in canvas.slots(segment))
         return replace(canvas, open_slots=frozenset(slots))
 
@@ -167,9 +167,9 @@ class Canvas:
         *,
         joined: Iterable[tuple[Segment, int]] = (),
     ) -> Canvas:
-        """A canvas of fragments with a blank between each two: only the blanks are open.
+        """Build a canvas of fragments with a blank between each two; only the blanks are open.
 
-        An empty first or last fragment is a blank at the start or the end; blanks that meet are one blank.
+        An empty first or last fragment puts a blank at the start or the end; adjacent blanks are one blank.
 
         Args:
             specials: the ids that frame it.
@@ -196,13 +196,13 @@ class Canvas:
     def from_text(
         cls, specials: SpecialTokens, encode: Callable[[str], Sequence[int]], x: str, y: str | None = None
     ) -> Canvas:
-        """A canvas from text with blanks of four underscores, as in ``A man ____ a red ____.``
+        """Build a canvas from text with blanks of four underscores, as in ``A man ____ a red ____.``
 
-        White space before a blank belongs to what will be inserted; white space after it to the text that follows.
+        White space before a blank belongs to the inserted text; white space after it belongs to the text that follows.
 
         Args:
             specials: the ids that frame it.
-            encode: a text to content token ids, without special tokens.
+            encode: maps a text to content token ids, without special tokens.
             x: X's text.
             y: Y's text, or None for a canvas of one segment.
         """
@@ -213,7 +213,7 @@ class Canvas:
 
     @property
     def token_ids(self) -> tuple[int, ...]:
-        """Every token of the canvas in order, special ones included."""
+        """All tokens of the canvas in order, special tokens included."""
         row = [self.specials.cls_id]
         for tokens in self.segments:
             row += [*tokens, self.specials.sep_id]
@@ -221,7 +221,7 @@ class Canvas:
 
     @property
     def segment_ids(self) -> tuple[int, ...]:
-        """The segment of every token of the canvas; ``[CLS]`` counts to X."""
+        """The segment of every token of the canvas; ``[CLS]`` belongs to X."""
         segments = enumerate(self.segments)
         return (0, *(segment for segment, tokens in segments for _ in range(len(tokens) + 1)))
 
@@ -229,17 +229,17 @@ class Canvas:
         return 1 + sum(len(tokens) + 1 for tokens in self.segments)
 
     def slots(self, segment: Segment) -> range:
-        """All slots of a segment, open or not: one more than it has tokens."""
+        """Return all slots of a segment, open or not: one more than it has tokens."""
         if segment >= len(self.segments):
             raise CanvasError(f"the canvas has no segment {Segment(segment).name}")
         start = 1 + sum(len(tokens) + 1 for tokens in self.segments[:segment])
         return range(start, start + len(self.segments[segment]) + 1)
 
     def insert(self, insertions: Iterable[Insertion]) -> Canvas:
-        """The canvas after a set of insertions, all made at once; both sides of a new token are open.
+        """Return the canvas after a set of simultaneous insertions; both sides of a new token are open.
 
         Raises:
-            CanvasError: a slot that does not exist or is closed or is named twice, or a special token as content.
+            CanvasError: a slot does not exist, is closed or occurs twice, or a token is special.
         """
         tokens: dict[int, int] = {}
         for insertion in insertions:
@@ -247,7 +247,7 @@ class Canvas:
             if insertion.slot not in self.open_slots:
                 raise CanvasError(f"slot {insertion.slot} is closed; the open slots are {sorted(self.open_slots)}")
             if insertion.slot in tokens:
-                raise CanvasError(f"slot {insertion.slot} has two insertions; a round inserts one token a slot")
+                raise CanvasError(f"slot {insertion.slot} has two insertions; a round inserts one token per slot")
             self._check_content(insertion.token_id, f"insertion into slot {insertion.slot}")
             tokens[insertion.slot] = insertion.token_id
         segments: list[tuple[int, ...]] = []

@@ -1,24 +1,24 @@
 """Cached context: given tokens attend to given tokens only, inserted tokens to the whole canvas.
 
-*Given* is what a canvas holds at the start of a generation: the source of a translation, the text around blanks, a
-passage. The states of given tokens do not depend on what is inserted, so all canvases of a generation share them. A
-**row** holds the given tokens once and then one **block** for each canvas, its tokens that are not given; a block
-attends to the given part and to itself. A row of a single block is a canvas to decode, a row with a block per round
-trains a whole generation.
+The *given* tokens are those that a canvas holds at the start of a generation: the source of a translation, the text
+around blanks, a passage. Their states do not depend on the insertions, so all canvases of a generation share them. A
+**row** holds the given tokens once, then one **block** per canvas with the tokens that are not given; a block attends
+to the given part and to itself. A row with a single block is a canvas to decode; a row with a block per round trains a
+whole generation.
 
-What a block holds beside inserted tokens:
+Besides inserted tokens, a block holds:
 
-- the ``[SEP]`` of a segment that is open and has nothing given. With nothing given at all, the whole canvas is the
-  block, and this is the paper's model;
+- the ``[SEP]`` of an open segment without given tokens. If nothing at all is given, the whole canvas is the block, and
+  this is the paper's model;
 - a **marker** at the right end of each blank inside given text. It is read again in every round, so the slots of a
-  blank know what the others hold.
+  blank know what the other blanks hold.
 
-In a **left-to-right** block tokens see what was inserted before them: the spans in order, each from left to right. The
-right end of a span (its ``[SEP]`` or marker) comes first, and says that the span begins.
+In a **left-to-right** block, tokens see only those inserted before them: the spans in order, each from left to right.
+The right end of a span (its ``[SEP]`` or marker) comes first and marks the span's beginning.
 
-Positions restart in each segment. Given tokens are numbered in order, with room for some tokens at each marker
-(`BlankRoom`); inserted tokens are numbered from their left given neighbour on, closer together where they are more than
-the room. With nothing given these are the positions of the paper's model. This module knows no model and draws nothing.
+Positions restart in each segment. Given tokens are numbered in order, with room reserved at each marker (`BlankRoom`);
+inserted tokens are numbered from their left given neighbour, closer together if they exceed the room. With nothing
+given, these are the positions of the paper's model. This module knows no model and draws no random numbers.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
     from kermit.canvas.batch import CanvasBatch
 
 PADDING, GIVEN = -1, 0
-"""Numbers of blocks: what is padded, and the given part; the blocks of canvases count from 1."""
+"""Block numbers of padding and of the given part; the blocks of canvases are numbered from 1."""
 
 _FAR = 2**20
-"""Beyond all positions."""
+"""A number beyond all positions."""
 
 
 def given_part(
     token_ids: Integers, segment_ids: Integers, given: Booleans, open_slots: Booleans, specials: SpecialTokens
 ) -> Booleans:
-    """Add to given content the frame that belongs to it.
+    """Add the frame tokens that belong to the given part to the given content.
 
-    With nothing given, nothing of the frame is. Otherwise all of it is but for the ``[SEP]`` of an open segment without
+    With nothing given, no frame token is given. Otherwise all are, except the ``[SEP]`` of an open segment without
     given content, which is read again with what is inserted before it.
 
     Args:
@@ -70,17 +70,17 @@ def given_part(
 
 @dataclass(frozen=True)
 class Generations:
-    """Texts, what of them is given, and in which round each other token is inserted.
+    """Texts, their given tokens, and the round in which each other token is inserted.
 
     Args:
-        token_ids: (batch, tokens), of complete texts, or of canvases as they are.
+        token_ids: (batch, tokens), of complete texts or of canvases.
         segment_ids: (batch, tokens).
-        present: (batch, tokens) bool, False at padding and at what the factorization leaves out.
-        given: (batch, tokens) bool, of `given_part` and the content that is given.
+        present: (batch, tokens) bool, False at padding and at tokens that the factorization leaves out.
+        given: (batch, tokens) bool, the result of `given_part`.
         marked: (batch, tokens) bool, whether a marker stands left of the token, which must be given.
         open_slots: (batch, tokens) bool, whether the slot left of the token (and of its marker) is open.
-        rounds: (batch, tokens), the round in which a token is inserted, from 1; 0 for what is there at the start.
-        left_to_right: (batch,) bool, whether the row is of the left-to-right order; its rounds do not matter.
+        rounds: (batch, tokens), the round in which a token is inserted, from 1; 0 for tokens present at the start.
+        left_to_right: (batch,) bool, whether the row has the left-to-right order; its rounds are ignored.
         specials: the ids that frame a canvas.
     """
 
@@ -96,14 +96,14 @@ class Generations:
 
 
 def generations_of(canvases: CanvasBatch, *, left_to_right: bool = False) -> Generations:
-    """Canvases as they are: nothing is missing, and each has a single block.
+    """Describe canvases as generations with nothing missing and a single block each.
 
     Args:
-        canvases: the canvases, with what is given of them.
-        left_to_right: whether they are of the left-to-right order.
+        canvases: the canvases, with their given tokens.
+        left_to_right: whether they have the left-to-right order.
     """
     if canvases.given is None or canvases.marked is None:
-        raise CanvasError("cached context needs to know what of a canvas is given; make batches with `from_canvases`")
+        raise CanvasError("cached context needs the given tokens of each canvas; build the batch with `from_canvases`")
     return Generations(
         canvases.token_ids,
         canvases.segment_ids,
@@ -119,14 +119,14 @@ def generations_of(canvases: CanvasBatch, *, left_to_right: bool = False) -> Gen
 
 @dataclass(frozen=True)
 class ContextRows:
-    """What a network reads: the given tokens, then the blocks, each in the order of the text.
+    """The input of a network: the given tokens, then the blocks, each in text order.
 
     Args:
         token_ids: (batch, length).
         segment_ids: (batch, length).
         positions: (batch, length) float32.
         blocks: (batch, length) `PADDING`, `GIVEN`, or the number of the block.
-        times: (batch, length) a token sees those of its block that are no later.
+        times: (batch, length) a token sees the tokens of its block that are not later.
         left_to_right: (batch,) bool, the order of the row's blocks.
     """
 
@@ -144,12 +144,12 @@ class ContextRows:
 
     @property
     def orders(self) -> Integers:
-        """(batch, length), 0 for given tokens and padding, 1 for the tokens of a block, 2 from left to right."""
+        """(batch, length), 0 for given tokens and padding, 1 for tokens of a tree block, 2 of a left-to-right block."""
         return (self.blocks > GIVEN) * (1 + self.left_to_right.astype(np.int64))[:, None]
 
     @property
     def mask(self) -> Booleans:
-        """(batch, length, length) bool, what each token sees; padding sees itself, so that no row is empty."""
+        """(batch, length, length) bool, which tokens each token sees; padding sees itself, so that no row is empty."""
         blocks, times = self.blocks.astype(np.int16), self.times.astype(np.int16)
         seen = blocks[:, :, None] == blocks[:, None, :]
         if self.left_to_right.any():
@@ -164,15 +164,16 @@ class ContextRows:
 
 @dataclass(frozen=True)
 class Slots:
-    """The open slots of all canvases of the rows, by row, canvas and place.
+    """The open slots of all canvases of the rows, in order of row, canvas and place.
 
     Args:
         rows: (slots,) the row of each.
-        rounds: (slots,) how many rounds its canvas has had; 0 in a left-to-right row.
-        numbers: (slots,) the token that it is left of, by its number in the text; a marker's counts as its token's.
-        left: (slots,) the left neighbour that it is read from, as row * length + place in the row.
-        right: (slots,) the right neighbour; the right end of its span in a left-to-right row.
-        fresh: (slots,) bool, False where both neighbours are given and the slot was asked in an earlier round already.
+        rounds: (slots,) number of rounds before its canvas; 0 in a left-to-right row.
+        numbers: (slots,) the index in the text of the token on its right; a slot left of a marker has the index of the
+            marker's token.
+        left: (slots,) its left neighbour, as row * length + place in the row.
+        right: (slots,) its right neighbour; in a left-to-right row, the right end of its span.
+        fresh: (slots,) bool, False where both neighbours are given and an earlier round has asked the slot already.
     """
 
     rows: Integers
@@ -188,10 +189,10 @@ class RowLayout:
     """Generations laid out as rows.
 
     Args:
-        rows: what the network reads.
+        rows: the input of the network.
         slots: the open slots.
-        lookup: (batch, rounds, tokens) the number, among all open slots, of the slot that a token missing in that round
-            belongs in; -1 where none is open.
+        lookup: (batch, rounds, tokens) the index, among all open slots, of the slot where a token missing in that round
+            belongs; -1 where none is open.
     """
 
     rows: ContextRows
@@ -200,17 +201,17 @@ class RowLayout:
 
 
 def lay_out(texts: Generations, blank_id: int, blank_room: BlankRoom) -> RowLayout:
-    """Lay out one row per text, with one block per round (of a left-to-right text: one block).
+    """Lay out one row per text, with one block per round, or a single block for a left-to-right text.
 
     Args:
-        texts: the texts and what happens to them.
+        texts: the texts and their rounds.
         blank_id: the token that marks a blank.
-        blank_room: the positions that a blank leaves for what is inserted.
+        blank_room: the positions that a blank reserves for insertions.
     """
     items = _Items.of(texts, blank_id)
     last = np.where(texts.left_to_right, 0, texts.rounds.max(1))
     number = np.arange(int(last.max()) + 1)[:, None]
-    # (batch, rounds, items): what each canvas holds beside the given part
+    # (batch, rounds, items): what each canvas holds besides the given part
     come = (items.rounds[:, None] <= number) | texts.left_to_right[:, None, None]
     in_block = (items.exists & ~items.given)[:, None] & come & (number <= last[:, None, None])
     positions, times = _positions_and_times(items, in_block, texts.left_to_right, blank_room)
@@ -276,12 +277,12 @@ class _Items:
 
     @property
     def boundary(self) -> Booleans:
-        """What separates the spans: all that is not inserted."""
+        """The items that separate the spans: all that are not inserted."""
         return self.exists & ~self.inserted
 
     @property
     def span_end(self) -> Booleans:
-        """The items of blocks that close a span: markers, and each ``[SEP]`` that is read with what comes before it."""
+        """The items of blocks that close a span: markers, and each ``[SEP]`` that belongs to a block."""
         return self.boundary & ~self.given & self.open
 
 
@@ -292,7 +293,7 @@ def _alternate(markers: Array, tokens: Array) -> Array:
 def _positions_and_times(
     items: _Items, in_block: Booleans, left_to_right: Booleans, blank_room: BlankRoom
 ) -> tuple[Floats, Integers]:
-    """Positions and times of the given items and of every block's; both (batch, 1 + rounds, items)."""
+    """Compute positions and times of the given items and of every block's; both (batch, 1 + rounds, items)."""
     second = items.segment_ids == 1
     offset = second * _FAR  # keeps the segments apart in running maxima and minima
     given_x, markers_x = ((flags & ~second).sum(1, keepdims=True) for flags in (items.given, items.marker))
@@ -300,7 +301,7 @@ def _positions_and_times(
     step_x = blank_room.step(given_x, markers_x)
     step_y = blank_room.step(given[:, -1:] - given_x, markers[:, -1:] - markers_x)
     before = given - 1 - second * (given_x - 1)
-    # right for given items and for markers
+    # only valid for given items and markers
     fixed = before + np.where(second, step_y, step_x) * (markers - second * markers_x)
     low = np.maximum.accumulate(np.where(items.given, fixed + offset, offset), 1) - offset
     is_fixed = items.given | items.marker
@@ -331,7 +332,7 @@ def _positions_and_times(
 def _slots(
     items: _Items, in_block: Booleans, place: Integers, length: int, left_to_right: Booleans
 ) -> tuple[Slots, Integers]:
-    """The open slots, and the slot that an item missing from each canvas belongs in, by its token."""
+    """Find the open slots, and for every token the slot where it belongs in each canvas that lacks it."""
     there = items.given[:, None] | in_block
     width = there.shape[2]
     index = np.arange(width, dtype=np.int32)

@@ -1,7 +1,7 @@
-"""The command line: `kermit VERB ...`, one thin file per verb, or per group of like verbs.
+"""The command line: `kermit VERB ...`, one thin file per verb or group of similar verbs.
 
 Nothing heavy is imported until a verb runs, so that `kermit --help` and `kermit VERB --help` are fast. To add a verb,
-write its function in a file of its own and register it below, in its panel of the help. Its docstring is its help: one
+write its function in a file of its own and register it below, in a panel of the help. Its docstring is its help: one
 line that says what it does, and an example.
 
 A `KermitError`, or a file that cannot be read or written, is printed to stderr without a traceback, with exit code 2;
@@ -103,11 +103,11 @@ _EXTRAS = {
     "distill": ("ctranslate2",),
     "gguf": ("gguf",),
 }
-"""The packages that each extra brings; inference needs none of them."""
+"""The packages of each extra; inference needs none of them."""
 
 
 def _missing(error: ModuleNotFoundError) -> KermitError | None:
-    """Return what to say about a package that is not installed; None if no extra brings it."""
+    """Return the error for a package that is not installed; None if it belongs to no extra."""
     package = (error.name or "").partition(".")[0]
     for extra, packages in _EXTRAS.items():
         if package in packages:

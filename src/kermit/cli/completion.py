@@ -1,6 +1,6 @@
-"""What a shell completes: languages of the chosen model, decoding settings, and keys of a recipe.
+"""Shell completion: languages of the chosen model, decoding settings, and keys of a recipe.
 
-A shell asks on every Tab, so nothing is downloaded and no model is loaded; what cannot be known is not completed.
+It runs on every Tab, so nothing is downloaded and no model is loaded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def languages(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def decoding_settings(incomplete: str) -> list[str]:
-    """Complete the names of decoding settings, and the values that are one of a few."""
+    """Complete the names of decoding settings, and the values of settings with a fixed set of them."""
     from dataclasses import fields
 
     from kermit.decoding import Ranking, Strategy
@@ -52,7 +52,7 @@ def recipe_keys(context: typer.Context, incomplete: str) -> list[str]:
     """Complete the keys that a recipe sets."""
     import yaml
 
-    given = [context.params.get("recipe"), *context.args]  # beside an option without its value, arguments are not read
+    given = [context.params.get("recipe"), *context.args]  # arguments after an incomplete option are not parsed yet
     try:
         content = yaml.safe_load(Path(next(filter(None, given))).read_text(encoding="utf-8"))
     except (StopIteration, OSError, ValueError, yaml.YAMLError):

@@ -1,4 +1,4 @@
-"""`kermit embed`: texts and pairs as vectors."""
+"""`kermit embed`: embed texts and pairs as vectors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def embed(
     output: Output = None,
     json_: Json = False,
 ) -> None:
-    """Turn texts or pairs into vectors, the network's hidden states. An output named .npy is a NumPy array.
+    """Embed texts or pairs as vectors of hidden states; an output file named .npy is a NumPy array.
 
     Example: kermit embed --input sentences.txt --output sentences.npy
     """
@@ -39,7 +39,7 @@ def embed(
     given = what.read()
     as_array = output is not None and output.suffix == ".npy"
     if as_array and json_:
-        raise DataError(f"--output {output}: --json cannot be combined with .npy output; leave out one of them")
+        raise DataError(f"--output {output}: --json cannot be combined with .npy output; remove one of them")
     check_file("--output", output)
     kermit = load_kermit(model)
     on_y = what.on_y(context, kermit)
@@ -65,7 +65,7 @@ def embed(
 
 
 def save_array(output: Path, vectors: list[NDArray[np.float32]], width: int) -> None:
-    """Write vectors as one array, (texts, width)."""
+    """Save vectors as one array, (texts, width)."""
     import numpy as np
 
     with partial(output).open("wb") as stream:

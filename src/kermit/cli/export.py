@@ -1,4 +1,4 @@
-"""`kermit export`: a model as ONNX files, which run without torch."""
+"""`kermit export`: write a model as ONNX files, which run without torch."""
 
 from __future__ import annotations
 
@@ -16,18 +16,22 @@ from kermit.errors import UsageError
 def export(
     model: Annotated[
         str | None,
-        typer.Argument(help="Folder of the model; by default the bundled one, with --output.", show_default=False),
+        typer.Argument(help="Folder of the model; the bundled model by default, with --output.", show_default=False),
     ] = None,
     precision: Annotated[
-        Literal["float32", "int8", "both"], typer.Option(help="Of the weights; int8 is smaller and faster.")
+        Literal["float32", "int8", "both"],
+        typer.Option(help="Precision of the weights; int8 is smaller and faster."),
     ] = "both",
     output: Annotated[
         Path | None,
-        typer.Option(help="Folder to write to instead, with the model's config and tokenizer.", show_default=False),
+        typer.Option(
+            help="Folder to write to, with the model's config and tokenizer; the model's folder by default.",
+            show_default=False,
+        ),
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Write a model as ONNX files into its folder, checked against torch; they run faster, and without torch.
+    """Export a model to ONNX files, which run faster and without torch; they are checked against torch first.
 
     Example: kermit export runs/multi30k/kermit --precision int8
     """
@@ -37,7 +41,7 @@ def export(
     from kermit.loading import BUNDLED, find_model
 
     if (model is None or model == BUNDLED) and output is None:
-        raise UsageError("the bundled model is exported into another folder; name it with --output FOLDER")
+        raise UsageError("the bundled model cannot be exported in place; give another folder with --output FOLDER")
     folder = find_model(model)
     from kermit.engines.exported_files import FilePrecision
     from kermit.engines.exporting import export_model
@@ -52,6 +56,6 @@ def export(
                 results.json(record | {"largest_difference": apart.largest, "best_difference": apart.best})
                 continue
             results.line(
-                f"{file.path}: {file.precision}, {file.size / 1e6:.1f} MB; on random tokens it differs from torch by"
-                f" {apart.largest:.1g} at most, in log-probabilities of best tokens by {apart.best:.1g} on average"
+                f"{file.path}: {file.precision}, {file.size / 1e6:.1f} MB; difference from torch on random tokens: at"
+                f" most {apart.largest:.1g}, on average {apart.best:.1g} in log-probabilities of best tokens"
             )

@@ -48,7 +48,7 @@ def translate(
     *,
     how: HowToGenerate,
 ) -> None:
-    """Translate texts, those of several sentences sentence by sentence.
+    """Translate texts, sentence by sentence.
 
     Example: kermit translate --to de "A dog sleeps in the sun."
     """
@@ -79,7 +79,7 @@ def infill(
     *,
     how: HowToGenerate,
 ) -> None:
-    """Fill the blanks of texts (four underscores), or of both sides of a pair; given text is not changed.
+    """Fill the blanks (four underscores) of texts or pairs; the given text does not change.
 
     Example: kermit infill "A man ____ a red ____." --samples 3
     """
@@ -112,7 +112,7 @@ def complete(
     *,
     how: HowToGenerate,
 ) -> None:
-    """Complete pairs from fragments: text is inserted at ... or ____, and a side that is left out is written whole.
+    """Complete pairs from fragments: text is inserted at ... or ____, and a missing side is generated whole.
 
     Example: kermit complete --x "A man ..." --y "... Fahrrad." --samples 3
     """
@@ -132,7 +132,7 @@ def complete(
 @bundled
 def sample(
     context: typer.Context,
-    segment: Annotated[str, typer.Option(help="Both, or a language; x and y always work.")] = "both",
+    segment: Annotated[str, typer.Option(help="What to sample: both, or a language; x and y always work.")] = "both",
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="Number of samples.")] = 1,
     *,
     how: HowToGenerate,
@@ -165,16 +165,16 @@ def produce(
     *,
     seeded: bool = True,
 ) -> None:
-    """Generate for all inputs, and write one line or JSON object per result as it comes.
+    """Generate for all inputs, and write each result as a line or JSON object as soon as it is known.
 
     Args:
         kermit: the model.
         given: the inputs, each with its seed.
-        ask: asks the model about some of them, with further options of a generating method.
+        ask: runs the model on some of them, with further options of a generating method.
         how: the shared options.
-        texts_of: the texts of a result by name; ``source`` is not printed without --json.
-        title: of the progress bar.
-        seeded: whether JSON holds the seed.
+        texts_of: returns the texts of a result by name; ``source`` is only printed with --json.
+        title: the title of the progress bar.
+        seeded: whether JSON output includes the seed.
     """
 
     def record(one: InputText, result: Generation) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def info(model: Model = None, json_: Json = False) -> None:
         if json_:
             results.json(facts)
             return
-        shown = facts.pop("model") or {"model": "none bundled; name one with --model"}
+        shown = facts.pop("model") or {"model": "none bundled; choose one with --model"}
         rows = facts | shown
         width = max(map(len, rows)) + 2
         for name, value in rows.items():
@@ -32,7 +32,7 @@ def info(model: Model = None, json_: Json = False) -> None:
 
 
 def installation() -> dict[str, Any]:
-    """Return versions, device and threads; torch is not needed, and not imported unless it is installed."""
+    """Return versions, device and threads; torch is optional."""
     import os
     import platform
 

@@ -1,7 +1,7 @@
-"""The inputs of a verb: texts from the command line, a file or stdin, each with its place for errors.
+"""Read the inputs of a verb: texts from the command line, a file or stdin, each with its place for errors.
 
-A line is a text; a line with a tab is a pair, as `kermit sample` and `kermit complete` print them. Blank lines count,
-so that line n of the output belongs to line n of the input.
+A line is a text; a line with a tab is a pair, in the format that `kermit sample` and `kermit complete` print. Blank
+lines count, so that line n of the output belongs to line n of the input.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kermit.errors import DataError, Place, placed
 _Result = TypeVar("_Result")
 
 CHUNK = 512
-"""Number of texts whose results are written together."""
+"""Number of texts per chunk; results are written after each chunk."""
 
 
 @dataclass(frozen=True)
 class InputText:
-    """A text, or a pair if `y` is given, with the file and line or argument it comes from and a seed for sampling."""
+    """A text, or a pair if `y` is set, with its place (file and line, or argument) and a seed for sampling."""
 
     x: str
     y: str | None
@@ -42,7 +42,7 @@ def given_texts(texts: Sequence[str] | None, input_: Path | None) -> list[InputT
 
 
 def given_lines(path: Path | None, option: str = "--input") -> list[InputText]:
-    """Read the lines of a file that `option` names; - is stdin, and None is stdin if it is not a terminal."""
+    """Read the lines of the file given with `option`; - is stdin, and None is stdin if it is not a terminal."""
     from kermit.data import plain
 
     if path is None or str(path) == "-":
@@ -59,7 +59,7 @@ def given_lines(path: Path | None, option: str = "--input") -> list[InputText]:
 def check_there(option: str, path: Path) -> None:
     """Raise if the file does not exist."""
     if path.is_dir():
-        raise DataError(f"{option} {path}: this is a folder; name a file")
+        raise DataError(f"{option} {path} is a folder; give a file")
     if not path.exists():
         raise DataError(f"{option} {path} does not exist")
 
@@ -83,12 +83,12 @@ def given_pairs(
 
 
 def drawn(given: Sequence[InputText], samples: int, seed: int) -> list[InputText]:
-    """Repeat each input once per sample, with consecutive seeds from `seed` on; once if nothing is sampled."""
+    """Repeat each input once per sample, with consecutive seeds starting at `seed`; once if nothing is sampled."""
     return [replace(one, seed=seed + draw) for one in given for draw in range(max(1, samples))]
 
 
 def sides(given: Sequence[InputText], *, on_y: bool) -> tuple[list[str] | None, list[str] | None]:
-    """Return the first and second sides of texts, or of pairs; texts are of the second side if `on_y`."""
+    """Return the first and second sides; single texts belong to the second side if `on_y`."""
     texts = [one.x for one in given]
     if all(one.y is None for one in given):
         return (None, texts) if on_y else (texts, None)
@@ -96,9 +96,9 @@ def sides(given: Sequence[InputText], *, on_y: bool) -> tuple[list[str] | None, 
 
 
 def asked_apart(given: Sequence[InputText], ask: Callable[[Sequence[InputText]], Iterable[_Result]]) -> list[_Result]:
-    """Ask about single texts and pairs separately, and return all results in the order of the inputs.
+    """Process single texts and pairs separately, and return all results in the order of the inputs.
 
-    A model of single texts then never sees a second side. Errors name the place of their text.
+    This way a model of single texts never sees a second side. Errors name the place of their text.
     """
     found: dict[int, _Result] = {}
     for alone in (True, False):
@@ -119,7 +119,7 @@ def chunks(given: Sequence[InputText]) -> Iterator[Sequence[InputText]]:
 def _split(given: InputText, alone: bool) -> InputText:
     x, tab, y = given.x.partition("\t")
     if "\t" in y:
-        raise DataError("more than one tab; write a text, or a pair with one tab between", place=given.place)
+        raise DataError("more than one tab; write one text, or a pair separated by one tab", place=given.place)
     return replace(given, x=x, y=y if tab or not alone else None)
 
 

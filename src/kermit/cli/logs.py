@@ -1,4 +1,4 @@
-"""Verbosity: the commands' own log, and only warnings of the libraries below."""
+"""Verbosity: the log of the commands, and only warnings from libraries."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ spoken = Spoken()
 
 
 def hear(context: typer.Context, option: typer.CallbackParam, value: bool) -> None:
-    """Record `--debug` and `--quiet`, which may come before or after the verb."""
+    """Store `--debug` and `--quiet`, which may come before or after the verb."""
     before = context.parent is not None and getattr(spoken, str(option.name))
     setattr(spoken, str(option.name), value or before)
 
 
 def is_main_process() -> bool:
-    """Whether this is the only process, or the first one that a launcher such as torchrun started."""
+    """Return whether this is the only process, or the first of those started by a launcher such as torchrun."""
     return int(os.environ.get("RANK", "0")) == 0
 
 

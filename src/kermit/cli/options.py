@@ -1,4 +1,4 @@
-"""What several verbs share: options, decoding settings, loading a model, and progress."""
+"""Shared by several verbs: options, decoding settings, loading a model, and progress."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Decoding setting, such as top_p=0.9.",
+        help="Decoding setting, such as top_p=0.9. Repeatable.",
         autocompletion=completion.decoding_settings,
     ),
 ]
@@ -70,7 +70,7 @@ PrecisionOption = Annotated[
     Literal["float32", "bfloat16", "float16"], typer.Option(help="Precision of weights and arithmetic.")
 ]
 Samples = Annotated[int, typer.Option(min=0, help="Number of samples per text; 0 takes the best tokens instead.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of the first sample; the others follow.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of the first sample; the others count up from it.")]
 TraceFlag = Annotated[bool, typer.Option("--trace", help="Show the rounds.")]
 X = Annotated[str | None, typer.Option("--x", help="First side of a pair, or a text of that side.", show_default=False)]
 Y = Annotated[
@@ -86,15 +86,15 @@ BAR_DELAY = 1.0
 
 
 def refuse(context: typer.Context, options: Collection[str], why: str) -> None:
-    """Raise for options, as ``--name``, that are on the command line; `why` says why, and what to do."""
+    """Raise if any of these options (``--name``) is on the command line; `why` is the reason and what to do."""
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if (named := set(parameter.opts) & set(options)) and source is not None and source.name == "COMMANDLINE":
             raise DecodingError(f"{named.pop()} {why}")
 
 
-NO_DRAW = "has no effect without sampling; leave it out, or sample"
-"""Why a seed may have no effect."""
+NO_DRAW = "has no effect without sampling; remove it, or sample"
+"""The reason to refuse a seed."""
 
 
 @dataclass(frozen=True)
@@ -125,15 +125,15 @@ class TextsOrPairs:
         return given_pairs(self.texts, self.x, self.y, self.input_)
 
     def on_y(self, context: typer.Context, kermit: Kermit) -> bool:
-        """Whether single texts are of the second side: by `--side`, or because only --y is given."""
+        """Return whether single texts belong to the second side: by `--side`, or because only --y is given."""
         if self.x is None and self.y is None:
             return kermit.segment(self.side) == kermit.segment("y")
-        refuse(context, ["--side"], "has no effect with --x or --y; leave it out")
+        refuse(context, ["--side"], "has no effect with --x or --y; remove it")
         return self.x is None
 
 
 def bundled(verb: Callable[..., None]) -> Callable[..., None]:
-    """Let a verb with arguments that are dataclasses, as those above, take each of their fields as an option."""
+    """Expand the dataclass arguments of a verb (see above) into one option per field."""
     options: list[inspect.Parameter] = []
     bundles: dict[str, Any] = {}
     for name, parameter in inspect.signature(verb, eval_str=True).parameters.items():
@@ -151,7 +151,7 @@ def bundled(verb: Callable[..., None]) -> Callable[..., None]:
         }
         verb(**chosen, **made)
 
-    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]  # which typer reads, and the types
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]  # typer reads this and the types
     run.__annotations__ = {option.name: option.annotation for option in options}
     return run
 
@@ -166,7 +166,7 @@ def decoding_choices(decoding: str | None, settings: list[str] | None) -> dict[s
         if not equals or not key:
             raise DecodingError(f"--set {setting}: write it as key=value")
         if key == "strategy" and decoding is not None:
-            raise DecodingError(f"--set {setting} repeats --decoding {decoding}; leave one of them out")
+            raise DecodingError(f"--set {setting} repeats --decoding {decoding}; remove one of them")
         try:
             choices[key] = yaml.safe_load(value)
         except yaml.YAMLError as error:
@@ -178,7 +178,7 @@ def seedless_choices(decoding: str | None, settings: list[str] | None) -> dict[s
     """Read decoding settings for a verb that has `--seed`."""
     choices = decoding_choices(decoding, settings)
     if "seed" in choices:
-        raise DecodingError("--set seed: give it as --seed")
+        raise DecodingError("--set seed: use --seed instead")
     return choices
 
 
@@ -189,7 +189,7 @@ def settings_of(
     min_tokens_per_blank: int | None = None,
     max_tokens_per_blank: int | None = None,
 ) -> DecodingSettings:
-    """Return the decoder's settings; samples are drawn at temperature 0.7 unless another one is set."""
+    """Return the decoder's settings; samples use temperature 0.7 unless another one is set."""
     from dataclasses import replace
 
     from kermit.decoding import DRAWING_TEMPERATURE, Constraints
@@ -205,7 +205,7 @@ def settings_of(
 def chosen_decoding(
     context: typer.Context, kermit: Kermit, decoding: str | None, chosen: list[str] | None
 ) -> ChosenDecoding:
-    """Return how a model of any family decodes; `--seed` is refused if nothing is drawn."""
+    """Return the decoding settings for a model of any family; refuse `--seed` if nothing is sampled."""
     found = kermit.decoding(seedless_choices(decoding, chosen))
     if not getattr(found.settings(), "draws", False):
         refuse(context, ["--seed"], f"{NO_DRAW} with --set temperature=0.7")

@@ -1,4 +1,4 @@
-"""Results: to stdout, or to a file that gets its name once it is complete."""
+"""Write results to stdout, or to a file that gets its name once it is complete."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """Lines of results, written as they come; a context manager.
+    """Writes lines of results immediately; a context manager.
 
-    A file is written as ``NAME.part`` and renamed at the end, so an interrupted run keeps what it has done and leaves
-    no file that looks complete. A missing folder is an error at the start. Files named ``.gz`` are compressed.
+    A file is written as ``NAME.part`` and renamed at the end, so an interrupted run keeps its results but leaves no
+    file that looks complete. A missing folder is an error at the start. Files named ``.gz`` are compressed.
 
     Args:
         output: the file; None for stdout.
@@ -65,11 +65,11 @@ class Results:
         self.write(text.replace("\n", " ").replace("\r", " ") + "\n")
 
     def texts(self, texts: Sequence[str]) -> None:
-        """Write a text on one line, or two separated by a tab, as `kermit.cli.inputs` reads them."""
+        """Write a text on one line, or two separated by a tab; `kermit.cli.inputs` reads this format."""
         self.line("\t".join(text.replace("\t", " ") for text in texts) if len(texts) > 1 else texts[0])
 
     def json(self, record: dict[str, Any]) -> None:
-        """Write one JSON object on one line; numbers that are not finite become null."""
+        """Write a JSON object on one line; numbers that are not finite become null."""
         strange = {key: None for key, value in record.items() if isinstance(value, float) and not isfinite(value)}
         self.write(json.dumps(record | strange, ensure_ascii=False, allow_nan=False) + "\n")
 
@@ -85,7 +85,7 @@ class Results:
             typer.echo(text, nl=False, color=True)  # leaves the text unchanged
 
     def trace(self, trace: ReadableTrace, layout: Layout | None = None) -> None:
-        """Write a decode, by rounds unless another layout is given; in colour on a terminal that has it."""
+        """Write a decode, by rounds unless another layout is given; in colour if the terminal supports it."""
         from rich.console import Console
 
         from kermit.rendering import Layout
@@ -99,7 +99,7 @@ class Results:
 
 
 def generated(result: Generation, trace: ReadableTrace | None) -> dict[str, Any]:
-    """Return how a text was generated, as plain data; without a trace the key is absent."""
+    """Return how a text was generated, as plain data; the key ``trace`` is absent without a trace."""
     record: dict[str, Any] = {
         "rounds": result.rounds,
         "tokens": result.tokens,
@@ -115,18 +115,18 @@ def warn_if_cut(place: Place, finish: str) -> None:
         from tqdm import tqdm
 
         with tqdm.external_write_mode(file=sys.stderr):
-            typer.echo(f"{place}: ended by {finish}; the text may be incomplete", err=True)
+            typer.echo(f"{place}: stopped by {finish}; the text may be incomplete", err=True)
 
 
 def check_file(option: str, path: Path | None, *, in_new_folder: bool = False) -> None:
-    """Raise, before the work begins, if a file cannot be written; `in_new_folder` allows a missing folder."""
+    """Raise early if a file cannot be written; `in_new_folder` allows a missing folder."""
     if path is not None and not path.parent.is_dir() and not in_new_folder:
         raise DataError(f"{option} {path}: the folder {path.parent} does not exist")
     if path is not None and path.is_dir():
-        raise DataError(f"{option} {path}: this is a folder; name a file")
+        raise DataError(f"{option} {path} is a folder; give a file")
 
 
 def check_folder(option: str, path: Path) -> None:
-    """Raise if a path is a file instead of a folder, or of nothing yet."""
+    """Raise if a path exists and is not a folder."""
     if path.exists() and not path.is_dir():
-        raise DataError(f"{option} {path}: this is a file; name a folder")
+        raise DataError(f"{option} {path} is a file; give a folder")

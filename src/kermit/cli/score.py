@@ -1,4 +1,4 @@
-"""`kermit score`: log-likelihoods of texts and pairs, in nats."""
+"""`kermit score`: print log-likelihoods of texts and pairs, in nats."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kermit.errors import placed
 
 DRAWING = ("--orders", "--prior", "--temperature", "--seed")
 """Options for drawing orders."""
-NOT_DRAWN = {"exact": "sums over all of them", "left_to_right": "scores one of them"}
-"""What methods that draw no orders do instead."""
+NOT_DRAWN = {"exact": "sums over all orders", "left_to_right": "scores one order"}
+"""The methods that draw no orders, and what they do instead."""
 
 
 @bundled
@@ -24,7 +24,10 @@ def score(
     what: TextsOrPairs,
     factorization: Annotated[
         Literal["joint", "y_given_x", "x_given_y", "x", "y"] | None,
-        typer.Option(help="What is scored given what; everything that is given by default.", show_default=False),
+        typer.Option(
+            help="Which sides to score, and which to condition on; by default all given sides are scored.",
+            show_default=False,
+        ),
     ] = None,
     method: Annotated[
         Literal["exact", "importance", "bound", "paper_bound", "left_to_right"],
@@ -37,7 +40,7 @@ def score(
     prior: Annotated[
         Literal["uniform", "balanced_tree", "left_to_right"],
         typer.Option(
-            help="Prior that orders are drawn from; best as in training. A prior that leaves orders out"
+            help="Prior that orders are drawn from, best the one used in training. A prior that excludes orders"
             " (left_to_right) gives a lower bound without a standard error."
         ),
     ] = "uniform",
@@ -53,11 +56,9 @@ def score(
     """
     logs.set_up()
     if method in NOT_DRAWN:
-        refuse(context, DRAWING, f"has no effect: --method {method} {NOT_DRAWN[method]}; leave it out")
+        refuse(context, DRAWING, f"has no effect: --method {method} {NOT_DRAWN[method]}; remove it")
     if prior != "balanced_tree":
-        refuse(
-            context, ["--temperature"], "applies only to the balanced tree; leave it out, or add --prior balanced_tree"
-        )
+        refuse(context, ["--temperature"], "applies only to the balanced tree; remove it, or add --prior balanced_tree")
     given = what.read()
     kermit = load_kermit(model)
     from kermit.objectives.priors import make_prior

@@ -18,10 +18,12 @@ def serve(
         str | None,
         typer.Option(help="Require this bearer token.", envvar="KERMIT_TOKEN", show_default=False),
     ] = None,
-    queue: Annotated[int, typer.Option(help="Number of texts that may wait; beyond that the answer is 429.")] = 256,
-    max_wait_ms: Annotated[float, typer.Option(help="How long a text may wait for others to share its batch.")] = 5.0,
-    max_batch: Annotated[int, typer.Option(help="Number of texts per batch.")] = 32,
-    deadline: Annotated[float, typer.Option(help="Seconds that a request may take.")] = 30.0,
+    queue: Annotated[int, typer.Option(help="Maximum number of waiting texts; beyond that the answer is 429.")] = 256,
+    max_wait_ms: Annotated[
+        float, typer.Option(help="How long a text may wait for others to share its batch, in milliseconds.")
+    ] = 5.0,
+    max_batch: Annotated[int, typer.Option(help="Maximum number of texts per batch.")] = 32,
+    deadline: Annotated[float, typer.Option(help="How long a request may take, in seconds.")] = 30.0,
     max_tokens: Annotated[int, typer.Option(help="Maximum number of tokens of a text, given or inserted.")] = 256,
     cors: Annotated[
         list[str] | None,
@@ -35,7 +37,7 @@ def serve(
         int | None,
         typer.Option(
             min=1,
-            help="Number of CPU threads; 1 by default, or torch's choice without an ONNX file.",
+            help="Number of CPU threads; by default 1, or torch's choice for a model without an ONNX file.",
             show_default=False,
         ),
     ] = None,

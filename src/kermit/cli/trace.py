@@ -50,20 +50,27 @@ def trace(
     y: options.Y = None,
     from_: Annotated[
         Path | None,
-        typer.Option("--from", help="Show what --json --trace of another verb wrote; - for stdin.", show_default=False),
+        typer.Option(
+            "--from", help="Show traces written by another verb with --json --trace; - for stdin.", show_default=False
+        ),
     ] = None,
     format_: Annotated[
         Literal["html", "svg", "png", "pdf", "json", "text"] | None,
-        typer.Option("--format", "-f", help="By the suffix of the output by default, else text.", show_default=False),
+        typer.Option(
+            "--format", "-f", help="Output format; by default from the suffix of --output, or text.", show_default=False
+        ),
     ] = None,
     layout: Annotated[
         Literal["rounds", "tree", "animated"],
         typer.Option(help="Rounds from top to bottom, the insertion tree, or moving words (SVG, HTML)."),
     ] = "rounds",
     title: Annotated[
-        str | None, typer.Option(help="Title of the picture; by default what was done.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Title of the picture; by default the languages and the number of rounds.", show_default=False
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed: of a completed pair, or of anything sampled.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for --x and --y, or for sampling.")] = 0,
     decoding: options.Decoding = None,
     set_: options.Set = None,
     model: options.Model = None,
@@ -76,16 +83,16 @@ def trace(
     asked = {"--to": to, "--infill": infill, "--x or --y": x if x is not None else y, "--from": from_}
     named = [name for name, value in asked.items() if value is not None]
     if len(named) != 1:
-        raise DataError(f"say what to trace: one of {', '.join(asked)}, not {' and '.join(named) or 'none of them'}")
+        raise DataError(f"give exactly one of {', '.join(asked)}; got {' and '.join(named) or 'none'}")
     if to is None and (texts or input_ is not None):
-        raise DataError("texts need --to LANGUAGE; add it, or leave them out")
+        raise DataError("texts need --to LANGUAGE; add it, or remove them")
     if infill is None:
-        options.refuse(context, ["--side"], "applies only to --infill; leave it out")
+        options.refuse(context, ["--side"], "applies only to --infill; remove it")
     chosen = format_ or format_of(output)
     logs.set_up()
     if from_ is not None:
         decided = ["--model", "--decoding", "--set", "--seed"]
-        options.refuse(context, decided, "has no effect with --from, which shows a finished decode; leave it out")
+        options.refuse(context, decided, "has no effect with --from, which shows a finished decode; remove it")
         traces = read_traces(from_)
     elif to is not None:
         traces = translations(context, texts, input_, to, seed, decoding, set_, model)
@@ -104,7 +111,7 @@ def trace(
 
 
 def format_of(output: Path | None) -> str:
-    """Return the format for the name of an output file; text if the name has no suffix."""
+    """Return the format of an output file by its suffix; text without a suffix."""
     suffix = "" if output is None else Path(output.name.removesuffix(".gz")).suffix.lower()
     if suffix and suffix not in FORMATS:
         raise DataError(f"--output {output}: unknown suffix; known: {', '.join(FORMATS)}; or give --format")
@@ -145,7 +152,7 @@ def readable(kermit: Kermit, results: list[Generation]) -> list[ReadableTrace]:
 
 
 def read_traces(path: Path) -> list[ReadableTrace]:
-    """Read traces from JSON lines, each a result with its trace, or a trace."""
+    """Read traces from JSON lines, each a result with a trace, or a trace."""
     from kermit.rendering import ReadableTrace
 
     traces = []
@@ -167,7 +174,7 @@ def read_traces(path: Path) -> list[ReadableTrace]:
 
 
 def write(traces: list[ReadableTrace], chosen: str, layout: str, title: str | None, output: Path | None) -> None:
-    """Write decodes in a format; a picture holds only one."""
+    """Write decodes in the chosen format; a picture holds only one."""
     from kermit.rendering import Layout, page
 
     laid_out = Layout(layout)
@@ -194,14 +201,14 @@ def write(traces: list[ReadableTrace], chosen: str, layout: str, title: str | No
 
 
 def check(traces: list[ReadableTrace], chosen: str, layout: Layout, title: str | None, output: Path | None) -> None:
-    """Raise if what was asked for cannot be written."""
+    """Raise if the traces cannot be written as requested."""
     if not traces:
-        raise DataError("no text to trace; give one")
+        raise DataError("no text to trace; give at least one")
     if chosen in ("svg", *BINARY) and len(traces) > 1:
         raise DataError(f"a picture holds one decode, not {len(traces)}; choose --format html for several")
     if chosen in BINARY and (output is None or output.suffix == ".gz"):
-        raise DataError(f"{chosen.upper()} is binary; name a file with --output decode.{chosen}")
+        raise DataError(f"{chosen.upper()} cannot be written to stdout; give a file with --output decode.{chosen}")
     if layout == "animated" and chosen not in ("svg", "html"):
         raise DataError(f"--layout animated applies only to SVG and HTML, not to {chosen}; choose rounds or tree")
     if title is not None and chosen in ("json", "text"):
-        raise DataError(f"--title applies only to pictures and web pages, not to {chosen}; leave it out")
+        raise DataError(f"--title applies only to pictures and web pages, not to {chosen}; remove it")

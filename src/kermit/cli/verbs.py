@@ -1,4 +1,4 @@
-"""The group of all verbs: panels of the help, and options that every verb has."""
+"""The group of all verbs: panels of the help, and options common to all verbs."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class Verbs(TyperGroup):
                     if getattr(option, "is_flag", False):
                         option.metavar = ""  # not <bool>: a flag takes no value
                     elif option.param_type_name == "argument":
-                        option.display_type_rich = lambda ctx: None  # the name says it; not <list[str]>
+                        option.display_type_rich = lambda ctx: None  # not <list[str]>
                 if hasattr(command, "commands"):
                     groups.append(command)
 
     def make_context(self, *arguments: Any, **settings: Any) -> Any:
-        """Read the options before the verb."""
+        """Parse the options before the verb."""
         with _as_usage_error():
             return super().make_context(*arguments, **settings)
 
     def invoke(self, ctx: Any) -> Any:
-        """Read the verb and its options, and run it."""
+        """Parse the verb and its options, and run it."""
         with _as_usage_error():
             return super().invoke(ctx)
 
@@ -63,12 +63,13 @@ class Verbs(TyperGroup):
 @contextmanager
 def _as_usage_error() -> Iterator[None]:
     """Turn a wrong command into a UsageError that points to the help."""
-    wrong: Any = typer.BadParameter.__base__  # click's UsageError, wherever this typer keeps click
+    wrong: Any = typer.BadParameter.__base__  # click's UsageError; typer may bundle click
     try:
         yield
     except wrong as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # help, not an error
             raise
         place = "kermit" if error.ctx is None else error.ctx.command_path
-        message = " ".join(error.format_message().split()).rstrip(".")
-        raise UsageError(f"{message}; see {place} --help") from error
+        message = " ".join(error.format_message().replace("Value error, ", "").split()).rstrip(".")
+        see = " See" if message.endswith("?") else "; see"
+        raise UsageError(f"{message}{see} {place} --help") from error

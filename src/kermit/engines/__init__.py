@@ -1,4 +1,4 @@
-"""Engines: the protocol that the decoder sees a network through, and what implements it."""
+"""Engines: the protocol through which the decoder uses a network, and its implementations."""
 
 from kermit.engines.engine import Answer, Asked, Cache, Engine, ModelInfo, Rows
 

@@ -1,4 +1,4 @@
-"""Whether two engines say the same about made-up rows; an exported file is calibrated and checked on such rows."""
+"""Compare two engines on synthetic rows, which also calibrate and verify exported files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kermit.canvas.arrays import Booleans, Floats
 from kermit.engines.engine import Answer, Asked, Engine, ModelInfo, Rows
 
 _TOP = 4
-"""Number of best tokens that are compared."""
+"""Number of best tokens to compare."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How far two engines are apart; infinite if they disagree on what may never be inserted.
+    """The difference between two engines; infinite if they disagree on which tokens can never be inserted.
 
     Args:
         largest: the largest absolute difference of a log-probability, a logit or a final state.
@@ -27,16 +27,16 @@ class Difference:
 
 
 def sample_rows(info: ModelInfo, seed: int, *, batch: int, length: int, order: int = 1) -> Rows:
-    """Make up rows: X is given, then comes Y, and all but the first row are padded.
+    """Make synthetic rows: X is given, then comes Y, and all but the first row are padded.
 
-    With cached context Y is a block that starts at the same place in every row, at positions that may be fractions.
+    With cached context, Y is a block that starts at the same place in every row, with fractional positions.
 
     Args:
-        info: what the model is that reads them.
-        seed: of all draws.
+        info: the properties of the model that reads them.
+        seed: the random seed.
         batch: number of rows.
-        length: number of tokens of X, and as many of Y.
-        order: of the block: 1, or 2 from left to right; only with cached context.
+        length: number of tokens of X and of Y.
+        order: the block's order: 1, or 2 for left to right; only with cached context.
     """
     random = np.random.default_rng(seed)
     x, y = (np.concatenate([[length], random.integers(2, length + 1, batch - 1)])[:, None] for _ in "xy")
@@ -64,7 +64,7 @@ def sample_rows(info: ModelInfo, seed: int, *, batch: int, length: int, order: i
 
 
 def _mask(valid: Booleans, in_block: Booleans, order: int) -> Booleans:
-    """Return what each token sees: given tokens each other, blocks everything or what came before."""
+    """Return what each token sees: given tokens see each other; block tokens see everything, or what came before."""
     places = np.arange(valid.shape[1])
     seen = valid[:, :, None] & valid[:, None, :] & (in_block[:, :, None] >= in_block[:, None, :])
     if order == 2:
@@ -73,7 +73,7 @@ def _mask(valid: Booleans, in_block: Booleans, order: int) -> Booleans:
 
 
 def compare(engine: Engine, reference: Engine) -> Difference:
-    """Compare what an engine says with what another says, on rows with and without a cache."""
+    """Compare the answers of two engines, on rows with and without a cache."""
     info = reference.info
     found = []
     for seed, (batch, order) in enumerate([(1, 1), (3, 1), (3, 2)]):
@@ -92,7 +92,7 @@ def sample_length(info: ModelInfo, most: int) -> int:
 
 
 def _answers(engine: Engine, rows: Rows, real: Booleans) -> list[Answer]:
-    """Ask about slots of rows that are read whole and, if the engine caches, first X and then Y."""
+    """Ask about the slots of rows read whole and, if the engine caches, also with X read before Y."""
     everything = _asked(real, 0)
     answers = [engine.ask(rows, everything)]
     if engine.caches:
@@ -101,7 +101,7 @@ def _answers(engine: Engine, rows: Rows, real: Booleans) -> list[Answer]:
         assert given.cache is not None
         backwards = np.arange(len(rows.token_ids) - 1, -1, -1)
         cache = given.cache.select(backwards).select(backwards)
-        for _ in range(2):  # the second time with what the first call returned
+        for _ in range(2):  # the second time with the cache that the first call returned
             after = replace(_part(rows, middle, None), past=cache)
             answers.append(engine.ask(after, _asked(real, middle)))
             assert answers[-1].cache is not None
@@ -111,21 +111,21 @@ def _answers(engine: Engine, rows: Rows, real: Booleans) -> list[Answer]:
 
 
 def _part(rows: Rows, start: int, stop: int | None) -> Rows:
-    """Return some places of rows, which see themselves and those before them."""
+    """Return a range of places of rows; they see themselves and the places before them."""
     some = (slice(None), slice(start, stop))
     mask = rows.mask[(*some, slice(stop))]
     return Rows(rows.token_ids[some], rows.segment_ids[some], rows.positions[some], rows.orders[some], mask)
 
 
 def _asked(real: Booleans, start: int) -> Asked:
-    """Ask about all slots between neighbouring tokens, from a place on."""
+    """Ask about all slots between neighbouring tokens, beginning at a place."""
     row, place = np.nonzero(real[:, start:-1] & real[:, start + 1 :])
     left = row * real.shape[1] + start + place
     return Asked(left, left + 1, top=_TOP, full=True)
 
 
 def _between(ours: Answer, theirs: Answer) -> Difference:
-    """Return how far two answers are apart."""
+    """Return the difference between two answers."""
     assert ours.content is not None
     assert theirs.content is not None
     possible = np.isfinite(theirs.content)
@@ -146,5 +146,5 @@ def _between(ours: Answer, theirs: Answer) -> Difference:
 
 
 def _largest(ours: Floats, theirs: Floats) -> float:
-    """Return the largest absolute difference; that of equal infinities is 0."""
+    """Return the largest absolute difference; equal infinities count as 0."""
     return float(np.where(ours == theirs, 0, np.abs(ours - theirs)).max())

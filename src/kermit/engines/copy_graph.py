@@ -1,4 +1,4 @@
-"""Copies in an ONNX graph (`kermit.modeling.copying`): tokens of a canvas stand in the softmax of its slots again."""
+"""Copying in an ONNX graph (`kermit.modeling.copying`): a canvas's tokens add to the softmax of its slots."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kermit.modeling.copying import NEVER, Copying
 def add_copy_nodes(
     graph: Graph, copying: Copying, vocab_size: int, specials: SpecialTokens, states: str, logits: str
 ) -> str:
-    """Add what copies of the tokens of a slot's canvas are worth.
+    """Add the scores of copying the tokens of a slot's canvas to the logits.
 
     Args:
-        graph: where to add it.
+        graph: the graph to extend.
         copying: the layers.
         vocab_size: number of tokens.
         specials: the ids that are never copied.
@@ -24,7 +24,7 @@ def add_copy_nodes(
         logits: (slots, vocab).
 
     Returns:
-        The name of (slots, vocab) logits, the log of the sum of a token's exponentials.
+        The name of the (slots, vocab) logits, each the log of the sum of a token's exponentials.
     """
     length = graph.add("Shape", "token_ids", start=1, end=2)
     rows = graph.add("Div", "right", length)
@@ -47,7 +47,7 @@ def add_copy_nodes(
 
 
 def _scores(graph: Graph, copying: Copying, states: str, rows: str) -> str:
-    """Add scores of all tokens of each slot's canvas; (slots, length)."""
+    """Add the scores of all tokens of each slot's canvas; (slots, length)."""
     flat = graph.add("Reshape", states, graph.constant([-1, copying.answer.in_features]))
     beside = graph.add("Concat", *(graph.add("Gather", flat, side) for side in ("left", "right")), axis=1)
     graph.normalised.add(beside)
@@ -62,7 +62,7 @@ def _scores(graph: Graph, copying: Copying, states: str, rows: str) -> str:
 
 
 def _rolled(graph: Graph, states: str, start: int) -> str:
-    """Add the states of (batch, length, hidden) from a place on, and then those before it."""
+    """Rotate states (batch, length, hidden) along their length, so that they begin at a place."""
     far, axis = graph.constant([2**31]), graph.constant([1])
     place, zero = graph.constant([start]), graph.constant([0])
     return graph.add(
@@ -71,7 +71,7 @@ def _rolled(graph: Graph, states: str, start: int) -> str:
 
 
 def _allowed(graph: Graph, token_ids: str, vocab_size: int, specials: SpecialTokens) -> str:
-    """Add whether tokens are not special, bool."""
+    """Add a bool for every token: True unless it is special."""
     allowed = np.ones(vocab_size, dtype=bool)
     allowed[sorted(specials.ids)] = False
     return graph.add("Gather", graph.constant(allowed), token_ids)

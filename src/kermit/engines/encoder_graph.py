@@ -1,7 +1,7 @@
-"""Our own trunk as an ONNX graph, with keys, values and final states of earlier tokens as inputs and outputs.
+"""KERMIT's own trunk as an ONNX graph, with keys, values and final states of earlier tokens as inputs and outputs.
 
-It is written node by node and not traced: positions between positions, the cache and attention then take one operator
-each, and a call spends its time in matrix products.
+It is built node by node rather than traced: fractional positions, the cache and attention then take one operator each,
+and a call spends its time in matrix products.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from kermit.modeling.encoder import Encoder
 def add_encoder(graph: Graph, encoder: Encoder, embedded: str, *, caches: bool) -> str:
     """Add the trunk, which reads `positions` (batch, length) and `mask` (batch, length, past + length).
 
-    Only attention sees padded rows. Everything else sees a flat list of the real tokens: `real` (tokens,) says where
-    they are in the rows, row after row, and `places` (batch, length) which of them is at each place; at padding any.
+    Only attention sees padded rows. Everything else sees a flat list of the real tokens: `real` (tokens,) holds their
+    places in the flattened rows, and `places` (batch, length) the index of the token at each place, arbitrary at
+    padding.
 
-    With a cache it takes `past_keys_N`, `past_values_N` (batch, heads, past, width) and `past_states` (batch, past,
-    hidden), and returns `keys_N`, `values_N` and `states`, past and own.
+    With a cache, it takes `past_keys_N`, `past_values_N` (batch, heads, past, width) and `past_states` (batch, past,
+    hidden), and returns `keys_N`, `values_N` and `states` of past and new tokens.
 
     Args:
-        graph: where to add it.
+        graph: the graph to extend.
         encoder: the trunk.
         embedded: (batch, length, hidden), the sum of all embeddings.
-        caches: whether there is a cache.
+        caches: whether to add a cache.
 
     Returns:
         The name of the states, (batch, past + length, hidden).

@@ -1,8 +1,8 @@
-"""`Engine`: what the decoder, the likelihoods and the facade ask of a network, one call per round.
+"""`Engine`: the network as the decoder, the likelihoods and the facade use it, one call per round.
 
-Everything above an engine is NumPy: canvases, rows, rounds, choosing, limits, ranking. An engine turns rows of tokens
-into what the network says about slots. It knows no canvas and no text. `kermit.engines.torch_engine` runs a model of
-torch, `kermit.engines.onnx_engine` an exported file.
+Everything above an engine is NumPy: canvases, rows, rounds, choosing, limits, ranking. An engine maps rows of tokens to
+predictions for slots. It knows no canvas and no text. `kermit.engines.torch_engine` runs a torch model,
+`kermit.engines.onnx_engine` an exported file.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ LEFT_TO_RIGHT = "left_to_right"
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What a model is, as far as generating with it is concerned; all of it comes from `config.json`.
+    """The properties of a model that generation needs.
 
     Args:
-        specials: the ids that frame a canvas or are never content, end-of-slot among them.
+        specials: the ids that frame a canvas or are never content, including end-of-slot.
         vocab_size: number of tokens.
         hidden_size: width of hidden states.
         termination: per slot, or per sequence.
-        orders: names of the insertion orders that it was trained with; None if unknown.
+        orders: names of the insertion orders it was trained with; None if unknown.
         cached_context: whether given tokens attend to given tokens only.
         blank_id: the token that marks a blank; None without cached context.
-        blank_room: the positions that a blank leaves for what is inserted.
+        blank_room: the positions that a blank reserves for insertions.
         restarts: whether positions restart in segment Y.
-        max_length: most tokens of a whole canvas; None if unlimited.
-        max_segment_length: most content tokens of a segment; None if unlimited.
+        max_length: maximum number of tokens of a canvas; None if unlimited.
+        max_segment_length: maximum number of content tokens of a segment; None if unlimited.
         languages: names of segments X and Y.
         factorizations: what it was trained to generate; empty if unknown.
-        strategy: the name of the decoding strategy that suits it best; None for the first that it can use.
-        termination_penalty: what translating takes off the log-probability of ending, unless told otherwise.
+        strategy: the name of its default decoding strategy; None for the first that it supports.
+        termination_penalty: by default subtracted from the log-probability of ending when translating.
         parameters: number of weights; None if unknown.
-        model_type: of its config; another than `kermit` is a relative that inserts too.
+        model_type: from its config; anything but `kermit` is another family that inserts.
         precision: number format of its weights.
     """
 
@@ -69,7 +69,7 @@ class ModelInfo:
 
     @property
     def inserts_in_rounds(self) -> bool:
-        """Whether it was trained to insert in rounds; if its orders are unknown, it was."""
+        """Whether it was trained to insert in rounds; assumed if its orders are unknown."""
         return self.orders is None or bool(self.orders - {LEFT_TO_RIGHT})
 
     @property
@@ -79,7 +79,7 @@ class ModelInfo:
 
 
 class Cache(Protocol):
-    """What an engine keeps of tokens that were read, so that later tokens can attend to them. Opaque to its users."""
+    """The states of tokens already read, for later tokens to attend to. Opaque to its users."""
 
     @property
     def length(self) -> int:
@@ -87,7 +87,7 @@ class Cache(Protocol):
         ...
 
     def select(self, rows: Integers) -> Cache:
-        """Return the cache of some rows, in that order; a row may be repeated (candidates share what was given)."""
+        """Return the cache of some rows, in that order; a row may be repeated (candidates share the given part)."""
         ...
 
     def first(self, length: int) -> Cache:
@@ -105,7 +105,8 @@ class Rows:
         positions: (batch, length) float32; fractions only with cached context.
         orders: (batch, length), 0 for given tokens and without cached context, 1 for the tokens of a block, 2 for those
             of a left-to-right block.
-        mask: (batch, length, past + length) bool, what each token sees; padding sees itself, so that no row is empty.
+        mask: (batch, length, past + length) bool, which tokens each token sees; padding sees itself, so that no row is
+            empty.
         past: the cache of the tokens read before, or None.
     """
 
@@ -119,7 +120,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Asked:
-    """The slots that a call asks about, and what it wants to know of them.
+    """The slots that a call asks about, and what to return for them.
 
     Args:
         left: (slots,) the left neighbours, as row * (past + length) + place.
@@ -127,7 +128,7 @@ class Asked:
         top: number of best tokens to return, 1 or more; end-of-slot is not one of them.
         full: whether to return the log-probabilities of the whole vocabulary.
         wanted: (slots,) a token per slot whose log-probability to return, or None.
-        keep: whether to return a cache, if the engine has one.
+        keep: whether to return a cache, if the engine supports it.
     """
 
     left: Integers
@@ -140,18 +141,18 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a network says; log-probabilities are normalised over the vocabulary with end-of-slot, in float32.
+    """A network's predictions; log-probabilities are normalised over the vocabulary with end-of-slot, in float32.
 
     Args:
-        tokens: (slots, top) the best tokens, descending; ties by the smaller id.
-        log_probs: (slots, top) theirs.
-        end: (slots,) that of end-of-slot; -inf with termination per sequence.
+        tokens: (slots, top) the best tokens, descending; ties go to the smaller id.
+        log_probs: (slots, top) their log-probabilities.
+        end: (slots,) the log-probability of end-of-slot; -inf with termination per sequence.
         location: (slots,) logits of the location.
-        stop: (batch,) logit of stopping beside the locations; None with termination per slot.
-        content: (slots, vocab) log-probabilities where `full`, end-of-slot's included, -inf at what may never be
-            inserted; else None.
-        wanted: (slots,) log-probabilities of the wanted tokens; None if none were asked for.
-        cache: of everything that was read, `past` included; None if the engine keeps none or was not asked to.
+        stop: (batch,) logit of stopping, beside the locations; None with termination per slot.
+        content: (slots, vocab) log-probabilities if `full`, including end-of-slot, -inf at tokens that can never be
+            inserted; otherwise None.
+        wanted: (slots,) log-probabilities of the wanted tokens; None if none were requested.
+        cache: of everything read, `past` included; None if the engine has none or `keep` is False.
     """
 
     tokens: Integers
@@ -167,13 +168,13 @@ class Answer:
     def of(
         cls, content: Floats, asked: Asked, end_id: int, location: Floats | None = None, stop: Floats | None = None
     ) -> Answer:
-        """Answer from log-probabilities of the whole vocabulary: for engines that have them as an array.
+        """Build an answer from log-probabilities of the whole vocabulary, for engines that have them as an array.
 
         Args:
-            content: (slots, vocab), end-of-slot's included.
-            asked: what the call wants to know.
+            content: (slots, vocab), including end-of-slot.
+            asked: the slots and what to return for them.
             end_id: the id of end-of-slot.
-            location: (slots,) logits of the location; all alike by default.
+            location: (slots,) logits of the location; all equal by default.
             stop: (batch,) logits of stopping, with termination per sequence.
         """
         others = content.copy()
@@ -195,12 +196,12 @@ class Engine(Protocol):
 
     @property
     def info(self) -> ModelInfo:
-        """What the model is."""
+        """The model's properties."""
         ...
 
     @property
     def caches(self) -> bool:
-        """Whether it takes and returns caches; if not, every call must hold all tokens."""
+        """Whether it takes and returns caches; if not, every call must contain all tokens."""
         ...
 
     def ask(self, rows: Rows, asked: Asked) -> Answer:
@@ -208,5 +209,5 @@ class Engine(Protocol):
         ...
 
     def hidden(self, rows: Rows) -> Floats:
-        """Return the final states of rows, (batch, length, hidden); those of padding mean nothing."""
+        """Return the final states of rows, (batch, length, hidden); arbitrary at padding."""
         ...

@@ -1,4 +1,4 @@
-"""Where the exported files of a model are. Knows neither ONNX Runtime nor torch."""
+"""Paths of a model's exported files. Knows neither ONNX Runtime nor torch."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from kermit.errors import ModelError, member_of
 
 
 class StaleFileError(ModelError):
-    """Exported file of other weights than its folder holds."""
+    """Exported file that does not match the weights in its folder."""
 
 
 class FilePrecision(StrEnum):
-    """Of the weights and matrix products of a file."""
+    """Precision of the weights and matrix products of a file."""
 
     FLOAT32 = "float32"
     INT8 = "int8"
 
     def file_in(self, folder: Path) -> Path:
-        """Return where the file of a model of this precision is."""
+        """Return the path of a model's file of this precision."""
         return folder / "onnx" / ("model.onnx" if self is FilePrecision.FLOAT32 else f"model_{self}.onnx")
 
 
 def exported_files(folder: Path) -> list[Path]:
-    """Return the exported files that a model's folder holds."""
+    """Return the exported files in a model's folder."""
     return [file for kind in FilePrecision if (file := kind.file_in(folder)).is_file()]
 
 
 def find_file(folder: Path, precision: FilePrecision | str = "auto") -> Path:
-    """Return the exported file of a model; for `auto` the int8 one if it is there.
+    """Return the exported file of a model; `auto` prefers int8.
 
     Raises:
         ModelError: the model was not exported.
@@ -42,4 +42,4 @@ def find_file(folder: Path, precision: FilePrecision | str = "auto") -> Path:
         if file.is_file():
             return file
     option = "" if precision == "auto" else f" --precision {precision}"
-    raise ModelError(f"{files[-1]}: no such file; write it with `kermit export {folder}{option}`")
+    raise ModelError(f"{files[-1]} does not exist; create it with `kermit export {folder}{option}`")

@@ -1,7 +1,7 @@
-"""Export: a KERMIT model of torch as ONNX files that `OnnxEngine` runs.
+"""Export a KERMIT model of torch to ONNX files that `OnnxEngine` runs.
 
-One graph reads rows and answers about slots, whether it is the first call for a text or a later one. Our own trunk is
-written node by node, others are traced. The graph is checked against torch before its file takes its place.
+One graph serves the first and later calls for a text. KERMIT's own trunk is built node by node; others are traced. The
+graph is checked against torch before its file replaces an old one.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ TOLERANCE = 1e-3
 """The largest difference from torch that a float32 file may have."""
 
 _CALIBRATIONS = 4
-"""Number of batches of made-up rows that ranges are measured on."""
+"""Number of batches of synthetic rows on which ranges are measured."""
 
 _BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json", "README.md")
-"""What another folder needs to be one of a model."""
+"""The files to copy to another output folder, so that it is a complete model."""
 
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """A file that was written.
+    """An exported file.
 
     Args:
-        path: where it is.
+        path: its path.
         precision: of its weights and matrix products.
         size: number of bytes.
-        difference: from torch.
+        difference: its difference from torch.
     """
 
     path: Path
@@ -64,12 +64,11 @@ def export_model(
 
     Args:
         folder: the folder of the model.
-        output: the folder to write `onnx/` into, with the config and tokenizer of the model; the model's own by
-            default.
+        output: the folder to write `onnx/` to, with the model's config and tokenizer; the model's own by default.
         precisions: which files to write.
 
     Raises:
-        ModelError: there is no KERMIT model, or it cannot be exported.
+        ModelError: the folder holds no KERMIT model, or the model cannot be exported.
     """
     model = _load(folder)
     reference = TorchEngine(model)
@@ -92,7 +91,7 @@ def export_model(
 
 
 def build_graph(model: KermitForInsertion) -> Graph:
-    """Return the graph of a model, in float32.
+    """Build the graph of a model, in float32.
 
     Args:
         model: the model, in evaluation mode.
@@ -115,7 +114,7 @@ def build_graph(model: KermitForInsertion) -> Graph:
 def _load(folder: Path) -> KermitForInsertion:
     kind = read_config(folder).get("model_type")
     if kind != KermitConfig.model_type:
-        raise ModelError(f"{folder} holds a model of type {kind}; only models of type kermit can be exported")
+        raise ModelError(f"{folder} is a model of type {kind}; only models of type kermit can be exported")
     with reading(folder):
         model: KermitForInsertion = load_whole(KermitForInsertion, folder)
     model.eval()
@@ -123,7 +122,7 @@ def _load(folder: Path) -> KermitForInsertion:
 
 
 def serialize(graph: Graph, model: KermitForInsertion, precision: FilePrecision, *, weights: str = "") -> bytes:
-    """Return the content of a file.
+    """Return the bytes of an exported file.
 
     Args:
         graph: the graph of the model, in float32.
@@ -149,7 +148,7 @@ def serialize(graph: Graph, model: KermitForInsertion, precision: FilePrecision,
 
 
 def _ranges(engine: OnnxEngine, names: list[str]) -> list[float]:
-    """Return the largest absolute value that each of some values inside a graph has on made-up rows."""
+    """Return the largest absolute values of the named activations of a graph on synthetic rows."""
     found = np.zeros(len(names))
     for seed in range(_CALIBRATIONS):
         length = sample_length(engine.info, 24)
@@ -161,7 +160,7 @@ def _ranges(engine: OnnxEngine, names: list[str]) -> list[float]:
 
 
 def _check(difference: Difference, precision: FilePrecision) -> None:
-    """Refuse a graph that does not do what the model does."""
+    """Raise if a graph does not compute what the model does."""
     most = TOLERANCE if precision is FilePrecision.FLOAT32 else np.inf
     if not difference.largest < most:
         raise ModelError(

@@ -1,7 +1,7 @@
-"""ONNX graphs built by hand: nodes, constants, and the layers that networks are made of.
+"""ONNX graphs built by hand: nodes, constants and layers.
 
-Every method adds nodes and returns the name of what they compute, so that a network reads as its formulas. The graph is
-in float32; `kermit.engines.quantize` turns it into int8. This module knows no model.
+Every method adds nodes and returns the name of their output, so that the code of a network reads like its formulas. The
+graph is in float32; `kermit.engines.quantize` turns it into int8. This module knows no model.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from kermit.canvas.arrays import Array
 Shape = Sequence[int | str]
 
 OPSET, IR_VERSION = 23, 10
-"""The first opset with `Attention` and `RotaryEmbedding`, and the oldest file format that may hold it."""
+"""The first opset with `Attention` and `RotaryEmbedding`, and the oldest file format that supports it."""
 
 _NORMS = ("LayerNormalization", "RMSNormalization")
 
 _SMALL = 64
-"""Constants up to this size are shared if they are equal."""
+"""Equal constants up to this size are shared."""
 
 
 class Graph:
     """A graph under construction.
 
-    `normalised` names activations that have about the same size for every token, as a layer norm made them.
+    `normalised` names activations that have about the same magnitude for every token, because a layer norm made them.
     """
 
     def __init__(self) -> None:
@@ -42,12 +42,12 @@ class Graph:
         self._count = 0
 
     def input(self, name: str, dtype: Any, shape: Shape) -> str:
-        """Declare an input; dimensions with a name may differ from call to call."""
+        """Declare an input; named dimensions may differ between calls."""
         self._inputs[name] = _value(name, dtype, shape)
         return name
 
     def output(self, name: str, dtype: Any, shape: Shape) -> None:
-        """Declare an output, which a node computes under that name."""
+        """Declare an output; a node must compute it under that name."""
         self._outputs[name] = _value(name, dtype, shape)
 
     def constant(self, value: Any, dtype: Any = None, *, name: str | None = None) -> str:
@@ -63,7 +63,7 @@ class Graph:
         return name
 
     def add(self, operator: str, *inputs: str, name: str | None = None, domain: str = "", **attributes: Any) -> str:
-        """Add a node with one output, and return the name of that."""
+        """Add a node with one output, and return its name."""
         return self.add_several(operator, *inputs, names=[name], domain=domain, **attributes)[0]
 
     def add_several(
@@ -75,7 +75,7 @@ class Graph:
         return outputs
 
     def linear(self, states: str, weight: Array, bias: Array | None = None) -> str:
-        """Add a linear layer; `weight` is (out, in), as torch has it."""
+        """Add a linear layer; `weight` is (out, in), as in torch."""
         found = self.add("MatMul", states, self.constant(weight.T))
         return found if bias is None else self.add("Add", found, self.constant(bias))
 
@@ -89,7 +89,7 @@ class Graph:
         return found
 
     def graft(self, model: onnx.ModelProto, prefix: str) -> None:
-        """Add the nodes of another model; inputs and outputs keep their names, all else is prefixed."""
+        """Add the nodes of another model; inputs and outputs keep their names, all others get the prefix."""
         kept = {value.name for value in (*model.graph.input, *model.graph.output)} | {""}
 
         def renamed(names: Sequence[str]) -> list[str]:
@@ -119,8 +119,8 @@ class Graph:
         """Return the graph as a model, without inputs and constants that no node reads.
 
         Args:
-            metadata: what the file says about itself.
-            also: names of float32 values to return beside the outputs.
+            metadata: the file's metadata.
+            also: names of float32 values to return besides the outputs.
         """
         read = {name for node in self.nodes for name in node.input}
         seen = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in also]

@@ -1,7 +1,7 @@
-"""What surrounds a trunk in an ONNX graph: embeddings before it, and after it what it says about slots.
+"""The parts of an ONNX graph around a trunk: the embeddings before it, and the slot head after it.
 
-Log-probabilities over the vocabulary are computed inside the graph, and the best of them chosen there. The embedding is
-one constant that both ends read, so that a file holds it once.
+Log-probabilities over the vocabulary and the best tokens are computed inside the graph. The embedding is one constant
+that both ends read, so that a file holds it once.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def add_embedding(graph: Graph, model: KermitForInsertion) -> str:
 
 
 def add_head(graph: Graph, model: KermitForInsertion, states: str) -> None:
-    """Add what a model says about the slots `left`, `right` (slots,), their `top` (1,) best and their `wanted` tokens.
+    """Add the predictions for the slots `left`, `right` (slots,), their `top` (1,) best tokens and `wanted` tokens.
 
     Args:
-        graph: where to add it.
+        graph: the graph to extend.
         model: the model.
         states: (batch, length, hidden), past included.
     """
@@ -80,10 +80,10 @@ def add_head(graph: Graph, model: KermitForInsertion, states: str) -> None:
 
 
 def _add_best(graph: Graph, log_probs: str, vocab_size: int, end_id: int) -> None:
-    """Add `tokens` and `log_probs`, the `top` best without end-of-slot; ties by the smaller id.
+    """Add `tokens` and `log_probs`, the `top` best without end-of-slot; ties go to the smaller id.
 
-    The best tokens are looked for in blocks of the vocabulary: the k + 1 blocks with the highest maxima hold the k + 1
-    best tokens. A maximum is several times cheaper than a search.
+    The search goes by blocks of the vocabulary: the k + 1 blocks with the highest maxima contain the k + 1 best tokens.
+    A maximum is several times cheaper than a top-k.
     """
     width = _block_width(vocab_size)
     blocks = graph.add("Reshape", log_probs, graph.constant([-1, vocab_size // width, width]))
@@ -104,6 +104,6 @@ def _add_best(graph: Graph, log_probs: str, vocab_size: int, end_id: int) -> Non
 
 
 def _block_width(vocab_size: int) -> int:
-    """Return the divisor of a vocabulary's size that is nearest to its root; 1 if the size is prime."""
+    """Return the divisor of a vocabulary's size that is nearest to its square root; 1 if the size is prime."""
     root = vocab_size**0.5
     return min((d for d in range(1, vocab_size) if vocab_size % d == 0), key=lambda d: abs(d - root), default=1)

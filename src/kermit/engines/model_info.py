@@ -1,4 +1,4 @@
-"""What a model is, from its `config.json`: no torch, no transformers."""
+"""Read the properties of a model from its `config.json`: no torch, no transformers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONFIG_DEFAULTS: Mapping[str, Any] = {
     "strategy": None,
     "termination_penalty": 0.0,
 }
-"""What `kermit.modeling.KermitConfig` takes if a config leaves it out."""
+"""The defaults of `kermit.modeling.KermitConfig`."""
 
 
 def info_from_config(
@@ -39,27 +39,27 @@ def info_from_config(
     max_positions: int | None,
     parameters: int | None = None,
 ) -> ModelInfo:
-    """Return what a config says, and what only the network knows.
+    """Combine the contents of a config with what only the network knows.
 
     Args:
         config: the content of `config.json`.
         vocab_size: number of tokens.
         hidden_size: width of hidden states.
-        max_positions: number of positions that the trunk has; None if unlimited.
+        max_positions: number of positions of the trunk; None if unlimited.
         parameters: number of weights; None if unknown.
 
     Raises:
-        ModelError: the config is of another kind of model, or broken.
+        ModelError: the config belongs to another kind of model, or is invalid.
     """
     if config.get("model_type") != MODEL_TYPE:
-        raise ModelError(f"config.json is of a model of type {config.get('model_type')}, not {MODEL_TYPE}")
+        raise ModelError(f"config.json describes a model of type {config.get('model_type')}, not {MODEL_TYPE}")
     chosen = {name: config.get(name, default) for name, default in CONFIG_DEFAULTS.items()}
     try:
         return _info(chosen, vocab_size, hidden_size, max_positions, parameters)
     except KermitError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"config.json is broken: {in_a_line(error)}") from error
+        raise ModelError(f"config.json is invalid: {in_a_line(error)}") from error
 
 
 def _info(

@@ -1,7 +1,7 @@
 """`OnnxEngine`: an exported model run by ONNX Runtime. No torch, no transformers.
 
 The file holds the whole network, from token ids to log-probabilities and the best tokens (`kermit.engines.exporting`
-writes it). What it keeps of tokens that were read are NumPy arrays.
+writes it). The cache is NumPy arrays.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from kermit.loading import read_config, weight_files
 from kermit.provenance import model_checksum
 
 GRAPH_VERSION = "2"
-"""Of what a file takes and returns; a file of another version must be exported again."""
+"""The version of a file's inputs and outputs; a file of another version must be exported again."""
 
 _PAST = "past_"
-"""How the names of inputs begin that take what an earlier call returned without it."""
+"""The prefix of inputs that take an output of an earlier call, which has the same name without it."""
 
 _ANSWERS = ("tokens", "log_probs", "end", "location")
 
@@ -36,7 +36,7 @@ _NO_SLOTS: Integers = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class OnnxCache:
-    """What a graph returned about tokens that were read, by the names under which it takes it again.
+    """The states of tokens already read, by the names of the inputs that take them.
 
     Args:
         arrays: `past_keys_N` and `past_values_N`, (batch, heads, length, width) each, and `past_states`, (batch,
@@ -60,12 +60,12 @@ class OnnxCache:
 
 
 class OnnxEngine:
-    """An exported model that reads rows; make one with `load`.
+    """An engine that runs an exported model; create it with `load`.
 
     Args:
-        session: the file, loaded.
-        info: what the model is.
-        table_size: number of positions in the model's table of positions; None if it has no table.
+        session: the loaded file.
+        info: the model's properties.
+        table_size: number of positions in the model's position table; None if it has no table.
     """
 
     def __init__(self, session: onnxruntime.InferenceSession, info: ModelInfo, table_size: int | None = None) -> None:
@@ -82,8 +82,8 @@ class OnnxEngine:
 
         Args:
             folder: the folder of the model.
-            precision: `float32`, `int8`, or `auto`: int8 if there is such a file, else float32.
-            threads: number of threads that a call uses.
+            precision: `float32`, `int8`, or `auto`: int8 if that file exists, otherwise float32.
+            threads: number of threads per call.
 
         Raises:
             ModelError: the file is missing or cannot be used.
@@ -101,12 +101,12 @@ class OnnxEngine:
 
     @classmethod
     def of(cls, file: Path | bytes, config: Mapping[str, Any], *, threads: int = 1) -> OnnxEngine:
-        """Load a file, or its content.
+        """Load an exported file.
 
         Args:
-            file: the file.
+            file: its path, or its content.
             config: the content of the model's `config.json`.
-            threads: number of threads that a call uses.
+            threads: number of threads per call.
 
         Raises:
             ModelError: it cannot be used.
@@ -115,11 +115,11 @@ class OnnxEngine:
             raise ModelError(f"threads must be 1 or more, not {threads}")
         try:
             session = onnxruntime.InferenceSession(file, _options(threads), providers=["CPUExecutionProvider"])
-        except Exception as error:  # of types that onnxruntime does not name
+        except Exception as error:  # onnxruntime does not export its exception types
             raise ModelError(f"the graph cannot be loaded: {in_a_line(error)}; run `kermit export` again") from error
         about = session.get_modelmeta().custom_metadata_map
         if about.get("graph_version") != GRAPH_VERSION:
-            raise ModelError("the graph is of another version of kermit; run `kermit export` again")
+            raise ModelError("the graph was exported by another version of kermit; run `kermit export` again")
         return cls(session, _info(session, about, config), _number(about["table_size"]))
 
     def ask(self, rows: Rows, asked: Asked) -> Answer:
@@ -174,7 +174,7 @@ class OnnxEngine:
         return read
 
     def _real(self, token_ids: Integers) -> tuple[Integers, Integers]:
-        """Return (tokens,) where the real tokens are, and (batch, length) which of them is at each place."""
+        """Return (tokens,) the places of the real tokens, and (batch, length) the index of the one at each place."""
         valid = token_ids != self.info.specials.pad_id
         real = valid.ravel().nonzero()[0]
         if len(real) == token_ids.size:
@@ -182,26 +182,26 @@ class OnnxEngine:
         return real, (valid.ravel().cumsum().reshape(token_ids.shape) - 1) * valid
 
     def _nothing(self, batch: int) -> dict[str, Floats]:
-        """Return the cache of rows of which nothing was read."""
+        """Return an empty cache."""
         sizes = {"batch": batch, "past": 0}
         shapes = {name: [sizes.get(size, size) for size in self._inputs[name]] for name in self._past}
         return {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
 
     def _check_positions(self, positions: Floats) -> None:
-        """Refuse positions that a table does not have."""
+        """Raise if a position is beyond the model's position table."""
         if self._table_size is not None and (highest := float(positions.max())) > self._table_size - 1:
             raise ModelError(
-                f"a canvas needs {math.ceil(highest) + 1} positions, and the trunk has {self._table_size};"
-                " shorten the text, or leave fewer blanks"
+                f"a canvas needs {math.ceil(highest) + 1} positions, but the trunk has {self._table_size};"
+                " shorten the text, or use fewer blanks"
             )
 
 
 def _options(threads: int) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    # constants are folded; fusing more makes these graphs slower
+    # constant folding only: more fusion makes these graphs slower
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    options.enable_mem_pattern = False  # hardly two calls have the same shapes
+    options.enable_mem_pattern = False  # shapes differ between calls
     options.log_severity_level = 3
     return options
 
@@ -228,12 +228,12 @@ def weights_checksum(folder: Path) -> str:
 
 
 def _check_current(file: Path, folder: Path, exported: str) -> None:
-    """Check that a file was exported from the weights that its folder holds.
+    """Check that a file was exported from the weights in its folder.
 
     Args:
         file: the exported file.
         folder: the folder of the model.
-        exported: the checksum of the weights that the file was made of.
+        exported: the checksum of the weights that the file was exported from.
 
     Raises:
         StaleFileError: the weights have changed since.

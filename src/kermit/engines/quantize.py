@@ -1,11 +1,11 @@
-"""A float32 graph as an int8 graph: weights per channel, activations per token.
+"""Quantize a float32 graph to int8: weights per channel, activations per token.
 
 Matrix products run in integers: weights are int8 with one scale per output, activations uint8 around 128. The
-activations of a token are scaled by their own maximum, so that what is said about a text does not depend on the rest of
-its batch. What a layer norm returns needs no scale of its own, as it has the same size for every token: its range is
-measured once, on calibration rows. The word embedding is int8 with one scale per token, and held once for both ends.
+activations of a token are scaled by their own maximum, so that the predictions for a text do not depend on the rest of
+its batch. The output of a layer norm has the same magnitude for every token, so its range is measured once, on
+calibration rows. The word embedding is int8 with one scale per token, and stored once for both ends.
 
-The dynamic quantization that ONNX Runtime offers has one scale per tensor, for all texts of a batch together.
+The dynamic quantization of ONNX Runtime has one scale per tensor, shared by all texts of a batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kermit.canvas.arrays import Array
 from kermit.engines.graph import Graph
 
 RANGE_MARGIN = 1.1
-"""How much larger than on calibration rows the output of a layer norm may be before it is clipped."""
+"""How far the output of a layer norm may exceed its range on calibration rows before it is clipped."""
 
 _ZERO, _STEPS = 128, 127
 """The uint8 that stands for 0, and the number of steps on either side."""
@@ -39,7 +39,7 @@ def quantize(graph: Graph, embedding: str, ranges: Mapping[str, float]) -> Graph
     """Return a graph in int8.
 
     Args:
-        graph: the graph in float32, which stays as it is.
+        graph: the graph in float32, which is not modified.
         embedding: the name of the word embedding, (tokens, width).
         ranges: the largest absolute value of each of `static_activations`.
     """
@@ -53,7 +53,7 @@ class _Quantizer:
         self.source, self.embedding, self.ranges = graph, embedding, ranges
         self.target = graph.without_nodes()
         self.readers = Counter(name for node in graph.nodes for name in node.input)
-        self.without_bias: dict[str, onnx.NodeProto] = {}  # products that take one, by their outputs
+        self.without_bias: dict[str, onnx.NodeProto] = {}  # products that can take a bias, by output name
         table, scales = _rounded(self.target.constants.pop(embedding))
         self.table = self.target.constant(table, name=f"{embedding}_int8")
         self.table_scales = self.target.constant(scales, name=f"{embedding}_scales")
@@ -65,7 +65,7 @@ class _Quantizer:
                 case "Gather" if node.input[0] == self.embedding:
                     self._look_up(node)
                 case "Gemm" if node.input[1] == self.embedding:
-                    transposed = self.target.add("Transpose", self.table, perm=[1, 0])  # once, when a session is made
+                    transposed = self.target.add("Transpose", self.table, perm=[1, 0])  # folded at session creation
                     self._multiply(node.input[0], transposed, self.table_scales, node.output[0], *node.input[2:])
                 case "MatMul" if (weight := self._weight(node.input[1])) is not None:
                     matrix, scales = _rounded(weight.T)
@@ -79,7 +79,7 @@ class _Quantizer:
         return self.target
 
     def _weight(self, name: str) -> Array | None:
-        """Return a constant that is worth rounding; None if it is not."""
+        """Return a constant that is worth quantizing, or None."""
         array = self.source.constants.get(name)
         return array if array is not None and array.ndim == 2 and array.shape[1] > _NARROW else None
 
@@ -91,7 +91,7 @@ class _Quantizer:
         self.target.add("Mul", values, scales, name=node.output[0])
 
     def _multiply(self, states: str, matrix: str, scales: str, output: str, *bias: str) -> None:
-        """Add the product of activations and an int8 matrix, with a bias or without."""
+        """Add the product of activations and an int8 matrix, with an optional bias."""
         rounded, step, peak = self._activations(states)
         zero = self.target.constant(_ZERO, np.uint8)
         inputs, microsoft = (rounded, matrix, step, scales, zero), "com.microsoft"
@@ -107,7 +107,7 @@ class _Quantizer:
             self.target.add("Add", scaled, *bias, name=output)
 
     def _activations(self, states: str) -> tuple[str, str, str | None]:
-        """Return activations in uint8, their step, and by what to multiply a product of each token, if anything."""
+        """Return activations in uint8, their step, and the factor for each token's product, if any."""
         if states not in self.activations:
             add, constant = self.target.add, self.target.constant
             zero = constant(_ZERO, np.uint8)
@@ -117,22 +117,22 @@ class _Quantizer:
             else:
                 step = constant(1 / _STEPS, np.float32)
                 peak = add("ReduceMax", add("Abs", states), constant([-1]), keepdims=1)
-                rounded = add("QuantizeLinear", add("Div", states, peak), step, zero)  # 0 / 0 is multiplied by 0
+                rounded = add("QuantizeLinear", add("Div", states, peak), step, zero)  # 0 / 0 is later multiplied by 0
                 self.activations[states] = (rounded, step, peak)
         return self.activations[states]
 
     def _product_before(self, node: onnx.NodeProto) -> onnx.NodeProto | None:
-        """Return the product that a node adds a bias to; None if it does something else."""
+        """Return the product to which a node adds a bias, or None if it does something else."""
         products = [self.without_bias[name] for name in node.input if name in self.without_bias]
         biases = [self.source.constants[name] for name in node.input if name in self.source.constants]
         return products[0] if products and biases and biases[0].ndim == 1 else None
 
 
 def _rounded(weight: Array) -> tuple[Array, Array]:
-    """Return (outputs, inputs) in int8, and the scale of each output.
+    """Return weights (outputs, inputs) in int8, and the scale of each output.
 
-    CPUs without VNNI add the products of two neighbouring inputs in 16 bits. Their weights are kept so small that
-    nothing is cut off there, and all CPUs compute the same.
+    CPUs without VNNI add the products of two neighbouring inputs in 16 bits. The weights are kept small enough not to
+    overflow there, so that all CPUs compute the same.
     """
     even = np.pad(weight, [(0, 0), (0, weight.shape[1] % 2)])
     sides = [np.maximum(sign * even, 0) for sign in (1, -1)]

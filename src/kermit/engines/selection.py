@@ -1,6 +1,6 @@
-"""The engine of a model's folder: ONNX Runtime if the model was exported, torch otherwise.
+"""Choose the engine of a model: ONNX Runtime if it was exported, torch otherwise.
 
-Both are imported only when they are used: neither is needed where the other runs.
+Each is imported only when it is used.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ def load_engine(
 
     Args:
         folder: the model's folder.
-        engine: ``onnx`` or ``torch``; ``auto`` is ONNX Runtime if the folder has an exported file of its weights, and
-            torch otherwise, or if a device or dtype is named.
-        precision: of the exported file; int8 if there is one by default.
+        engine: ``onnx`` or ``torch``; ``auto`` is ONNX Runtime if the folder has an exported file of its weights and
+            neither device nor dtype is given, and torch otherwise.
+        precision: of the exported file; by default int8 if the folder has it.
         threads: number of CPU threads; by default 1 for ONNX Runtime, and torch's own choice for torch.
-        device: where torch computes; a GPU if there is one by default.
-        dtype: what torch computes in; float32 by default.
+        device: the device for torch; by default a GPU if one is available.
+        dtype: the dtype for torch; float32 by default.
 
     Raises:
-        UsageError: an unknown engine or precision.
-        ModelError: there is no exported file, or no model that can be read.
+        UsageError: unknown engine or precision.
+        ModelError: no exported file, or no model that can be read.
     """
     if engine not in get_args(EngineName):
         raise UsageError(f"engine must be one of {', '.join(get_args(EngineName))}, not {engine!r}")

@@ -1,7 +1,7 @@
-"""`TorchEngine`: a KERMIT model of torch as an engine, on any device.
+"""`TorchEngine`: an engine that runs a torch model on any device.
 
-Models whose trunk is `kermit.modeling.encoder.Encoder` keep what they read of given text; the others read the whole row
-in every call. The model computes in whatever format its weights have; what leaves the engine is float32.
+Models whose trunk is `kermit.modeling.encoder.Encoder` cache the given text; the others read the whole row in every
+call. The model computes in the dtype of its weights; the engine returns float32.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kermit.modeling.tensors import RowTensors
 
 @dataclass(frozen=True)
 class TorchCache:
-    """Keys, values and final states of tokens that were read.
+    """Keys, values and final states of tokens already read.
 
     Args:
         layers: keys and values of every layer, each (batch, heads, length, width).
@@ -52,7 +52,7 @@ class TorchCache:
 
 
 class TorchEngine:
-    """A model of torch that reads rows.
+    """An engine that runs a torch model.
 
     Args:
         model: the model; it is put in evaluation mode.
@@ -102,7 +102,7 @@ class TorchEngine:
         return _array(self._read(rows, None).states.float())
 
     def _read(self, rows: Rows, past: TorchCache | None) -> TorchCache:
-        """Read rows after those of a cache, and return all of it; without layers if the trunk keeps none."""
+        """Read rows after those of a cache, and return the extended cache, without layers if the trunk has none."""
         if not self.info.cached_context:
             token_ids, segment_ids = (
                 torch.as_tensor(plane, device=self.model.device) for plane in (rows.token_ids, rows.segment_ids)
@@ -122,7 +122,7 @@ class TorchEngine:
 
 
 def model_info(model: KermitForInsertion) -> ModelInfo:
-    """Read off a model what it is."""
+    """Return the properties of a torch model."""
     config = model.config
     return ModelInfo(
         specials=config.specials,

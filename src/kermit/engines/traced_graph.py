@@ -1,7 +1,7 @@
-"""Any trunk of transformers as an ONNX graph, traced by torch. It keeps no cache: a call holds whole rows.
+"""Any trunk of transformers as an ONNX graph, traced by torch. It has no cache: a call contains whole rows.
 
-What `kermit.modeling.trunk` does with positions and masks is done here without looking at values, as tracing demands: a
-table of positions is interpolated, and layers with a sliding window see what is near in the text.
+Positions and masks are handled as in `kermit.modeling.trunk`, but without branching on values, as tracing requires: a
+position table is interpolated, and layers with a sliding window see what is near in the text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WINDOW = "sliding_attention"
 
 
 class _Trunk(nn.Module):
-    """Embedded tokens to final states."""
+    """Computes final states from embedded tokens."""
 
     def __init__(self, model: KermitModel) -> None:
         super().__init__()
@@ -56,12 +56,12 @@ class _Trunk(nn.Module):
                 near = mask & _near(segment_ids, positions, orders, mask, self.window)
                 seen = {"full_attention": seen, _WINDOW: _added(near[:, None], embedded)}
         else:
-            places, seen = positions.long() + self.offset, mask[:, 0].long()  # [CLS] sees all but padding
+            places, seen = positions.long() + self.offset, mask[:, 0].long()  # [CLS] sees everything but padding
         states: Tensor = self.encoder(inputs_embeds=embedded, attention_mask=seen, position_ids=places, **types)[0]
         return states
 
     def _between(self, embedded: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Add to the embedding what a table of positions lacks for fractions, and return whole positions for it."""
+        """Interpolate the position table: add the fractional share to the embedding, and return integer positions."""
         table = position_table(self.encoder)
         if table is None:
             return embedded, positions
@@ -77,12 +77,12 @@ def _added(mask: Tensor, embedded: Tensor) -> Tensor:
 
 
 def _near(segment_ids: Tensor, positions: Tensor, orders: Tensor, mask: Tensor, window: int) -> Tensor:
-    """Return what stands at most that many places away in the text, Y after X; (batch, length, length) bool.
+    """Return which tokens are at most `window` places apart in the text, Y after X; (batch, length, length) bool.
 
-    With nothing given, places are those of the canvas; otherwise Y follows the given part of X.
+    With nothing given, Y follows X in the canvas; otherwise Y follows the given part of X.
     """
     given = (orders == 0)[:, None]
-    nothing_given = ~(mask & given).any(2, keepdim=True)  # for padding that sees only itself it does not matter
+    nothing_given = ~(mask & given).any(2, keepdim=True)  # irrelevant for padding, which sees only itself
     of_x = mask & (segment_ids == 0)[:, None] & (given | nothing_given)
     end_of_x = torch.where(of_x, positions[:, None], 0.0).amax(2)
     places = positions + segment_ids * end_of_x
@@ -90,10 +90,10 @@ def _near(segment_ids: Tensor, positions: Tensor, orders: Tensor, mask: Tensor, 
 
 
 def add_traced(graph: Graph, model: KermitForInsertion, embedded: str) -> str:
-    """Trace the trunk of a model and add it.
+    """Trace the trunk of a model and add it to a graph.
 
     Args:
-        graph: where to add it.
+        graph: the graph to extend.
         model: the model, in evaluation mode and float32.
         embedded: (batch, length, width), the sum of all embeddings.
 
@@ -103,7 +103,7 @@ def add_traced(graph: Graph, model: KermitForInsertion, embedded: str) -> str:
     Raises:
         ModelError: torch cannot trace the trunk.
     """
-    import onnxscript  # noqa: F401  which torch needs, and reports as missing in other words
+    import onnxscript  # noqa: F401  fail here with a clear message if it is missing
 
     batch, length = 2, 7
     width = model.get_input_embeddings().embedding_dim
@@ -129,7 +129,7 @@ def add_traced(graph: Graph, model: KermitForInsertion, embedded: str) -> str:
                 dynamic_shapes=tuple(shapes),
                 verbose=False,
             )
-    except Exception as error:  # whatever it is, the trunk cannot be exported
+    except Exception as error:  # torch raises many types
         raise ModelError(f"{type(model.trunk).__name__} cannot be exported: {in_a_line(error)}") from error
     assert program is not None
     traced: onnx.ModelProto = program.model_proto
@@ -139,7 +139,7 @@ def add_traced(graph: Graph, model: KermitForInsertion, embedded: str) -> str:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keep torch's remarks about its own exporter from a user who cannot do anything about them."""
+    """Silence torch's warnings about its own exporter."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""Weights of torch as the constants of a graph."""
+"""Add weights and layers of torch to a graph."""
 
 from __future__ import annotations
 

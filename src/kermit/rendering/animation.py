@@ -1,7 +1,7 @@
 """An animated decode: words appear where they are inserted, and those around them make room.
 
 Both sides are shown as they stand after each round. A word has a place for every round from its own on; CSS moves it
-from one to the next. Readers who want no motion see the complete text.
+from one to the next. Readers who prefer reduced motion see the complete text.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ ANIMATION_WIDTH = 760
 """The widest line; longer texts are broken into lines."""
 
 ROUND_SECONDS, MOVE_SECONDS, LAST_SECONDS = 1.1, 0.35, 3.0
-"""How long a round is shown, how much of that words move, and how long the end is shown."""
+"""How long a round is shown, how much of that time words move, and how long the end is shown."""
 
 
 @dataclass(frozen=True)
 class Moving:
-    """A word, and its left end and the middle of its row for each round from its own on."""
+    """A word, with its left end and the middle of its row in every round since its own."""
 
     word: Word
     places: tuple[tuple[float, float], ...]
@@ -40,18 +40,18 @@ class Moving:
         return self.word.token.round
 
     def at(self, number: int) -> tuple[float, float]:
-        """Return its place after a round; before its own, where it will appear."""
+        """Return its place after a round; before its own round, the place where it will appear."""
         return self.places[max(0, number - self.first)]
 
 
 @dataclass(frozen=True)
 class Animation:
-    """Moving words, and a picture of what stands still.
+    """Moving words, and a picture of everything static.
 
     Args:
         still: the title, the names of the sides and the legend.
         words: the words.
-        count_place: where the number of the round is shown.
+        count_place: the place of the round number.
         rounds: the number of rounds.
     """
 
@@ -62,7 +62,7 @@ class Animation:
 
     @property
     def seconds(self) -> float:
-        """How long it takes until it begins again."""
+        """The duration of one loop."""
         return self.rounds * ROUND_SECONDS + LAST_SECONDS
 
     def end(self, number: int) -> float:
@@ -105,7 +105,7 @@ def animated_svg(animation: Animation, prefix: str = "") -> str:
 
     Args:
         animation: the decode.
-        prefix: of the names of its keyframes, which are global where several pictures share a page.
+        prefix: for the names of its keyframes, which are global if several pictures share a page.
     """
     style, parts = [STYLE, ".m{animation-iteration-count:infinite;animation-timing-function:ease-in-out}"], []
     for number, moving in enumerate(animation.words):
@@ -117,7 +117,7 @@ def animated_svg(animation: Animation, prefix: str = "") -> str:
             style.append(animation.rule(f"{name}n", _shown_in(animation, moving.first, MOVE_SECONDS / 2)))
             new = f'<g class="m {name}n" opacity="0">{element(underline(x, y, word.room))}</g>'
         label = element(Label(x, baseline(y), word.text, ink, word.given, word.hover))
-        parts.append(f'<g class="m {name}">{shade}{label}{new}</g>')  # at its last place, where CSS moves it from
+        parts.append(f'<g class="m {name}">{shade}{label}{new}</g>')  # at its last place; CSS moves it from there
     x, y = animation.count_place
     for number in range(animation.rounds + 1):
         style.append(animation.rule(f"{prefix}c{number}", _shown_in(animation, number, 0.0)))

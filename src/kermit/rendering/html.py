@@ -1,4 +1,4 @@
-"""Decodes as a web page: their pictures one below the other, in one file that loads nothing else."""
+"""A web page with pictures of decodes, in one self-contained file."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def page(traces: Sequence[ReadableTrace], layout: Layout, *, title: str | None =
 
     Args:
         traces: the decodes.
-        layout: how to lay each out.
-        title: the page's title; one that names the layout by default.
+        layout: the layout of each picture.
+        title: the page's title; by default it names the layout.
     """
     layout = member_of(Layout, layout, "layout")
     title = TITLES[layout] if title is None else title

@@ -1,4 +1,4 @@
-"""A decode laid out on paper: its rounds from top to bottom, or its insertion tree, with a title and a legend."""
+"""Static layouts of a decode, with a title and a legend: its rounds from top to bottom, or its insertion tree."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ INKS = {When.GIVEN: Ink.GIVEN, When.BEFORE: Ink.TEXT, When.NOW: Ink.NOW, When.LA
 
 @dataclass(frozen=True)
 class Word:
-    """A token of the final text, as it is drawn.
+    """A token of the final text, for drawing.
 
     Args:
         index: its index in the final canvas.
         token: the token.
         text: its text, as shown.
-        begins: whether it begins a word, so that there is a gap before it.
+        begins: whether it begins a word and has a gap before it.
     """
 
     index: int
@@ -63,7 +63,7 @@ class Word:
 
     @property
     def hover(self) -> str:
-        """What is said where the reader points at it."""
+        """Its tooltip."""
         if self.token.log_prob is None:
             return "given"
         return f"round {self.token.round}, probability {math.exp(self.token.log_prob):.3g}"
@@ -104,7 +104,7 @@ def flow(row: Sequence[Word], left: float, most: float) -> list[WordPlace]:
 
 
 def title_of(trace: ReadableTrace) -> str:
-    """Return a title that says what was done and in how many rounds."""
+    """Return a title with the direction of a translation, and the number of tokens and rounds."""
     start, rounds = trace.trace.start, [insertions for insertions in trace.trace.rounds if insertions]
     tokens = sum(map(len, rounds))
     said = f"{tokens} token{'' if tokens == 1 else 's'} in {len(rounds)} round{'' if len(rounds) == 1 else 's'}"
@@ -117,7 +117,7 @@ def title_of(trace: ReadableTrace) -> str:
 
 
 class Sheet:
-    """Items from top to bottom; `y` is the middle of the row that comes next."""
+    """Items from top to bottom; `y` is the middle of the next row."""
 
     def __init__(self, title: str) -> None:
         self.items: list[Label | Box | Stroke] = []
@@ -135,7 +135,7 @@ class Sheet:
         self.note(MARGIN + GUTTER - 12 - SIZE * width(text), text)
 
     def word(self, word: Word, x: float, y: float, ink: Ink, *, new: bool = False) -> None:
-        """Add a word, shaded by doubt unless it is still to come, and underlined if it is new."""
+        """Add a word, shaded by the model's doubt unless it is still to come, and underlined if new."""
         if word.doubt > 0.005 and ink is not Ink.LATER:
             self.items.append(row_box(x, y, word.room, Ink.DOUBT, word.doubt))
         if new:
@@ -152,7 +152,7 @@ class Sheet:
                 self.y += 0.3 * ROW
 
     def legend(self, entries: Iterable[tuple[str, Ink]]) -> None:
-        """Say what the colours mean."""
+        """Add a legend of the colours."""
         self.y += 0.3 * ROW
         x = float(MARGIN)
         for text, ink in entries:
@@ -171,13 +171,13 @@ class Sheet:
         self.y += ROW
 
     def picture(self) -> Picture:
-        """Return the picture, just large enough."""
+        """Return the picture, sized to its items."""
         wide = max(item.right for item in self.items) + MARGIN
         return Picture(math.ceil(wide), math.ceil(self.y - ROW / 2 + MARGIN), tuple(self.items), self.title)
 
 
 def rounds_picture(trace: ReadableTrace, title: str | None = None) -> Picture:
-    """Lay out the rounds from top to bottom, each the final text as that round sees it."""
+    """Lay out the rounds from top to bottom, each as the final text at that round."""
     sheet = Sheet(title_of(trace) if title is None else title)
     for row in sheet.sides(trace):
         places = flow(row, MARGIN + GUTTER, ROUNDS_WIDTH)

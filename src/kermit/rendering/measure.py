@@ -1,7 +1,7 @@
-"""The width of a text, and how to show what has no width.
+"""Widths of texts, and visible substitutes for invisible characters.
 
-Widths are those of DejaVu Sans, which comes with matplotlib; pictures name it first, and force the width of every text,
-so that no other font can make words overlap.
+Widths are those of DejaVu Sans, which comes with matplotlib. Pictures prefer that font and fix the width of every text,
+so that words do not overlap in another font.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from kermit.errors import UsageError
 
 _SHOWN = {" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥", "\x7f": "␡"}
-_JOINERS = "\u00ad\u200c\u200d"  # unseen, but they shape the letters around them
+_JOINERS = "\u00ad\u200c\u200d"  # invisible, but they shape the letters around them
 
 NOTHING = "▯"
 """Stands for a token without text, such as an unknown word."""
@@ -57,7 +57,7 @@ def _font(bold: bool) -> Any:
 
 
 def visible(text: str) -> str:
-    """Return a token as it is shown: without spaces around it, and with signs for invisible and invalid characters."""
+    """Return a token for display: without outer spaces, and with symbols for invisible and invalid characters."""
     kept = text.strip(" ") or text
     if kept.isspace() or not kept.isprintable():
         kept = "".join(_shown(symbol, alone=kept.isspace()) for symbol in kept)

@@ -1,4 +1,4 @@
-"""The parts of a picture, whatever draws it: texts, boxes and lines, each with a colour by its meaning.
+"""The parts of a picture, independent of the output format: texts, boxes and lines, coloured by meaning.
 
 Lengths are in pixels of an SVG, which are points of a PDF; y grows downwards. `layouts` makes pictures, `svg` and
 `figure` draw them.
@@ -57,7 +57,7 @@ class Label:
     Args:
         x: its left end.
         y: its baseline.
-        text: what it says.
+        text: its text.
         ink: its colour.
         bold: whether it is bold.
         hover: its tooltip; empty for none.
@@ -109,7 +109,7 @@ class Stroke:
 
     @property
     def points(self) -> list[tuple[float, float]]:
-        """Two ends, or the four points of a Bézier curve if the line is neither level nor upright."""
+        """Two ends, or the four points of a Bézier curve if the line is neither horizontal nor vertical."""
         (x, y), (end, below) = self.start, self.end
         middle = (y + below) / 2
         straight = x == end or y == below
@@ -123,7 +123,7 @@ class Stroke:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture, its items in the order in which they are drawn."""
+    """A picture, with its items in drawing order."""
 
     width: float
     height: float
@@ -132,15 +132,15 @@ class Picture:
 
 
 def row_box(x: float, middle: float, room: float, ink: Ink, opacity: float) -> Box:
-    """Return the box behind a text of some width, in a row with this middle."""
+    """Return the box behind a text of width `room`, in the row centred on `middle`."""
     return Box(x - 2, middle - 0.75 * SIZE, room + 4, 1.5 * SIZE, ink, opacity)
 
 
 def underline(x: float, middle: float, room: float) -> Stroke:
-    """Return the line under a new text of some width, in a row with this middle."""
+    """Return the line under a new text of width `room`, in the row centred on `middle`."""
     return Stroke((x, middle + 0.55 * SIZE), (x + room, middle + 0.55 * SIZE), Ink.NOW, 2)
 
 
 def baseline(middle: float) -> float:
-    """Return the baseline of a text in a row with this middle."""
+    """Return the baseline of a text in the row centred on `middle`."""
     return middle + 0.35 * SIZE

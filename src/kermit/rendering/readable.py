@@ -1,4 +1,4 @@
-"""A trace with the text of its tokens: the one record that every picture of a decode is drawn from."""
+"""A trace with the text of its tokens: the record from which every picture of a decode is drawn."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class ReadableTrace:
 
     Args:
         trace: the decode.
-        text: the text of a token.
-        names: what the sides are called.
+        text: returns the text of a token.
+        names: the names of the sides.
     """
 
     trace: Trace
@@ -40,10 +40,10 @@ class ReadableTrace:
     names: tuple[str, str]
 
     def to_json(self, layout: Layout = Layout.ROUNDS) -> dict[str, object]:
-        """Return the record as JSON values, each token with its text; `from_json` reads it.
+        """Return the trace as JSON values, each token with its text; `from_json` reads it.
 
         Args:
-            layout: with `Layout.TREE`, the tokens of the final text follow as ``tree``, each with its parent.
+            layout: with `Layout.TREE`, ``tree`` lists the tokens of the final text with their parents.
         """
         record = self.trace.to_json(self.text)
         record |= {"names": list(self.names), "open_slots": sorted(self.trace.start.open_slots)}
@@ -51,10 +51,10 @@ class ReadableTrace:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> ReadableTrace:
-        """Read a trace that was written by `to_json`.
+        """Read a trace written by `to_json`.
 
         Raises:
-            DataError: a key is missing or its value is not what `to_json` writes.
+            DataError: a key is missing or has an invalid value.
         """
         try:
             start = tuple(tuple(map(int, segment)) for segment in record["start"])
@@ -67,10 +67,10 @@ class ReadableTrace:
             canvas = Canvas(_NO_SPECIALS, start, frozenset(map(int, record["open_slots"])))
             x, y = map(str, record["names"])
             trace = Trace(canvas, tuple(rounds))
-            trace.canvases()  # refuses slots that do not exist
+            trace.canvases()  # raises for slots that do not exist
         except (KeyError, TypeError, ValueError) as error:
-            what = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise DataError(f"not a trace as --json --trace writes it: {what}") from error
+            what = f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
+            raise DataError(f"not a trace written by --json --trace: {what}") from error
         return cls(trace, texts.__getitem__, (x, y))
 
     def sides(self) -> list[str]:
@@ -81,7 +81,7 @@ class ReadableTrace:
         return [text.strip() for text in texts]
 
     def terminal_lines(self, *, colour: bool, layout: Layout = Layout.ROUNDS) -> list[Text]:
-        """Return the sides that changed: their name, then one line per round, or per token of the tree."""
+        """Return the lines of the sides that changed: the name, then one line per round, or per token of the tree."""
         draw = terminal_tree if _is_tree(layout) else terminal_lines
         lines: list[Text] = []
         for segment in sorted({token.segment for token in self.trace.tokens() if token.round > 0}):
@@ -93,9 +93,9 @@ class ReadableTrace:
         """Draw the decode as SVG, for a file of its own or a page.
 
         Args:
-            layout: how to lay it out.
+            layout: the layout.
             title: the title; by default the number of tokens and rounds.
-            prefix: of the names in an animated picture, where several share a page.
+            prefix: for the names of an animated picture's keyframes, if several share a page.
         """
         if member_of(Layout, layout, "layout") is Layout.ANIMATED:
             return animated_svg(animate(self, title), prefix)

@@ -1,4 +1,4 @@
-"""When each token of the final text came, as seen from a round."""
+"""When each token of the final text was inserted, relative to a round."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kermit.decoding.trace import Trace, TracedToken
 
 
 class Layout(StrEnum):
-    """How a decode is laid out: its rounds from top to bottom, its insertion tree, or moving words."""
+    """The layout of a decode: its rounds from top to bottom, its insertion tree, or moving words."""
 
     ROUNDS = "rounds"
     TREE = "tree"
@@ -16,7 +16,7 @@ class Layout(StrEnum):
 
 
 class When(StrEnum):
-    """When a token came, as seen from a round."""
+    """When a token was inserted, relative to a round."""
 
     GIVEN = "given"
     BEFORE = "before"
@@ -25,7 +25,7 @@ class When(StrEnum):
 
 
 def when(token: TracedToken, number: int) -> When:
-    """Return when a token came, as seen from round `number`."""
+    """Return when a token was inserted, relative to round `number`."""
     if token.round == 0:
         return When.GIVEN
     if token.round == number:

@@ -1,8 +1,8 @@
-"""Pictures as SVG: one file without scripts, links or fonts of its own, readable on light and dark screens.
+"""Pictures as SVG: one file without scripts, links or embedded fonts, readable on light and dark screens.
 
-It has its own background and follows the reader's colour scheme. Colour is never the only sign: given tokens are bold,
-new ones underlined. Styles are plain CSS classes, which converters to PDF understand; `textLength` keeps the measured
-width of every text in any font.
+It has its own background and follows the reader's colour scheme. Colour is never the only cue: given tokens are bold,
+new ones underlined. Styles are plain CSS classes, which PDF converters understand; `textLength` fixes the width of
+every text in any font.
 """
 
 from __future__ import annotations

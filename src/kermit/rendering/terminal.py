@@ -1,4 +1,4 @@
-"""A decode in the terminal, with colour or without."""
+"""A decode in the terminal, with or without colour."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _plain(word: str, seen: When) -> str:
 
 
 def terminal_tree(trace: Trace, segment: Segment, text: Callable[[int], str], *, colour: bool = True) -> list[Text]:
-    """Return one line per token, with the number of its round, below its parent; children in the order of the text."""
+    """Return one line per token, with its round number, below its parent; children are in text order."""
     above = parents(trace.tokens())
     tokens = {index: token for index, token in content(trace) if token.segment == segment and token.round > 0}
     children: dict[int | None, list[int]] = {}
@@ -66,5 +66,5 @@ def terminal_tree(trace: Trace, segment: Segment, text: Callable[[int], str], *,
 
 
 def _numbered(number: int, colour: bool) -> Text:
-    """Begin a line; the style of the number does not extend to what follows."""
+    """Begin a line with a number; its style does not extend to what follows."""
     return Text().append(f"{number:>3}  ", style="dim" if colour else "")

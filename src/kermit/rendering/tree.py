@@ -1,11 +1,11 @@
-"""The insertion tree of a decode: which token each token was inserted beside.
+"""The insertion tree of a decode.
 
-A token is inserted between two neighbours. Its parent is the one that was inserted more recently. Two neighbours never
-come in the same round, for a round inserts at most one token a slot and the token between two slots is older than
-either; so the parent is unique, unless both neighbours were given (or are [CLS] and [SEP]). Then the token is a root.
+A token is inserted between two neighbours. Its parent is the one inserted more recently. Two neighbours are never
+inserted in the same round, because a round inserts at most one token per slot and the token between two slots is older
+than either; so the parent is unique. If both neighbours were given (or are [CLS] and [SEP]), the token is a root.
 
-In the order of the final text this is the tree whose heights are the rounds, so the neighbours of a token at the time
-of its insertion are the nearest tokens of earlier rounds on either side, and a stack finds them all in one pass.
+In the final text, the neighbours of a token at the time of its insertion are the nearest tokens of earlier rounds on
+either side; a stack finds them all in one pass.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from kermit.decoding.trace import TracedToken
 
 
 def parents(tokens: Sequence[TracedToken]) -> list[int | None]:
-    """The index of each token's parent among the tokens of the final canvas; None for roots and for what was given.
+    """Return the index of each token's parent in the final canvas; None for roots and given tokens.
 
     Args:
-        tokens: as `kermit.decoding.trace.Trace.tokens` gives them, [CLS] and [SEP] included.
+        tokens: the result of `kermit.decoding.trace.Trace.tokens`, [CLS] and [SEP] included.
     """
     numbers = [token.round for token in tokens]
     left, right = _nearest_older(numbers), _nearest_older(numbers[::-1])[::-1]
@@ -35,7 +35,7 @@ def parents(tokens: Sequence[TracedToken]) -> list[int | None]:
 
 
 def _nearest_older(numbers: Sequence[int]) -> list[int | None]:
-    """For each round number the index of the nearest smaller one on its left."""
+    """Return, for each round number, the index of the nearest smaller one on its left."""
     found: list[int | None] = []
     stack: list[int] = []
     for index, number in enumerate(numbers):

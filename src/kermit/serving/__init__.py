@@ -1,5 +1,6 @@
-"""The HTTP service and its page: all that `kermit.pipeline.Kermit` can do, for many callers at once.
+"""The HTTP service and its page: everything that `kermit.pipeline.Kermit` can do, for many concurrent callers.
 
-A request is checked (`schemas`), waits in a bounded queue (`jobs`) for a thread that owns the model (`worker`), which
-answers like requests together (`served_model`). `service` is what the routes (`app`) see of that; `server` runs them.
+A request is validated (`schemas`) and waits in a bounded queue (`jobs`) for the thread that owns the model (`worker`),
+which answers similar requests in one batch (`served_model`). `service` is the interface for the routes (`app`);
+`server` runs them.
 """

@@ -1,7 +1,6 @@
-"""What else could stand where a token was inserted: the canvas of a trace up to a round is scored once more.
+"""Alternatives to an inserted token: ask the model about the canvas of a trace up to a round again.
 
-Picking one of them is a new decode that continues after the rounds up to there and the picked insertion: the field
-`begun` of the generating requests.
+To pick one, send a new generating request whose field `begun` holds the rounds up to there and the picked insertion.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def alternatives(kermit: Kermit, request: Request) -> Alternatives:
 
 
 def check_ids(kermit: Kermit, token_ids: Sequence[int]) -> None:
-    """Raise if the model does not know tokens."""
+    """Raise if a token is not in the model's vocabulary."""
     size = kermit.info.vocab_size
     if unknown := [token_id for token_id in token_ids if token_id >= size]:
         raise DecodingError(f"token {unknown[0]} is unknown; the vocabulary ends at {size - 1}")

@@ -1,4 +1,4 @@
-"""Answers of the service, and the events it sends while it works."""
+"""Answers of the service, and the events that it streams."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kermit.results import ScoreMethod
 
 
 class Schema(BaseModel):
-    """Base of everything that goes over the wire: unknown fields are errors."""
+    """Base of all requests and answers: unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class InsertionRecord(Schema):
-    """A token that was inserted, into a slot of the canvas before the round."""
+    """An inserted token; `slot` is in the canvas before the round."""
 
     slot: int
     token_id: int
@@ -27,7 +27,7 @@ class InsertionRecord(Schema):
 
 
 class CanvasRecord(Schema):
-    """A canvas: ids and texts of its tokens by side, and its open slots."""
+    """A canvas: ids and texts of its tokens per side, and its open slots."""
 
     start: list[list[int]]
     start_text: list[list[str]]
@@ -35,26 +35,26 @@ class CanvasRecord(Schema):
 
 
 class TraceRecord(CanvasRecord):
-    """The canvas at the start, what its sides are called, and the insertions of every round."""
+    """The initial canvas, the names of its sides, and the insertions of every round."""
 
     names: list[str]
     rounds: list[list[InsertionRecord]]
 
 
 class Generated(Schema):
-    """What became of one text or pair."""
+    """The result for one text or pair."""
 
     x: str | None
     y: str | None
     rounds: int
     tokens: int
-    finish: Finish = Field(description="Why it ended; anything but `finished` means that the text may be incomplete.")
+    finish: Finish = Field(description="Why decoding ended; anything but `finished` may leave the text incomplete.")
     log_prob: float
     trace: TraceRecord | None = Field(
         default=None, description="Null for a text of several sentences: see `sentences`."
     )
     sentences: list[Generated] | None = Field(
-        default=None, description="The results of the sentences of a translated text, where it has more than one."
+        default=None, description="The results of the sentences of a translated text that has more than one."
     )
 
 
@@ -65,14 +65,14 @@ class GeneratedTexts(Schema):
 
 
 class Scored(Schema):
-    """The log-likelihood of one text; null where it cannot be generated at all."""
+    """The log-likelihood of one text; null if the model cannot generate it."""
 
     log_prob: float | None
     method: ScoreMethod
     standard_error: float | None = Field(
         default=None,
         description="Of an importance-weighted estimate; null for other methods, for a single order, and where the"
-        " prior leaves orders out, so that the estimate is a lower bound.",
+        " prior excludes some orders, which makes the estimate a lower bound.",
     )
 
 
@@ -97,24 +97,24 @@ class Alternative(Schema):
 
 
 class Alternatives(Schema):
-    """The most likely tokens of a slot, best first, and how likely it is that nothing belongs there."""
+    """The most likely tokens of a slot, best first, and the log-probability that nothing belongs there."""
 
     results: list[Alternative]
-    end_log_prob: float = Field(description="Of end-of-slot: nothing more belongs there.")
+    end_log_prob: float = Field(description="The log-probability of end-of-slot: nothing more belongs there.")
 
 
 Reply = GeneratedTexts | TextScores | Vectors | Alternatives
 
 
 class StartEvent(CanvasRecord):
-    """The canvas of one text, or of one sentence of it, before its first round."""
+    """The canvas of one text or sentence before its first round."""
 
     index: int
     sentence: int = 0
 
 
 class RoundEvent(Schema):
-    """What one round inserted into one text, or into one sentence of it."""
+    """The insertions of one round into one text or sentence."""
 
     index: int
     sentence: int = 0
@@ -123,19 +123,19 @@ class RoundEvent(Schema):
 
 
 class ModelCard(Schema):
-    """What a caller should know about the model."""
+    """The model's properties and limits."""
 
     name: str
     title: str | None = Field(default=None, description="The title of its card.")
-    about: str | None = Field(default=None, description="What it knows, in the words of its card.")
+    about: str | None = Field(default=None, description="The first paragraph of its card.")
     languages: dict[Literal["x", "y"], str]
     factorizations: list[Factorization] | None = Field(description="What it was trained for; null if unknown.")
-    strategies: list[Strategy] = Field(description="What it can decode with, the default first.")
+    strategies: list[Strategy] = Field(description="The decoding strategies it supports, the default first.")
     orders: list[str] | None = Field(description="The insertion orders it was trained with; null if unknown.")
-    cached_context: bool = Field(description="Whether it reads what is given once per text.")
+    cached_context: bool = Field(description="Whether it reads the given part only once per text.")
     parameters: int | None
     vocabulary: int
-    candidates: int = Field(description="The most candidates per text.")
+    candidates: int = Field(description="The maximum number of candidates per text.")
     max_tokens: int
     max_texts: int
 
@@ -147,7 +147,7 @@ class Models(Schema):
 
 
 class Health(Schema):
-    """Whether requests are taken."""
+    """Whether the service accepts requests."""
 
     status: Literal["ok", "stopping", "broken"]
 

@@ -1,4 +1,4 @@
-"""The application: routes and errors over HTTP. `service` knows what a request means."""
+"""The application: routes and errors over HTTP; `service` answers the requests."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _VERBS: dict[str, tuple[type[schemas.Request], type[answers.Reply]]] = {
     "score": (schemas.ScoreRequest, answers.TextScores),
     "embed": (schemas.EmbedRequest, answers.Vectors),
 }
-"""What each verb is asked with, and what it answers with."""
+"""The request and the answer of each verb."""
 
 _PROBLEMS = answers.described(
     answers.Problem,
     {
-        400: "The body cannot be read.",
+        400: "The body is not valid JSON.",
         401: "Missing or wrong bearer token.",
         413: "The request has too many bytes.",
         422: "An invalid value, or a text that is too long.",
@@ -62,7 +62,7 @@ _EVENT = {
 }
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "One result per text; with `stream`, starts and rounds as they come, then the results.",
+        "description": "One result per text; with `stream`, events as rounds finish, then the results.",
         "content": {"text/event-stream": {"itemSchema": _EVENT}},
     }
 }
@@ -72,8 +72,8 @@ def create_app(kermit: Kermit, settings: ServiceSettings | None = None) -> FastA
     """Create the application that serves a model.
 
     Args:
-        kermit: the pipeline, which from now on belongs to the application.
-        settings: its limits, its token and who may call it from a browser.
+        kermit: the pipeline, owned by the application from now on.
+        settings: its limits, token and allowed origins.
     """
     service = Service(kermit, settings)
 
@@ -124,7 +124,7 @@ def _open_routes(service: Service) -> APIRouter:
 
     @router.get("/healthz", responses={503: {"model": answers.Health}}, tags=["service"])
     async def healthz(response: Response) -> answers.Health:
-        """Whether requests are taken."""
+        """Whether the service accepts requests."""
         if not service.stopping and not service.broken:
             return answers.Health(status="ok")
         response.status_code = 503
@@ -139,7 +139,7 @@ def _guarded_routes(service: Service) -> APIRouter:
 
     @router.get("/v1/models", responses={401: _PROBLEMS[401]}, tags=["model"])
     async def models() -> answers.Models:
-        """The model that is served, its languages and its limits."""
+        """The served model, its languages and its limits."""
         return answers.Models(models=[service.card])
 
     @router.get("/metrics", responses={401: _PROBLEMS[401], 200: {"content": {"text/plain": {}}}}, tags=["service"])
@@ -155,7 +155,7 @@ def _guarded_routes(service: Service) -> APIRouter:
 
 
 def _endpoint(service: Service, kind: type[schemas.Request]) -> Callable[..., Any]:
-    """Create the function that answers requests of a kind."""
+    """Create the function that answers one kind of request."""
 
     async def answer(asked: Any, http: Any) -> Any:
         if not getattr(asked, "stream", False):
@@ -166,17 +166,17 @@ def _endpoint(service: Service, kind: type[schemas.Request]) -> Callable[..., An
             raise CallerGoneError("the caller has disconnected")
         return EventSourceResponse(_as_sse(first, events), headers={"Cache-Control": "no-store"})
 
-    answer.__annotations__ = {"asked": kind, "http": HttpRequest}  # FastAPI reads these, and the description
+    answer.__annotations__ = {"asked": kind, "http": HttpRequest}  # FastAPI reads these and the docstring
     answer.__doc__ = kind.__doc__
     return answer
 
 
 def _guard(token: str | None) -> Callable[..., None]:
-    """Make a dependency that admits only callers who show the token, or everybody where none is set."""
+    """Create a dependency that admits only callers with the token, or everybody if none is set."""
 
     def check(shown: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))]) -> None:
         if not is_token(None if shown is None else shown.credentials, token):
-            raise TokenError("show the service's token: Authorization: Bearer TOKEN")
+            raise TokenError("missing or wrong token; send the header Authorization: Bearer TOKEN")
 
     return check
 
@@ -201,23 +201,23 @@ def _problem(error: KermitError) -> answers.Problem:
 
 
 async def _refuse(http: HttpRequest, error: Exception) -> JSONResponse:
-    """Answer with a refusal, or with what the model cannot do."""
+    """Answer with an error of the service or of the model."""
     assert isinstance(error, KermitError)
     return JSONResponse(_problem(error).model_dump(), status_of(error), headers_of(error))
 
 
 async def _explain(http: HttpRequest, error: Exception) -> JSONResponse:
-    """Answer with what is wrong with a request, and where."""
+    """Answer with what is wrong in a request, and where."""
     assert isinstance(error, RequestValidationError)
     wrong = []
     for problem in error.errors():
         if problem["type"] == "json_invalid":
-            told = f"the body is not JSON: {problem['ctx']['error']} at character {problem['loc'][-1]}"
-            return JSONResponse(answers.Problem(detail=told).model_dump(), 400)
+            detail = f"the body is not JSON: {problem['ctx']['error']} at character {problem['loc'][-1]}"
+            return JSONResponse(answers.Problem(detail=detail).model_dump(), 400)
         if tuple(problem["loc"]) == ("body",) and problem["type"] not in ("value_error", "unknown_field"):
-            told = "send a JSON object as the body, with Content-Type: application/json"
-            return JSONResponse(answers.Problem(detail=told).model_dump(), 422)
+            detail = "the body must be a JSON object, sent with Content-Type: application/json"
+            return JSONResponse(answers.Problem(detail=detail).model_dump(), 422)
         place = ".".join(str(part) for part in problem["loc"] if part != "body")
-        told = str(problem["msg"]).removeprefix("Value error, ")
-        wrong.append(f"{place}: {told}" if place else told)
+        message = str(problem["msg"]).removeprefix("Value error, ")
+        wrong.append(f"{place}: {message}" if place else message)
     return JSONResponse(answers.Problem(detail="; ".join(wrong[:5])).model_dump(), 422)

@@ -1,4 +1,4 @@
-"""The title and the first paragraph of a model's card, for callers who want to know what the model is."""
+"""Read the title and the first paragraph of a model's card."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def read_card(folder: Path) -> tuple[str | None, str | None]:
     """Read a model's card.
 
     Args:
-        folder: the model's folder; its card is in ``README.md``, or beside it where a training wrote the folder.
+        folder: the model's folder; its card is ``README.md``.
 
     Returns:
-        Its title, and its first paragraph as one line; None where there is none.
+        Its title, and its first paragraph on one line; None for whatever is missing.
     """
     try:
         text = _FRONT_MATTER.sub("", (folder / "README.md").read_text("utf-8"))
@@ -31,5 +31,5 @@ def read_card(folder: Path) -> tuple[str | None, str | None]:
 
 
 def _plain(text: str) -> str:
-    """Return a line of Markdown without its marks."""
+    """Return a line of Markdown without its markup."""
     return re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", text).replace("`", "").replace("**", "")

@@ -1,4 +1,4 @@
-"""What every request passes before a route: a limit on bytes, security headers, and counting; and the token."""
+"""Checks around every route: a limit on bytes, security headers, metrics and the token."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HEADERS = {
 
 
 def is_token(shown: str | None, token: str | None) -> bool:
-    """Whether a caller shows the right token; always if there is none."""
+    """Return whether a caller sent the right token; always True if the service has none."""
     return token is None or (shown is not None and secrets.compare_digest(shown.encode(), token.encode()))
 
 
@@ -43,12 +43,12 @@ async def hung_up(request: Request) -> None:
 
 
 class Guard:
-    """Limits the bytes of requests, adds security headers to answers, and counts both by route and status.
+    """Limits the size of requests, adds security headers to answers, and counts both by route and status.
 
     Args:
         app: the application behind it.
-        most: the most bytes of a request, whether it declares its length or not.
-        metrics: where requests are counted.
+        most: the maximum number of bytes of a request, whether it declares its length or not.
+        metrics: the counters.
     """
 
     def __init__(self, app: ASGIApp, most: int, metrics: Metrics) -> None:
@@ -85,7 +85,7 @@ class Guard:
             else:
                 await JSONResponse(self._too_long().model_dump(), 413)(scope, receive, with_headers)
         finally:
-            route = getattr(scope.get("route"), "path", "other")  # few names, whatever paths callers make up
+            route = getattr(scope.get("route"), "path", "other")  # a bounded number of labels, whatever callers send
             self.metrics.requests.labels(route, str(status)).inc()
             self.metrics.seconds.labels(route).observe(time.perf_counter() - began)
 

@@ -1,4 +1,4 @@
-"""Requests that wait: a bounded queue from which like jobs are taken together. It knows no model and no HTTP."""
+"""A bounded queue of requests, from which similar ones are taken together. It knows no model and no HTTP."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Tell = Callable[[StartEvent | RoundEvent], None]
 
 @dataclass(eq=False)
 class Job:
-    """A request on its way to an answer.
+    """A queued request.
 
     Args:
-        request: what is asked.
-        deadline: when the answer is no longer wanted, on the monotonic clock.
+        request: the request.
+        deadline: when the caller stops waiting, on the monotonic clock.
         tell: called from the worker's thread with every event of a streaming request.
     """
 
@@ -49,10 +49,10 @@ class Job:
 
 
 class JobQueue:
-    """A bounded queue of jobs; its places are counted in texts.
+    """A bounded queue of jobs; its size is counted in texts.
 
     Args:
-        places: how many texts may wait.
+        places: maximum number of waiting texts.
     """
 
     def __init__(self, places: int) -> None:
@@ -63,7 +63,7 @@ class JobQueue:
 
     @property
     def depth(self) -> int:
-        """Number of texts that wait."""
+        """Number of waiting texts."""
         with self._changed:
             return self._depth()
 
@@ -76,43 +76,43 @@ class JobQueue:
         """Add a job.
 
         Raises:
-            QueueFullError: there is no place for it.
+            QueueFullError: the queue has no room for it.
             StoppingError: the queue is closed.
         """
         with self._changed:
             if self._closed:
-                raise StoppingError("the service is stopping and takes no new requests; try again later")
+                raise StoppingError("the service is stopping and accepts no new requests; try again later")
             self._drop_unwanted()
             if self._depth() + job.size > self.places:
                 raise QueueFullError(
-                    f"the queue is full: {self._depth()} of {self.places} texts wait; try again in a moment",
+                    f"the queue is full ({self._depth()} of {self.places} texts waiting); try again in a moment",
                     limit=self.places,
                 )
             self._jobs.append(job)
             self._changed.notify_all()
 
     def discard(self, job: Job) -> None:
-        """Give up a job: if it still waits it leaves the queue; if it is being computed it ends at the next round."""
+        """Abandon a job: a waiting one leaves the queue, a running one ends at the next round."""
         job.abandoned = True
         with self._changed:
             self._drop_unwanted()
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Refuse new jobs; those that wait can still be taken."""
+        """Refuse new jobs; waiting ones can still be taken."""
         self._closed = True  # without the lock, so that a signal handler may call this
 
     def wake(self) -> None:
-        """Let whoever waits look again."""
+        """Wake up all waiting threads."""
         with self._changed:
             self._changed.notify_all()
 
     def gather(self, max_batch: int, max_wait: float) -> list[Job]:
-        """Wait for jobs and take the oldest with others like it; none once the queue is closed and empty.
+        """Wait for jobs and take the oldest with similar ones; returns none once the queue is closed and empty.
 
         Args:
-            max_batch: the most texts to take; a job that holds more comes alone.
-            max_wait: for how many seconds since the oldest job came to wait for more like it.
+            max_batch: the maximum number of texts to take; a larger job is taken alone.
+            max_wait: seconds to wait for similar jobs, from the arrival of the oldest.
         """
         with self._changed:
             while True:
@@ -131,7 +131,7 @@ class JobQueue:
                 self._changed.wait(left)
 
     def _like_the_oldest(self, max_batch: int) -> tuple[list[Job], bool]:
-        """The jobs that go together, and whether there is no room for more."""
+        """Return the jobs to take together, and whether the batch is full."""
         batch, size = [self._jobs[0]], self._jobs[0].size
         for job in list(self._jobs)[1:]:
             if job.likeness != batch[0].likeness:

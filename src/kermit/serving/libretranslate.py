@@ -1,7 +1,7 @@
-"""The routes of LibreTranslate's public API, so that its clients work with this service: translate, languages, detect.
+"""Routes compatible with LibreTranslate's API, for its clients: translate, languages, detect.
 
-Bodies are JSON or an HTML form. Errors are ``{"error": ...}`` with 400, 403, 429 or 503, as its clients expect. What
-this service cannot do honestly it refuses: HTML, and detecting languages other than the model's two.
+Bodies are JSON or an HTML form. Errors are ``{"error": ...}`` with 400, 403, 429 or 503, as its clients expect. HTML
+and languages other than the model's two are refused.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ from kermit.text.languages import language_name
 from kermit.text.splitting import split_text
 
 DETECTION_CHARACTERS = 300
-"""How much of a text is read to detect its language."""
+"""Number of characters read to detect a text's language."""
 
 
 class LibreTranslateRequest(BaseModel):
-    """What to translate; other fields of LibreTranslate are ignored."""
+    """Texts to translate; other fields of LibreTranslate are ignored."""
 
     q: RequestText | RequestTexts
     source: str = Field(max_length=100, description="A language code, or `auto`.")
     target: str = Field(max_length=100)
     format: Literal["text"] = Field(default="text", description="HTML is not supported.")
-    alternatives: int = Field(default=0, ge=0, le=10, description="Number of further translations to draw.")
+    alternatives: int = Field(default=0, ge=0, le=10, description="Number of further translations to sample.")
     api_key: str | None = Field(default=None, description="The service's token, if it has one.")
 
 
 class DetectRequest(BaseModel):
-    """The text whose language is asked for."""
+    """A text whose language to detect."""
 
     q: Annotated[RequestText, Field(min_length=1)]
     api_key: str | None = None
 
 
 class Detection(Schema):
-    """A language and how sure the model is, in percent; it knows only its own two."""
+    """One of the model's two languages, and the confidence in percent."""
 
     language: str
     confidence: float
 
 
 class LibreTranslation(Schema):
-    """A translation, or a list of them where a list was sent."""
+    """A translation, or a list of them if a list was sent."""
 
     translatedText: str | list[str]  # noqa: N815
     detectedLanguage: Detection | list[Detection] | None = None  # noqa: N815
@@ -66,7 +66,7 @@ class LibreTranslation(Schema):
 
 
 class Language(Schema):
-    """A language and those that it can be translated into."""
+    """A language and the languages it can be translated into."""
 
     code: str
     name: str
@@ -105,7 +105,7 @@ def routes(service: Service) -> APIRouter:
         "/translate", response_model=LibreTranslation, responses=_ERRORS, openapi_extra=_body(LibreTranslateRequest)
     )
     async def translate(http: HttpRequest) -> Any:
-        """Translate as LibreTranslate does."""
+        """Translate texts, with LibreTranslate's fields."""
         try:
             answer = await calls.translate(await _read(http, LibreTranslateRequest, service), http)
         except KermitError as error:
@@ -114,7 +114,7 @@ def routes(service: Service) -> APIRouter:
 
     @router.post("/detect", response_model=list[Detection], responses=_ERRORS, openapi_extra=_body(DetectRequest))
     async def detect(http: HttpRequest) -> Any:
-        """Tell which of the model's two languages a text is in."""
+        """Detect which of the model's two languages a text is in."""
         try:
             return await calls.detect((await _read(http, DetectRequest, service)).q, http)
         except KermitError as error:
@@ -124,7 +124,7 @@ def routes(service: Service) -> APIRouter:
 
 
 class _Calls:
-    """LibreTranslate's calls as requests of this service."""
+    """Answers LibreTranslate's calls with requests to this service."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -140,11 +140,13 @@ class _Calls:
         ]
 
     async def translate(self, asked: LibreTranslateRequest, http: HttpRequest) -> LibreTranslation:
-        """Translate texts that are not in the target language already, and draw alternatives without repeats."""
+        """Translate texts that are not already in the target language, and sample distinct alternatives."""
         texts, target = [asked.q] if isinstance(asked.q, str) else asked.q, asked.target
         for name, code in (("target", target), ("source", asked.source)):
             if code not in self.codes and (name, code) != ("source", "auto"):
-                raise ModelError(f"{name}: {code!r} is not supported; this model knows {' and '.join(self.codes)}")
+                raise ModelError(
+                    f"{name}: unknown language {code!r}; the model's languages are {' and '.join(self.codes)}"
+                )
         detected = [(await self.detect(text, http))[0] for text in texts] if asked.source == "auto" else []
         sources = [one.language for one in detected] or [asked.source] * len(texts)
         left = [number for number, source in enumerate(sources) if source != target]
@@ -171,12 +173,12 @@ class _Calls:
         )
 
     async def detect(self, text: str, http: HttpRequest) -> list[Detection]:
-        """Compare p(x) and p(y) of the beginning of a text; both languages, the likelier first."""
+        """Compare p(x) and p(y) of the beginning of a text; return both languages, the likelier first."""
         if Factorization.JOINT not in self.trained and not {Factorization.X, Factorization.Y} <= self.trained:
-            raise ModelError("this model cannot detect languages; name the source language")
+            raise ModelError("the model cannot detect languages; give the source language")
         sentences = split_text(text, self.codes[0]).sentences
         if not sentences:
-            raise DataError("no text whose language could be detected; give one")
+            raise DataError("the text is empty; its language cannot be detected")
         part = " ".join(sentences)[:DETECTION_CHARACTERS]
         method: ScoreMethod = (
             "left_to_right" if Strategy.LEFT_TO_RIGHT in self.service.card.strategies else "importance"
@@ -209,12 +211,12 @@ async def _read(http: HttpRequest, kind: type[Body], service: Service) -> Body:
         asked = kind.model_validate(values)
     except ValidationError as error:
         places = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors()[:5]]
-        raise DataError("; ".join(f"{place}: {told}" if place else told for place, told in places)) from error
+        raise DataError("; ".join(f"{place}: {text}" if place else text for place, text in places)) from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"the body is neither JSON nor a form: {error}") from error
     bearer = http.headers.get("authorization", "").removeprefix("Bearer ")
     if not is_token(asked.api_key or bearer, service.settings.token):
-        raise TokenError("give the service's token as api_key")
+        raise TokenError("missing or wrong token; send it as api_key")
     return asked
 
 
@@ -225,8 +227,8 @@ def _form(text: str) -> dict[str, Any]:
 
 def _refused(error: KermitError) -> JSONResponse:
     status = status_of(error)
-    told = LibreTranslateError(error=str(error)).model_dump()
-    return JSONResponse(told, {401: 403, 422: 400}.get(status, status), headers_of(error))
+    body = LibreTranslateError(error=str(error)).model_dump()
+    return JSONResponse(body, {401: 403, 422: 400}.get(status, status), headers_of(error))
 
 
 def _body(kind: type[BaseModel]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the service counts, in Prometheus's text format."""
+"""Counters of the service, in Prometheus's text format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Metrics:
     """The counters of one service.
 
     Args:
-        queue_depth: how many texts wait, asked whenever the numbers are.
+        queue_depth: returns the number of waiting texts; called on every scrape.
     """
 
     def __init__(self, queue_depth: Callable[[], int]) -> None:
@@ -31,13 +31,13 @@ class Metrics:
         self.batch_size = Histogram(
             "kermit_batch_size", "Texts computed together.", buckets=_POWERS, registry=self.registry
         )
-        self.rounds = Histogram("kermit_rounds", "Rounds a text took.", buckets=_ROUNDS, registry=self.registry)
+        self.rounds = Histogram("kermit_rounds", "Rounds per text.", buckets=_ROUNDS, registry=self.registry)
         self.abandoned = Counter(
-            "kermit_abandoned", "Requests given up: past their deadline or disconnected.", registry=self.registry
+            "kermit_abandoned", "Requests abandoned: past their deadline or disconnected.", registry=self.registry
         )
-        depth = Gauge("kermit_queue_depth", "Texts that wait.", registry=self.registry)
+        depth = Gauge("kermit_queue_depth", "Texts waiting.", registry=self.registry)
         depth.set_function(queue_depth)
 
     def text(self) -> bytes:
-        """All of them, as Prometheus reads them."""
+        """Return all counters in Prometheus's text format."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""Why a request gets no answer, each with its HTTP status. Any other `KermitError` is an invalid request: 422."""
+"""Errors of the service, each with its HTTP status. Any other `KermitError` is an invalid request: 422."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class QueueFullError(RefusalError):
 
 
 class CallerGoneError(RefusalError):
-    """The caller has disconnected, so nobody will read this."""
+    """The caller has disconnected."""
 
     status = 499
 
@@ -41,7 +41,7 @@ class InternalError(RefusalError):
 
 
 class StoppingError(RefusalError):
-    """The service is stopping: it answers accepted requests and takes no new ones."""
+    """The service is stopping: it answers accepted requests and refuses new ones."""
 
     status, retry_after = 503, 5
 
@@ -52,16 +52,16 @@ class DeadlineError(RefusalError):
     status, retry_after = 503, 5
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"no answer within {seconds:g} seconds; ask for less at a time")
+        super().__init__(f"no answer within {seconds:g} seconds; send fewer or shorter texts per request")
 
 
 def status_of(error: KermitError) -> int:
-    """Return the HTTP status that tells of an error."""
+    """Return the HTTP status of an error."""
     return error.status if isinstance(error, RefusalError) else 422
 
 
 def headers_of(error: KermitError) -> dict[str, str]:
-    """Return the HTTP headers that go with an error."""
+    """Return the HTTP headers of an error."""
     headers = {}
     if isinstance(error, RefusalError) and error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)

@@ -1,4 +1,4 @@
-"""Requests, validated here once; what depends on the model is checked in `served_model`.
+"""Requests and their validation; what depends on the model is checked in `served_model`.
 
 Requests mirror the methods of `kermit.pipeline.Kermit`: lists of texts in, lists of results out (`answers`).
 """
@@ -23,12 +23,14 @@ from kermit.serving.answers import Schema
 MAX_CHARACTERS = 20_000
 MAX_CANDIDATES = 32
 MAX_SEED = 2**53 - 1
-"""The largest whole number that every JSON reader keeps."""
+"""The largest integer that every JSON parser represents exactly."""
 
 RequestText = Annotated[str, StringConstraints(max_length=MAX_CHARACTERS)]
 RequestTexts = Annotated[list[RequestText], Field(min_length=1)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
-RequestSeed = Annotated[int, Field(ge=0, le=MAX_SEED, description="The first text's seed; the others follow.")]
+RequestSeed = Annotated[
+    int, Field(ge=0, le=MAX_SEED, description="The first text's seed; the others count up from it.")
+]
 
 
 class Request(Schema):
@@ -39,7 +41,7 @@ class Request(Schema):
     @model_validator(mode="before")
     @classmethod
     def _known_fields(cls, body: object) -> object:
-        """Refuse unknown fields, with the name that was probably meant."""
+        """Refuse unknown fields, and suggest the field that was probably meant."""
         unknown = [name for name in body if name not in cls.model_fields] if isinstance(body, dict) else []
         if unknown:
             raise PydanticCustomError("unknown_field", "{what}", {"what": "; ".join(map(cls._unknown, unknown))})
@@ -53,7 +55,7 @@ class Request(Schema):
 
     @property
     def given(self) -> dict[str, list[str]]:
-        """The texts of each field that holds some."""
+        """The texts of each field that is set."""
         fields = ((name, getattr(self, name, None)) for name in ("texts", "x", "y"))
         return {name: texts for name, texts in fields if texts is not None}
 
@@ -64,12 +66,12 @@ class Request(Schema):
 
     @property
     def fragments(self) -> list[tuple[str, list[str]]]:
-        """Every given text, by its place in the request, as the parts that are tokenised apart."""
+        """Every given text, by its place in the request, as the parts that are tokenized separately."""
         return [(f"{name}.{n}", [text]) for name, texts in self.given.items() for n, text in enumerate(texts)]
 
     @property
     def likeness(self) -> Hashable:
-        """Equal for requests that may share a batch; one with decided rounds is decoded alone."""
+        """Equal for requests that may share a batch; a request with decided rounds is decoded alone."""
         alone = None if getattr(self, "begun", None) is None else id(self)
         return type(self), tuple(self.given), alone, *self.model_dump(exclude=set(self.own)).items()
 
@@ -78,9 +80,9 @@ class _OnTexts(Request):
     """Texts, or pairs of texts."""
 
     x: RequestTexts | None = Field(default=None, description="Texts, or the first sides of pairs.")
-    y: RequestTexts | None = Field(default=None, description="The second sides, as many as the first; or alone.")
+    y: RequestTexts | None = Field(default=None, description="The second sides of the pairs, or texts without x.")
     side: str | None = Field(
-        default=None, max_length=100, description="The language of texts that are given alone as x; x by default."
+        default=None, max_length=100, description="The language of texts given as x without y; x by default."
     )
 
     @model_validator(mode="after")
@@ -90,7 +92,7 @@ class _OnTexts(Request):
 
 
 class Decided(Schema):
-    """An insertion that is already decided; records of a trace can be sent as they are."""
+    """An insertion already decided; the insertions of a trace can be sent unchanged."""
 
     slot: int = Field(ge=1, le=1_000_000, description="In the canvas at the start of its round.")
     token_id: int = Field(ge=0, le=10_000_000)
@@ -102,21 +104,22 @@ DecidedRounds = Annotated[list[Annotated[list[Decided], Field(max_length=1000)]]
 
 
 def rounds_of(decided: DecidedRounds) -> TracedRounds:
-    """Return decided rounds as the decoder takes them."""
+    """Convert decided rounds to the decoder's type."""
     return tuple(
         tuple(TracedInsertion(one.slot, one.token_id, one.log_prob) for one in insertions) for insertions in decided
     )
 
 
 class Generating(Request):
-    """How to decode. With a temperature, top_k or top_p tokens are drawn; otherwise the best are taken."""
+    """Decoding options. With temperature, top_k or top_p, tokens are sampled; otherwise the best are taken."""
 
-    strategy: Strategy | None = Field(default=None, description="The first of the model's strategies by default.")
+    strategy: Strategy | None = Field(default=None, description="By default the first of the model's strategies.")
     termination_penalty: float | None = Field(
         default=None,
         ge=-100,
         le=100,
-        description="Taken off the log-probability of ending; the model's own for translating, none otherwise.",
+        description="Subtracted from the log-probability of ending; by default the model's own for translation,"
+        " otherwise none.",
     )
     temperature: float | None = Field(default=None, ge=0.01, le=100)
     top_k: Count | None = None
@@ -124,27 +127,28 @@ class Generating(Request):
     max_rounds: Count | None = None
     max_tokens: Count | None = Field(
         default=None,
-        description="Insert at most this many; by default the service's limit, for a translation of n tokens 2 n + 10.",
+        description="The maximum number of insertions; by default the service's limit, or 2 n + 10 for the translation"
+        " of n tokens.",
     )
     candidates: int = Field(
-        default=1, ge=1, le=MAX_CANDIDATES, description="Decode this many texts each and keep the best."
+        default=1, ge=1, le=MAX_CANDIDATES, description="The number of candidates per text; the best is kept."
     )
-    ranking: Ranking | None = Field(default=None, description="What the best candidate is best at; `again` by default.")
+    ranking: Ranking | None = Field(default=None, description="How candidates are ranked; `again` by default.")
     begun: list[DecidedRounds] | None = Field(
         default=None,
-        description="For each text the rounds that are already decided; decoding continues after them.",
+        description="The rounds already decided for each text; decoding continues after them.",
     )
     seed: RequestSeed = 0
-    trace: bool = Field(default=False, description="Whether to answer with every round's insertions.")
+    trace: bool = Field(default=False, description="Whether to return every round's insertions.")
     stream: bool = Field(
         default=False,
-        description="Whether to answer with server-sent events, round by round; of candidates only the result.",
+        description="Whether to stream server-sent events, one per round; with candidates, only the result.",
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> Generating:
         if self.candidates == 1 and self.ranking is not None:
-            raise ValueError("ranking needs several candidates; set candidates, or leave it out")
+            raise ValueError("ranking needs several candidates; set candidates, or remove it")
         if self.begun is not None and len(self.begun) != self.size:
             raise ValueError(f"begun has rounds for {len(self.begun)} texts, not {self.size}; give one list per text")
         return self
@@ -156,13 +160,13 @@ class TranslateRequest(Generating):
     texts: RequestTexts
     to: str = Field(max_length=100, description="A language of the model; x and y always work.")
     split_sentences: bool = Field(
-        default=True, description="Whether a text of several sentences is translated sentence by sentence."
+        default=True, description="Whether to translate a text of several sentences sentence by sentence."
     )
 
     @model_validator(mode="after")
     def _begun_whole(self) -> TranslateRequest:
         if self.begun is not None and self.split_sentences and "split_sentences" in self.model_fields_set:
-            raise ValueError("begun continues a text as a whole; leave split_sentences out, or set it to false")
+            raise ValueError("begun continues a whole text; remove split_sentences, or set it to false")
         return self
 
     @property
@@ -172,32 +176,32 @@ class TranslateRequest(Generating):
 
 
 class _OnFragments(Generating, _OnTexts):
-    """Texts with places where text may be inserted."""
+    """Texts with open places."""
 
     keep_words: bool = Field(default=True, description="Whether given words stay whole.")
 
     @property
     def fragments(self) -> list[tuple[str, list[str]]]:
-        """Every given text, by its place, as the parts that are tokenised apart."""
+        """Every given text, by its place in the request, as the parts that are tokenized separately."""
         whole = super().fragments
         return [(place, list(BlankedText.parse(text).fragments)) for place, (text,) in whole]
 
 
 class InfillRequest(_OnFragments):
-    """Fill the blanks of texts or pairs, four underscores each; each text or pair needs one, and given text stays."""
+    """Fill the blanks of texts or pairs. A blank is four underscores; every text or pair needs at least one."""
 
     min_tokens_per_blank: int = Field(default=1, ge=0, le=1000)
     max_tokens_per_blank: Count | None = None
 
 
 class CompleteRequest(_OnFragments):
-    """Complete pairs from fragments: text is inserted at `...` and blanks, and an empty side is written whole."""
+    """Complete pairs from fragments: text is inserted at `...` and blanks, and an empty side is generated whole."""
 
     temperature: float | None = Field(default=DRAWING_TEMPERATURE, ge=0.01, le=100, description="Null takes the best.")
 
 
 class SampleRequest(Generating):
-    """Draw pairs from p(x, y), or one side from p(x) or p(y)."""
+    """Sample pairs from p(x, y), or one side from p(x) or p(y)."""
 
     count: int = Field(default=1, ge=1)
     segment: str = Field(default="both", max_length=100, description="Both, or a language (x and y always work).")
@@ -213,46 +217,49 @@ class ScoreRequest(_OnTexts):
     """The log-likelihood of texts or pairs, in nats."""
 
     factorization: Factorization | None = Field(
-        default=None, description="What is scored; all that is given by default."
+        default=None, description="Which sides to score, and which to condition on; by default all are scored."
     )
     method: ScoreMethod = "importance"
-    prior: PriorName = Field(default=PriorName.UNIFORM, description="Where orders are drawn from.")
+    prior: PriorName = Field(default=PriorName.UNIFORM, description="The distribution that orders are drawn from.")
     temperature: float = Field(
-        default=1.0, ge=0.01, le=100, description="Of the balanced tree; 1 for the other priors. Best as in training."
+        default=1.0,
+        ge=0.01,
+        le=100,
+        description="Of the balanced tree, best the one used in training; 1 for the other priors.",
     )
     orders: int = Field(default=16, ge=1, le=64, description="Number of orders to draw per text.")
-    seed: int = Field(default=0, ge=0, le=MAX_SEED, description="Of the drawing; the same for every text.")
+    seed: int = Field(default=0, ge=0, le=MAX_SEED, description="The seed of the orders; the same for every text.")
 
     @model_validator(mode="after")
     def _consistent(self) -> ScoreRequest:
-        instead = {"exact": "sums over all of them", "left_to_right": "scores one of them"}.get(self.method)
+        instead = {"exact": "sums over all orders", "left_to_right": "scores one order"}.get(self.method)
         if instead and (drawing := self.model_fields_set & {"prior", "temperature", "orders", "seed"}):
             names = ", ".join(sorted(drawing))
-            raise ValueError(f"{names}: for drawn orders, and the method {self.method} {instead}; leave it out")
+            raise ValueError(f"{names}: only for random orders, but method {self.method} {instead}; remove it")
         if self.prior is not PriorName.BALANCED_TREE and self.temperature != 1:
-            raise ValueError("temperature is the balanced tree's; leave it out, or ask for the prior balanced_tree")
+            raise ValueError("temperature only applies to prior balanced_tree; remove it, or set that prior")
         return self
 
 
 class EmbedRequest(_OnTexts):
-    """Texts or pairs as vectors: the network's hidden states."""
+    """Embed texts or pairs as the network's pooled hidden states."""
 
     pooling: Pooling = "mean"
 
 
 class AlternativesRequest(Request):
-    """What else could be inserted into a slot, given a trace up to some round; to pick one, ask again with `begun`."""
+    """List what else could be inserted into a slot, given a trace up to some round; pick one with `begun`."""
 
     start: Annotated[list[list[Annotated[int, Field(ge=0, le=10_000_000)]]], Field(min_length=1, max_length=2)] = Field(
-        description="The tokens of each side at the start."
+        description="The tokens of each side of the initial canvas."
     )
-    open_slots: list[int] = Field(description="The open slots at the start.")
-    rounds: DecidedRounds = Field(default_factory=list, description="The rounds up to the slot's.")
+    open_slots: list[int] = Field(description="The open slots of the initial canvas.")
+    rounds: DecidedRounds = Field(default_factory=list, description="The rounds before the insertion in question.")
     slot: int = Field(ge=1, le=1_000_000, description="An open slot of the canvas after these rounds.")
-    strategy: Strategy | None = Field(default=None, description="As in the request that the trace is of.")
+    strategy: Strategy | None = Field(default=None, description="The strategy of the request that made the trace.")
     count: int = Field(default=8, ge=1, le=100)
 
     @property
     def likeness(self) -> Hashable:
-        """Differs for each request: they are answered one by one."""
+        """Unique for each request: they are answered one by one."""
         return type(self), id(self)

@@ -1,6 +1,6 @@
-"""Like requests in, answers out: the one place where the service calls the pipeline.
+"""Answer batches of similar requests: the only place where the service calls the pipeline.
 
-Everything here runs in the worker's thread, for a model and its tokenizer have one owner.
+Everything here runs in the worker's thread, which owns the model and its tokenizer.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ServedModel:
         self.strategies = strategies_of(kermit.info) if kermit.searcher is None else []
 
     def card(self) -> ModelCard:
-        """Describe the model to callers."""
+        """Describe the model."""
         info = self.kermit.info
         x, y = self.kermit.languages
         title, about = (None, None) if self.kermit.folder is None else read_card(self.kermit.folder)
@@ -94,18 +94,18 @@ class ServedModel:
         )
 
     def check_size(self, request: Request) -> None:
-        """Check that a request holds no more than a batch; needs no model.
+        """Check that a request is not too large; needs no model.
 
         Raises:
-            TooLongError: it holds more texts, or asks for more tokens.
+            TooLongError: too many texts, or too large a `max_tokens`.
         """
         most = self.settings.max_texts
         if request.size > most:
-            raise TooLongError(f"{request.size} texts, but a request takes at most {most}; split it", limit=most)
+            raise TooLongError(f"{request.size} texts, but a request may have at most {most}; split it", limit=most)
         asked = getattr(request, "max_tokens", None)
         if asked is not None and asked > self.settings.max_tokens:
             most = self.settings.max_tokens
-            raise TooLongError(f"max_tokens: {asked}, but this service inserts at most {most}", limit=most)
+            raise TooLongError(f"max_tokens: must be at most {most} for this service, not {asked}", limit=most)
 
     def check_lengths(self, request: Request) -> None:
         """Check that every given text, or sentence of it, is short enough.
@@ -121,19 +121,19 @@ class ServedModel:
             length = sum(map(len, encode_texts(self.kermit.tokenizer, fragments)))
             if length > self.max_tokens:
                 raise TooLongError(
-                    f"{place}: the text takes {length} tokens, but at most {self.max_tokens} are taken; "
-                    "shorten or split it",
+                    f"{place}: the text has {length} tokens, but may have at most {self.max_tokens}; shorten or"
+                    " split it",
                     limit=self.max_tokens,
                 )
         if isinstance(request, Generating) and request.begun is not None:
             check_ids(self.kermit, [one.token_id for rounds in request.begun for decided in rounds for one in decided])
 
     def answer(self, jobs: Sequence[Job]) -> Iterator[Reply]:
-        """Answer like jobs together, each as soon as its answer is known.
+        """Answer similar jobs in one batch, each as soon as its answer is known.
 
-        Every text gets the answer that it would get alone: draws come from its own seed, and the pipeline promises not
-        to mix the texts of a batch. A score is made of many canvases, so texts are scored one by one. An answer that
-        is no longer wanted is not finished.
+        Every text gets the answer that it would get alone: it is sampled with its own seed, and the pipeline guarantees
+        that results do not depend on the batch. A score needs many canvases, so texts are scored one by one. Jobs that
+        nobody waits for any more are not finished.
         """
         requests = [job.request for job in jobs]
         match requests[0]:
@@ -252,14 +252,14 @@ class _UnwantedError(Exception):
 
 
 class _Audience:
-    """Who is told about which row's rounds, and whose rows to abandon."""
+    """Sends the rounds of each row to its caller, and names the rows to abandon."""
 
     def __init__(self, kermit: Kermit, owners: Sequence[tuple[Job, PlannedRow]]) -> None:
         self.kermit, self.owners = kermit, owners
-        self.told: dict[int, int] = {}  # number of rounds told, by row
+        self.sent: dict[int, int] = {}  # number of rounds sent, by row
 
     def on_round(self, traces: Mapping[int, Trace]) -> list[int]:
-        """Tell callers about new rounds; return the rows that nobody waits for."""
+        """Send new rounds to callers; return the rows that nobody waits for."""
         for number, trace in traces.items():
             job, row = self.owners[number]
             if job.tell is None or not job.wanted:
@@ -267,19 +267,19 @@ class _Audience:
             place = {"index": row.index, "sentence": row.sentence}
             start = self.kermit.readable(Trace(trace.start, ()))
             assert start is not None
-            if number not in self.told:
+            if number not in self.sent:
                 record = start.to_json()
                 canvas = {name: record[name] for name in CanvasRecord.model_fields}
                 job.tell(StartEvent.model_validate(place | canvas))
-            for last in range(self.told.get(number, 0), len(trace.rounds)):
+            for last in range(self.sent.get(number, 0), len(trace.rounds)):
                 insertions = [insertion.to_json(start.text) for insertion in trace.rounds[last]]
                 job.tell(RoundEvent.model_validate(place | {"round": last + 1, "insertions": insertions}))
-            self.told[number] = len(trace.rounds)
+            self.sent[number] = len(trace.rounds)
         return [number for number in traces if not self.owners[number][0].wanted]
 
 
 def _sides(requests: Sequence[Any]) -> tuple[list[str] | None, list[str] | None]:
-    """Return the texts of like requests, one after the other; None for a side that they do not give."""
+    """Concatenate the texts of similar requests; None for a side that is not given."""
 
     def joined(name: str) -> list[str] | None:
         given = getattr(requests[0], name) is not None
@@ -289,7 +289,7 @@ def _sides(requests: Sequence[Any]) -> tuple[list[str] | None, list[str] | None]
 
 
 def _place(plan: Plan, row: PlannedRow) -> str:
-    """Return where a row is in its request, for error messages."""
+    """Return the place of a row in its request, for error messages."""
     several = plan.splits is not None and len(plan.splits[row.index].sentences) > 1
     return f"texts.{row.index}, sentence {row.sentence + 1}" if several else f"texts.{row.index}"
 

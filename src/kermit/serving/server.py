@@ -1,4 +1,4 @@
-"""Running the application: a socket, a server, and stopping without losing what was accepted."""
+"""Run the application: listen, serve, and shut down without losing accepted requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Server(uvicorn.Server):
-    """A server that on shutdown refuses new requests with 503 until accepted ones are answered."""
+    """A server that, on shutdown, answers accepted requests and refuses new ones with 503."""
 
     def __init__(self, app: FastAPI) -> None:
         self.service: Service = app.state.service
@@ -31,7 +31,7 @@ class Server(uvicorn.Server):
         )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop; on a second SIGINT at once, as a computing thread cannot be stopped cleanly."""
+        """Stop; a second SIGINT exits at once, because the worker thread cannot be interrupted."""
         if self.should_exit and sig == signal.SIGINT:
             os._exit(128 + sig)
         self.should_exit = True
@@ -49,7 +49,7 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket.
 
     Raises:
-        ServingError: it cannot.
+        ServingError: it cannot listen on that address.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -62,7 +62,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach that address."""
+    """Return whether only this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -73,9 +73,9 @@ def serve(app: FastAPI, host: str, port: int) -> None:
     """Serve an application until SIGTERM or SIGINT.
 
     Args:
-        app: as `kermit.serving.app.create_app` makes it.
+        app: the application that `kermit.serving.app.create_app` made.
         host: the address to listen on.
-        port: the port; 0 for any that is free.
+        port: the port; 0 for any free port.
 
     Raises:
         ServingError: it cannot listen there.

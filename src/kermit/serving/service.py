@@ -1,4 +1,4 @@
-"""The service behind the routes: ask, and wait for the answer, or for one round after the other."""
+"""The service behind the routes: queue a request, then wait for its answer or stream its rounds."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Disconnected = Callable[[], Awaitable[object]]
 
 
 class Service:
-    """A model that answers many callers.
+    """A model that serves many callers.
 
     Args:
-        kermit: the pipeline, which from now on belongs to the service.
+        kermit: the pipeline, owned by the service from now on.
         settings: its limits.
     """
 
@@ -39,7 +39,7 @@ class Service:
         self.card = self.model.card()
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start the worker."""
         self.worker.start()
 
     def stop_accepting(self) -> None:
@@ -58,21 +58,21 @@ class Service:
 
     @property
     def busy(self) -> bool:
-        """Whether accepted requests are still to be answered."""
+        """Whether accepted requests are still unanswered."""
         return self.worker.is_alive() and (self.worker.computing > 0 or self.queue.depth > 0)
 
     def close(self) -> None:
-        """Answer what was accepted, and end."""
+        """Answer accepted requests, then stop the worker."""
         self.stop_accepting()
         self.queue.wake()
         self.worker.join()
 
     async def answer(self, request: Request, disconnected: Disconnected) -> Reply:
-        """The answer to a request.
+        """Answer a request.
 
         Raises:
-            RefusalError: there is none, and why.
-            KermitError: the request cannot be answered by this model.
+            RefusalError: the service refuses it.
+            KermitError: the model cannot answer it.
         """
         async with aclosing(self._events(request, disconnected, rounds=False)) as events:
             async for event in events:
@@ -81,30 +81,30 @@ class Service:
         raise CallerGoneError("the caller has disconnected")
 
     def stream(self, request: Request, disconnected: Disconnected) -> AsyncGenerator[Event]:
-        """Every round as it happens, and then the answer; raises what `answer` does."""
+        """Yield every round as it happens, then the answer; raises the same errors as `answer`."""
         return self._events(request, disconnected, rounds=True)
 
     async def _events(self, request: Request, disconnected: Disconnected, *, rounds: bool) -> AsyncGenerator[Event]:
         """Queue a job and yield its events; end early if the caller disconnects."""
         self.model.check_size(request)
         loop = asyncio.get_running_loop()
-        told: asyncio.Queue[StartEvent | RoundEvent | None] = asyncio.Queue()
+        events: asyncio.Queue[StartEvent | RoundEvent | None] = asyncio.Queue()
 
         def tell(event: StartEvent | RoundEvent | None) -> None:
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(told.put_nowait, event)
+                loop.call_soon_threadsafe(events.put_nowait, event)
 
         job = Job(request, time.monotonic() + self.settings.deadline, tell if rounds else None)
         job.answer.add_done_callback(lambda answer: tell(None))
         self.queue.put(job)
-        gone, news = asyncio.ensure_future(disconnected()), asyncio.ensure_future(told.get())
+        gone, news = asyncio.ensure_future(disconnected()), asyncio.ensure_future(events.get())
         try:
             while not gone.done():
                 left = job.deadline - time.monotonic()
                 await asyncio.wait({gone, news}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 if news.done() and (event := news.result()) is not None:
                     yield event
-                    news = asyncio.ensure_future(told.get())
+                    news = asyncio.ensure_future(events.get())
                 elif news.done() and not job.answer.cancelled():
                     yield job.answer.result()
                     return

@@ -1,4 +1,4 @@
-"""How a service behaves: its limits, its token and who may call it from a browser."""
+"""Settings of a service: its limits, its token and the origins that may call it from a browser."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ LONGEST = 86_400
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """How a service behaves.
+    """Settings of a service.
 
     Args:
-        token: what callers must show as a bearer token; None asks for none.
-        queue: how many texts may wait.
-        max_batch: how many texts to decode together.
+        token: the bearer token that callers must send; None to require none.
+        queue: maximum number of waiting texts.
+        max_batch: maximum number of texts per batch.
         max_wait_ms: how long the first text of a batch may wait for others, in milliseconds.
         deadline: how long a request may take, in seconds.
-        max_tokens: the most tokens of a given text, and the most that are inserted into one; a translation of n tokens
-            gets at most 2 n + 10.
-        max_body: the most bytes of a request.
+        max_tokens: maximum number of tokens of a given text, and of tokens inserted into a text; the translation of n
+            tokens has at most 2 n + 10.
+        max_body: maximum number of bytes of a request.
         cors: origins whose pages may call the service from a browser, such as ``https://example.com``; ``*`` for all.
     """
 
@@ -45,13 +45,13 @@ class ServiceSettings:
         if not 0 <= self.max_wait_ms <= 1000 * LONGEST:
             raise ServingError(f"max_wait_ms must be at least 0 and at most {1000 * LONGEST:,}, not {self.max_wait_ms}")
         if self.token is not None and not (self.token.isascii() and self.token.isprintable() and self.token.strip()):
-            raise ServingError("the token must consist of printable ASCII characters, not only spaces")
+            raise ServingError("the token must be printable ASCII and not blank")
 
         for origin in self.cors:
             if origin != "*" and not re.fullmatch(r"https?://[^/\s*]+", origin):
-                raise ServingError(f"{origin!r} is not an origin; give one such as https://example.com, or *")
+                raise ServingError(f"{origin!r} is not an origin; write one such as https://example.com, or *")
 
     @property
     def max_texts(self) -> int:
-        """The most texts of one request: a batch, if there are places for it."""
+        """The maximum number of texts per request: one batch, or the whole queue if that is smaller."""
         return min(self.max_batch, self.queue)

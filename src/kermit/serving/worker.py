@@ -1,4 +1,4 @@
-"""The thread that owns the model: takes like jobs from the queue and has it answer them together."""
+"""The thread that owns the model: it takes similar jobs from the queue and answers them in one batch."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ logger = logging.getLogger(__name__)
 
 
 class Worker(threading.Thread):
-    """Computes what waits in the queue until it is closed and empty.
+    """Answers the jobs of a queue until it is closed and empty.
 
     Args:
-        model: what answers.
-        queue: where jobs wait.
-        metrics: where batches and rounds are counted.
+        model: the model.
+        queue: the waiting jobs.
+        metrics: counts batches and rounds.
     """
 
     def __init__(self, model: ServedModel, queue: JobQueue, metrics: Metrics) -> None:
@@ -40,7 +40,7 @@ class Worker(threading.Thread):
             self.computing = 0
 
     def _compute(self, jobs: Sequence[Job]) -> None:
-        """Answer jobs, whatever happens: a dead thread would answer nobody."""
+        """Answer jobs; never raise, so that the thread survives."""
         try:
             self._answer(jobs)
         except Exception:
@@ -67,12 +67,12 @@ class Worker(threading.Thread):
             if len(fitting) == 1:
                 fitting[0].answer.set_exception(error)
                 return
-            for job in fitting:  # so that what is wrong with one does not become another's
+            for job in fitting:  # one by one, so that an error of one does not fail the others
                 if not job.answer.done():
                     self._compute([job])
 
     def _deliver(self, job: Job, answer: Reply) -> None:
-        if not job.wanted:  # some of it may have been abandoned
+        if not job.wanted:  # its rows may have been abandoned
             job.answer.set_exception(DeadlineError(self.model.settings.deadline))
             return
         if isinstance(answer, GeneratedTexts):

@@ -1,1 +1,1 @@
-"""Text: its sentences and language, tokens of texts, and spelling what was inserted. No model, no transformers."""
+"""Sentence splitting, language names, tokenizing, and detokenizing of insertions. No model, no transformers."""

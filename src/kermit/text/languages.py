@@ -14,5 +14,5 @@ LANGUAGE_NAMES = {
 
 
 def language_name(code: str) -> str:
-    """Return the English name of a language; a code that is unknown here is its own name."""
+    """Return the English name of a language, or its code if unknown."""
     return LANGUAGE_NAMES.get(code, code)

@@ -1,4 +1,4 @@
-"""Where text may be inserted into a fragment: ``...`` as well as a blank, and anywhere in an empty one."""
+"""The open places of a fragment: ``...`` and blanks; an empty fragment is open as a whole."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _OPEN = re.compile(r"\.{3}|\u2026")
 
 
 def as_blanks(text: str) -> str:
-    """Return a fragment with a blank for every open place.
+    """Replace every open place of a fragment by a blank.
 
-    Unlike a blank, ``...`` is set apart from the words beside it even where it touches them: ``A man...`` continues
-    the text, not the word. A text that is empty becomes one blank.
+    Unlike a blank, ``...`` is separated from words that it touches: ``A man...`` continues the text, not the word. An
+    empty text becomes one blank.
     """
     if not text.strip():
         return BLANK

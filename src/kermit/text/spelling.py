@@ -1,4 +1,4 @@
-"""Between strings and canvases: given words are kept whole, and what was inserted comes where it belongs."""
+"""Convert between strings and canvases: keep given words whole, and put inserted tokens into the text as words."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kermit.text.tokenizer import AnyTokenizer, decode_ids, encode_texts, word_c
 
 
 class Speller:
-    """Spells a model's tokens.
+    """Converts between text and a model's tokens.
 
     Args:
         tokenizer: the tokenizer.
         specials: the ids of its framing tokens.
-        vocab_size: how many tokens the model knows.
+        vocab_size: number of tokens of the model.
     """
 
     def __init__(self, tokenizer: AnyTokenizer, specials: SpecialTokens, vocab_size: int) -> None:
@@ -33,22 +33,28 @@ class Speller:
         return found
 
     def encode(self, text: str) -> list[int]:
-        """The content tokens of a text."""
+        """Return the content tokens of a text."""
         return encode_texts(self.tokenizer, [text])[0]
 
     def text(self, token_ids: Sequence[int]) -> str:
-        """The text of content tokens."""
+        """Return the text of content tokens."""
         return decode_ids(self.tokenizer, list(token_ids))
 
     def piece(self, token_id: int) -> str:
-        """A token as it reads inside a text, with a space before it where it begins a word.
+        """Return a token as it reads inside a text, with a leading space if it begins a word.
 
-        Byte-level tokens hold that space; those of WordPiece and Metaspace lose it when decoded alone.
+        Byte-level tokens include that space; WordPiece and Metaspace tokens lose it when decoded alone.
         """
         return self._run([token_id], apart=True)
 
     def fill(self, text: str, tokens: Sequence[int], inserted: Sequence[bool]) -> str:
-        """The text with what was inserted in its blanks: what came after the fragments before it."""
+        """Put inserted tokens into the blanks of a text.
+
+        Args:
+            text: the text with blanks.
+            tokens: the content tokens of the finished canvas.
+            inserted: whether each of them was inserted.
+        """
         blanked = BlankedText.parse(text)
         runs, seen, pieces = _inserted_runs(tokens, inserted), 0, []
         for fragment in blanked.fragments[:-1]:
@@ -57,11 +63,11 @@ class Speller:
         return blanked.fill(pieces)
 
     def _run(self, token_ids: Sequence[int], *, apart: bool) -> str:
-        """Tokens as they read inside a text.
+        """Return tokens as they read inside a text.
 
         Args:
-            token_ids: the tokens, one after the other.
-            apart: whether a word that they begin with gets a space where the tokens hold none.
+            token_ids: consecutive tokens.
+            apart: whether to put a space before an initial word if the tokens include none.
         """
         text = self.text(token_ids)
         if text and self.continues[token_ids[0]]:
@@ -70,7 +76,7 @@ class Speller:
 
 
 def _inserted_runs(tokens: Sequence[int], inserted: Sequence[bool]) -> dict[int, list[int]]:
-    """The inserted tokens by how many given ones come before them."""
+    """Group the inserted tokens by the number of given tokens before them."""
     runs: dict[int, list[int]] = {}
     seen = 0
     for token_id, new in zip(tokens, inserted, strict=True):

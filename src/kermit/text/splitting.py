@@ -1,7 +1,7 @@
-"""Long texts as sentences and what stands between them, so that each sentence can be translated and the layout kept.
+"""Split long texts into sentences and the gaps between them, to translate each sentence and keep the layout.
 
-Line breaks always separate sentences; within a line the rules of `sentencex` decide (abbreviations, quotations, dates,
-for a given language). This module knows no model and no tokenizer.
+Line breaks always separate sentences; within a line, the language's rules of `sentencex` apply (abbreviations,
+quotations, dates). This module knows no model and no tokenizer.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _NO_LANGUAGE = "en"
 
 @dataclass(frozen=True)
 class SplitText:
-    """Sentences without the white space around them, and the white space.
+    """Sentences without their outer white space, and the white space between them.
 
     Args:
         sentences: none of them blank.
-        gaps: what stands before, between and after the sentences: one more than there are sentences.
+        gaps: the white space before, between and after the sentences: one more than the number of sentences.
     """
 
     sentences: tuple[str, ...]
@@ -37,7 +37,7 @@ class SplitText:
             )
 
     def join(self, sentences: Sequence[str]) -> str:
-        """Return a text with other sentences in the same layout.
+        """Join other sentences in the same layout.
 
         Raises:
             DataError: their number differs.
@@ -48,11 +48,11 @@ class SplitText:
 
 
 def split_text(text: str, language: str) -> SplitText:
-    """Split a text into sentences; `join` of the same sentences gives the text back.
+    """Split a text into sentences; `join` of the same sentences restores the text.
 
     Args:
         text: the text.
-        language: its ISO 639 code, which selects abbreviations; English rules apply where the code is unknown.
+        language: its ISO 639 code, which selects abbreviations; English rules apply if the code is unknown.
     """
     sentences: list[str] = []
     gaps = [""]
@@ -69,7 +69,7 @@ def split_text(text: str, language: str) -> SplitText:
 
 
 def _parts(text: str, language: str) -> Iterator[str]:
-    """Yield the lines of a text in parts that each hold one sentence, and the breaks between lines."""
+    """Yield parts of one sentence each, and the line breaks between lines."""
     code = language if re.fullmatch(r"[a-z]{2,3}", language) else _NO_LANGUAGE
     start = 0
     for found in _LINE_BREAKS.finditer(text):

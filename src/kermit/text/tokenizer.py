@@ -1,4 +1,4 @@
-"""Texts to tokens and back, with a tokenizer of the `tokenizers` library, or of transformers, which holds one.
+"""Convert texts to tokens and back, with a tokenizer of the `tokenizers` library or a fast one of transformers.
 
 This module knows no model and no recipe; `kermit.data.joint_tokenizer` trains tokenizers.
 """
@@ -39,7 +39,7 @@ def read_tokenizer(folder: Path) -> Tokenizer:
     """
     file = folder / "tokenizer.json"
     if not file.is_file():
-        raise ModelError(f"{folder} holds no tokenizer; it is saved beside the weights, as tokenizer.json")
+        raise ModelError(f"{folder} has no tokenizer.json; copy it from the folder that the model was trained in")
     try:
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # tokenizers raises bare exceptions
@@ -53,7 +53,7 @@ def backend_of(tokenizer: AnyTokenizer) -> Tokenizer:
 
 
 def whole_texts(tokenizer: AnyTokenizer) -> Tokenizer:
-    """Return the tokenizer inside, without the padding and the truncation that some are saved with."""
+    """Return the inner tokenizer with padding and truncation disabled, which some are saved with."""
     backend = backend_of(tokenizer)
     backend.no_padding()
     backend.no_truncation()
@@ -61,10 +61,10 @@ def whole_texts(tokenizer: AnyTokenizer) -> Tokenizer:
 
 
 def encode_texts(tokenizer: AnyTokenizer, texts: list[str]) -> list[list[int]]:
-    """Return the ids of each text without special tokens; what looks like a special token is spelled out as text.
+    """Return the ids of each text without special tokens; text that looks like a special token is encoded as text.
 
     Raises:
-        DataError: something that is no text, or that holds half of a surrogate pair.
+        DataError: a value that is not a string, or a string with half of a surrogate pair.
     """
     return [encoding.ids for encoding in _encodings(tokenizer, texts)]
 
@@ -74,26 +74,26 @@ def _encodings(tokenizer: AnyTokenizer, texts: list[str]) -> list[Encoding]:
     special_as_text = backend.encode_special_tokens
     backend.encode_special_tokens = True
     try:
-        if len(texts) == 1:  # without the threads of a batch
+        if len(texts) == 1:  # avoid the threads of a batch
             return [backend.encode(texts[0], add_special_tokens=False)]
         return list(backend.encode_batch(texts, add_special_tokens=False))
     except TypeError as error:
-        raise DataError("a text must be a string that can be written in UTF-8; one of these is not") from error
+        raise DataError("texts must be strings that can be encoded in UTF-8; at least one is not") from error
     finally:
         backend.encode_special_tokens = special_as_text
 
 
 def decode_ids(tokenizer: AnyTokenizer, ids: list[int]) -> str:
-    """Return the text of ids, special tokens left out and nothing tidied up."""
+    """Return the text of ids without special tokens and without cleanup of spaces."""
     return str(backend_of(tokenizer).decode(ids, skip_special_tokens=True))
 
 
 def word_continuations(tokenizer: AnyTokenizer) -> Booleans:
     """Return whether each token would be glued to the word on its left.
 
-    In a byte-level vocabulary that is a token without a leading space whose first character is a letter or a digit
-    (or a byte of one: umlauts are two bytes); in WordPiece one with `##`; with Metaspace one without the `▁` that
-    starts with a letter or a digit. Special tokens never continue a word.
+    In a byte-level vocabulary, that is a token without a leading space whose first character is a letter or digit, or a
+    byte of one (umlauts are two bytes); in WordPiece, a token with `##`; with Metaspace, a token without `▁` that
+    starts with a letter or digit. Special tokens never continue a word.
 
     Returns:
         (vocab,) booleans, by token id.
@@ -101,7 +101,7 @@ def word_continuations(tokenizer: AnyTokenizer) -> Booleans:
     backend = backend_of(tokenizer)
     vocabulary = backend.get_vocab()
     metaspace = any(token.startswith(_METASPACE) for token in vocabulary)
-    prefix = getattr(backend.model, "continuing_subword_prefix", None)  # a heading of ## is none
+    prefix = getattr(backend.model, "continuing_subword_prefix", None)
     space = _METASPACE if metaspace else _BYTE_LEVEL_SPACE
 
     def continues(token: str) -> bool:
@@ -117,7 +117,7 @@ def word_continuations(tokenizer: AnyTokenizer) -> Booleans:
 
 
 def _starts_word(token: str) -> bool:
-    """Whether a byte-level token begins with a letter, a digit, or a part of one's UTF-8 (an umlaut is two bytes)."""
+    """Return whether a byte-level token begins with a letter, a digit, or part of the UTF-8 encoding of one."""
     spelled = bytes(_byte_of(symbol) for symbol in token)
     whole = spelled.decode("utf-8", errors="ignore")
     if whole and spelled.startswith(whole[0].encode()):
@@ -126,9 +126,9 @@ def _starts_word(token: str) -> bool:
 
 
 def _byte_of(symbol: str) -> int:
-    """The byte that a symbol of the byte-level alphabet stands for.
+    """Return the byte that a symbol of the byte-level alphabet stands for.
 
-    The alphabet writes the printable Latin-1 characters as themselves and the other bytes, in order, from U+0100 on.
+    Printable Latin-1 characters stand for themselves; the other bytes, in order, are U+0100 and up.
     """
     code = ord(symbol)
     place = code - 0x100

@@ -1,7 +1,7 @@
-// What can be done with two texts: which action is meant, what the service is asked, and what is wrong beforehand.
+// The actions on two texts: which one is meant, its request, and the checks before it is sent.
 
 const BLANK = /_{4,}/;
-const OPEN = /\.{3}|…/; // like a blank, but only for completing, and text may be left out there
+const OPEN = /\.{3}|…/; // like a blank, but only for completing, and may stay empty
 
 export const ACTIONS = {
   "to-y": { path: "v1/translate", needs: ["y_given_x", "joint"], from: "x", to: "y" },
@@ -11,7 +11,7 @@ export const ACTIONS = {
   sample: { path: "v1/sample", needs: ["joint"] },
 };
 
-/** The action that the texts ask for: ... means complete, a blank infill, an empty side translate. */
+/** The action that fits the texts: ... means complete, a blank infill, an empty side translate. */
 export function primary({ x, y }, source) {
   if (OPEN.test(x) || OPEN.test(y)) return "complete";
   if (BLANK.test(x) || BLANK.test(y)) return "infill";
@@ -21,14 +21,14 @@ export function primary({ x, y }, source) {
   return source === "y" ? "to-x" : "to-y";
 }
 
-/** What an action is called. */
+/** The label of an action. */
 export function label(action, names) {
   return {
     "to-y": `Translate to ${names[1]}`,
     "to-x": `Translate to ${names[0]}`,
     infill: "Fill the blanks",
     complete: "Complete both sides",
-    sample: "Surprise me",
+    sample: "Sample pair",
   }[action];
 }
 
@@ -40,34 +40,34 @@ export function body(state) {
   return { x: [state.x], y: [state.y] };
 }
 
-/** What is wrong with what is asked, or null. */
+/** What is wrong with the input, or null. */
 export function complaint(state, names) {
   const { from } = ACTIONS[state.do];
   if (state.do === "infill" && !BLANK.test(state.x) && !BLANK.test(state.y)) {
-    return "there is no blank to fill; write ____ where text is to be inserted";
+    return "No blank to fill; write ____ where text is to be inserted.";
   }
   if (state.do === "complete" && [state.x, state.y].every((text) => text.trim() && !OPEN.test(text) && !BLANK.test(text))) {
-    return "there is no open place; write ... where text may be inserted";
+    return "No open place; write ... where text may be inserted.";
   }
   if (!from) return null;
   const name = names[from === "x" ? 0 : 1];
-  if (state[from].trim() === "") return `there is nothing to translate; write some ${name} first`;
-  if (BLANK.test(state[from])) return `the ${name} text has blanks; fill them first, or complete both sides`;
+  if (state[from].trim() === "") return `Nothing to translate; write some ${name} text first.`;
+  if (BLANK.test(state[from])) return `The ${name} text has blanks; fill them first, or complete both sides.`;
   return null;
 }
 
-/** A sentence about an action that the model was not trained for; empty if it was. */
+/** A warning if the model was not trained for an action; otherwise empty. */
 export function caution(action, model) {
   const { needs } = ACTIONS[action];
   const trained = model?.factorizations;
   if (!trained || needs.length === 0 || needs.some((need) => trained.includes(need))) return "";
-  return `The model was not trained for this (${needs[0].replaceAll("_", " ")}), so it may make little sense.`;
+  return `The model was not trained for this (${needs[0].replaceAll("_", " ")}); the result may make little sense.`;
 }
 
-/** What a limit did to a text, by the reason why it ended. */
+/** Warnings by the reason why decoding ended. */
 export const WARNINGS = {
-  max_tokens: "A limit on tokens ended the text early: it may be incomplete.",
-  max_rounds: "A limit on rounds ended the text early: it may be incomplete.",
-  repetition: "The model began to repeat itself and was stopped: the text may be incomplete.",
+  max_tokens: "The text reached the maximum number of tokens and may be incomplete.",
+  max_rounds: "The text reached the maximum number of rounds and may be incomplete.",
+  repetition: "The model began to repeat itself and was stopped; the text may be incomplete.",
   abandoned: "The text was abandoned before it was finished.",
 };

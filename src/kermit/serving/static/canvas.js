@@ -1,11 +1,11 @@
-// One side of the canvas, drawn where its text is: given words, inserted words, and those that are new in this round.
+// One side of the canvas, drawn in place of its text: given words, inserted words, and those new in this round.
 
 import { button, element } from "./element.js";
 import { isOpen, percent, spaceBefore, tokensAfter, visible } from "./record.js";
 
-/** Draws one side and lets the reader go over its inserted words. */
+/** Draws one side and lets the reader navigate its inserted words. */
 export class CanvasView {
-  /** root: the element to draw into; side: 0 or 1; onPick(token, sentence, element): an inserted word was chosen. */
+  /** root: the element to draw into; side: 0 or 1; onPick(token, sentence, element): called for a chosen word. */
   constructor(root, side, onPick) {
     Object.assign(this, { root, side, onPick });
     root.addEventListener("keydown", (event) => this.#move(event));
@@ -15,7 +15,7 @@ export class CanvasView {
   /**
    * Draw records after a round.
    *
-   * gaps: what stands between the sentences; whole: the text of a side into which nothing is inserted.
+   * gaps: the white space between the sentences; whole: the text of a side into which nothing is inserted.
    */
   draw(records, round, gaps, whole) {
     const known = records.filter(Boolean);
@@ -35,7 +35,7 @@ export class CanvasView {
     });
     this.root.replaceChildren(...parts);
     const first = this.root.querySelector(".inserted");
-    if (first) first.tabIndex = 0; // one stop for the tab key; the arrow keys go on from there
+    if (first) first.tabIndex = 0; // one tab stop; the arrow keys move on from there
   }
 
   #element(token, sentence, now) {
@@ -62,7 +62,7 @@ export class CanvasView {
     return word;
   }
 
-  /** Have the tip of a token on the right open to the left, so that it stays on the page. */
+  /** Open the tooltips of tokens on the right to the left, so that they stay on the page. */
   #aim({ target }) {
     if (target !== this.root) target.classList.toggle("right", target.offsetLeft > this.root.clientWidth / 2);
   }

@@ -1,9 +1,9 @@
-// The other words that a slot could have had: a small dialog beside the word, from which one can be picked.
+// Alternatives to an inserted word: a small dialog beside the word, to pick one.
 
 import { button, element } from "./element.js";
 import { percent, visible } from "./record.js";
 
-/** Shows alternatives of a word. */
+/** Shows alternatives to a word. */
 export class Choices {
   /** root: the dialog's element, with a heading and a list in it. */
   constructor(root) {
@@ -17,11 +17,11 @@ export class Choices {
     });
   }
 
-  /** Open beside a word; `load()` gives the alternatives, `onPick(alternative)` hears of the one that was chosen. */
+  /** Open beside a word; `load()` returns the alternatives, `onPick(alternative)` is called with the chosen one. */
   async open(token, word, load, onPick) {
     this.word = word;
     this.heading.textContent = `Instead of “${visible(token.text)}”`;
-    this.list.replaceChildren(this.#note("Asking the model …"));
+    this.list.replaceChildren(this.#note("Loading …"));
     this.root.hidden = false;
     this.#place();
     this.root.querySelector("[data-close]").focus();
@@ -53,7 +53,7 @@ export class Choices {
     const row = button(
       {
         disabled: present,
-        title: present ? "This is the word that is there now" : "",
+        title: present ? "The current word" : "",
         style: { "--share": `${(100 * Math.exp(one.log_prob)).toFixed(1)}%` },
       },
       element("span", {}, visible(one.text)),
@@ -70,7 +70,7 @@ export class Choices {
     return element("li", { className: "quiet" }, text);
   }
 
-  /** Below the word and inside the page; on a phone the style sheet has it at the bottom. */
+  /** Place the dialog below the word and inside the page; on a phone, the style sheet puts it at the bottom. */
   #place() {
     if (!this.word) return;
     const word = this.word.getBoundingClientRect();

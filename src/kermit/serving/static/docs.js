@@ -1,4 +1,4 @@
-// Swagger UI for the service's own description, from this origin alone.
+// Swagger UI for the service's OpenAPI description; everything is loaded from this origin.
 
 window.SwaggerUIBundle({
   url: "openapi.json",

@@ -1,6 +1,6 @@
-// Making elements.
+// Create elements.
 
-/** A new element; what has no property of its own (aria-label, data-tip, --doubt) is given as an attribute or a style. */
+/** A new element; use attributes or style for what is not a property (aria-label, data-tip, --doubt). */
 export function element(name, { attributes = {}, style = {}, ...properties }, ...content) {
   const made = Object.assign(document.createElement(name), properties);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);

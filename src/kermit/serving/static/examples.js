@@ -1,4 +1,4 @@
-// Examples to start from, by the model's languages; a model of other languages has only those that need no text.
+// Examples to start from; models of languages other than English and German only get those that need no text.
 
 import { button, element } from "./element.js";
 
@@ -28,10 +28,10 @@ export function examples({ x, y }, names) {
     { do: "sample", x: "", y: "", segment: "y", text: `${names[1]} only` },
   ];
   const written = x === "en" && y === "de" ? ENGLISH_GERMAN : {};
-  return { ...written, "Make up": draw };
+  return { ...written, Sample: draw };
 }
 
-/** Groups of examples as elements; `start(example)` hears of the one that was chosen. */
+/** Groups of examples as elements; `start(example)` is called with the chosen one. */
 export function chips(groups, start) {
   return Object.entries(groups).map(([title, list]) =>
     element(

@@ -1,4 +1,4 @@
-// What the page says about the model.
+// The page's description of the model.
 
 /** The English name of a language. */
 export function languageName(code) {
@@ -9,10 +9,10 @@ export function languageName(code) {
   }
 }
 
-/** The model's name, its size, and what its card says it knows. */
+/** The model's name and size, and the first paragraph of its card. */
 export function about(model, names) {
   const title = model.title ? `${model.title} (${model.name}, ${size(model)})` : `${model.name} (${size(model)})`;
-  const known = model.about ?? `A model of ${names[0]} and ${names[1]} without a card: what it knows well is unknown.`;
+  const known = model.about ?? `A model of ${names[0]} and ${names[1]} without a model card.`;
   return `${title}. ${known}`;
 }
 

@@ -1,4 +1,4 @@
-// The page: two texts, what to do with them, and the rounds that it took, played where the texts are.
+// The page: two texts, the actions on them, and the rounds, played in place of the texts.
 
 import { ACTIONS, WARNINGS, body, caution, complaint, label, primary } from "./actions.js";
 import { CanvasView } from "./canvas.js";
@@ -15,7 +15,7 @@ const SIDES = ["x", "y"];
 const WORDS = ["strategy", "ranking"];
 const NUMBERS = ["candidates", "termination_penalty", "temperature", "top_k", "top_p", "max_tokens"];
 const FIELDS = [...SIDES, "seed", ...WORDS, ...NUMBERS];
-const KEPT = ["segment", "begun"]; // of an example or a picked word; no field shows them
+const KEPT = ["segment", "begun"]; // set by an example or a picked word; not shown in a field
 
 const part = (id) => document.getElementById(id);
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -23,9 +23,9 @@ const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 let model = null;
 let names = ["x", "y"];
-let source = "x"; // the side that was written last
+let source = "x"; // the side edited last
 let running = null;
-let shown = null; // what the canvas shows: the state that was asked for, its texts, gaps and parts
+let shown = null; // what the canvas shows: the requested state, its texts, gaps and parts
 
 const player = new Player(
   Object.fromEntries(["play", "back", "forward", "slider", "place"].map((id) => [id, part(id)])),
@@ -53,7 +53,7 @@ function edit(side) {
   part(side).focus();
 }
 
-/** The rounds no longer belong to the texts. */
+/** Remove the rounds: they no longer belong to the texts. */
 function forget() {
   shown = null;
   player.reset();
@@ -84,7 +84,7 @@ function say(where, text) {
   part(where).hidden = !text;
 }
 
-/** Offer the action that the texts ask for first, and the others beside it. */
+/** Offer the action that fits the texts first, and the others beside it. */
 function offer() {
   const wanted = primary({ x: part("x").value, y: part("y").value }, source);
   part("primary").dataset.do = wanted;
@@ -102,12 +102,12 @@ function offer() {
 
 // -------------------------------------------------------------------------------------------------------- asking
 
-/** What the page holds, and what is to be done with it. */
+/** The contents of the page, and the action. */
 function state(action, more = {}) {
   return { do: action, ...Object.fromEntries(FIELDS.map((field) => [field, part(field).value])), ...more };
 }
 
-/** The settings that were changed, as the service wants them. */
+/** The settings that were changed, in the service's format. */
 function options(state) {
   const words = WORDS.filter((name) => state[name]).map((name) => [name, state[name]]);
   const numbers = NUMBERS.filter((name) => state[name]).map((name) => [name, Number(state[name])]);
@@ -125,7 +125,7 @@ function busy(yes) {
   part("main").setAttribute("aria-busy", String(yes));
 }
 
-/** Ask the service, play the rounds where the texts are, and put the result there. */
+/** Send a request, play the rounds in place of the texts, and show the result. */
 async function run(state) {
   const wrong = unfit() ?? complaint(state, names);
   say("error", wrong ?? "");
@@ -153,7 +153,7 @@ async function run(state) {
   }
 }
 
-/** The texts of the sides as they are given; what is written anew is empty. */
+/** The given texts of the sides; empty for a side that is generated. */
 function given(state) {
   const { to } = ACTIONS[state.do];
   return SIDES.map((side) => (side === to || state.do === "sample" ? "" : state[side]));
@@ -177,7 +177,7 @@ function finish(state, result) {
   settle(state);
 }
 
-/** Put the texts of the canvas into the fields, and say that it is done. */
+/** Put the texts of the canvas into the fields, and report success. */
 function settle(state) {
   SIDES.forEach((side, number) => (part(side).value = shown.texts[number]));
   const { from, to } = ACTIONS[state.do];
@@ -186,7 +186,7 @@ function settle(state) {
   const ended = shown.parts.map((one) => WARNINGS[one.finish]).find(Boolean) ?? "";
   say("warning", [ended, caution(state.do, model)].filter(Boolean).join(" "));
   const written = to ? shown.texts[SIDES.indexOf(to)] : shown.texts.filter(Boolean).join(" / ");
-  part("status").replaceChildren("Done.", element("span", { className: "heard" }, ` ${written}`)); // seen where the text is
+  part("status").replaceChildren("Done.", element("span", { className: "heard" }, ` ${written}`)); // for screen readers
 }
 
 function fail(error) {
@@ -201,7 +201,7 @@ function refocus(focused) {
   (hidden ? part(`text-${focused.id}`) : focused.isConnected ? focused : part("primary")).focus();
 }
 
-/** What stands between the sentences of a text. */
+/** The white space between the sentences of a text. */
 function gaps(text, sentences) {
   const found = [];
   let end = 0;
@@ -215,7 +215,7 @@ function gaps(text, sentences) {
 
 // ------------------------------------------------------------------------------------------------- alternatives
 
-/** Show what else could stand where a word is. */
+/** Show alternatives to a word. */
 function choose(token, sentence, word) {
   player.pause();
   const record = player.records[sentence];
@@ -229,7 +229,7 @@ function choose(token, sentence, word) {
   });
 }
 
-/** Decode again around a picked word: the text, or one sentence of it. */
+/** Decode again with a picked word: the text, or one sentence of it. */
 async function pick(begun, sentence, round) {
   const { state, parts } = shown;
   if (parts.length === 1) return run({ ...state, begun: JSON.stringify(begun) });
@@ -253,7 +253,7 @@ async function pick(begun, sentence, round) {
 
 // ------------------------------------------------------------------------------------------------- address, model
 
-/** Put what is asked into the address, so that it can be shared and gone back to. */
+/** Put the request into the address, so that it can be shared and bookmarked. */
 function remember(state) {
   const used = Object.entries(state).filter(([, value]) => value !== "" && value !== undefined);
   const hash = `#${new URLSearchParams(used)}`;
@@ -261,7 +261,7 @@ function remember(state) {
   part("link").href = hash;
 }
 
-/** Fill the page from the address and do what it says; whether it says anything. */
+/** Fill the page from the address and run its request; returns whether it has one. */
 function recall() {
   const linked = new URLSearchParams(location.hash.slice(1));
   const action = linked.get("do");
@@ -277,7 +277,7 @@ function press(action, more) {
   run(state(action, more));
 }
 
-/** Begin with an example. */
+/** Run an example. */
 function start(example) {
   for (const side of SIDES) part(side).value = example[side];
   source = ACTIONS[example.do].from ?? "x";
@@ -285,7 +285,7 @@ function start(example) {
   press(example.do, { segment: example.segment ?? "" });
 }
 
-/** Learn what the model is called, which languages it knows and how it can decode. */
+/** Load the model's name, languages and strategies. */
 async function introduce() {
   try {
     [model] = await models();
@@ -318,7 +318,7 @@ async function introduce() {
 async function copy(text, what) {
   try {
     await navigator.clipboard.writeText(text);
-    part("status").textContent = `${what} is copied.`;
+    part("status").textContent = `${what} copied.`;
   } catch {
     part("status").textContent = "The browser does not allow copying.";
   }
@@ -330,7 +330,7 @@ document.addEventListener("click", ({ target }) => {
   const { do: action, edit: side, copy: copied, save: kind } = target.dataset ?? {};
   if (action) press(action);
   if (side) edit(side);
-  if (copied) copy(part(copied).value, `The ${names[SIDES.indexOf(copied)]} text`);
+  if (copied) copy(part(copied).value, `${names[SIDES.indexOf(copied)]} text`);
   if (kind) {
     const layout = part("tree").ariaPressed === "true" ? "tree" : "rounds";
     save(picture(player.records, names, { layout, title: shown.texts.filter(Boolean).join(" / ") }), kind);
@@ -375,7 +375,7 @@ part("restore").addEventListener("click", () => {
   offer();
   part(source).focus();
 });
-part("copy").addEventListener("click", () => copy(part("link").href, "The link"));
+part("copy").addEventListener("click", () => copy(part("link").href, "Link"));
 part("token-row").addEventListener("submit", async (event) => {
   event.preventDefault();
   keepToken(part("token").value);
@@ -383,7 +383,7 @@ part("token-row").addEventListener("submit", async (event) => {
 });
 addEventListener("popstate", () => recall() || forget());
 
-/** Introduce the model, then do what the address says, or play an example. */
+/** Introduce the model, then run the request in the address, or an example. */
 async function welcome() {
   if (!(await introduce()) || recall()) return;
   const [first] = examples(model.languages, names).Translate ?? [];

@@ -1,4 +1,4 @@
-// A decode as an SVG picture, by its rounds or as its insertion tree, and saving it as a file.
+// Draw a decode as an SVG picture, by its rounds or as its insertion tree, and save it as a file.
 
 import { isOpen, parents, percent, rowAfter, spaceBefore, visible } from "./record.js";
 
@@ -22,7 +22,7 @@ function make(name, attributes, text) {
   return element;
 }
 
-/** The tokens of a side of the final row, each with its place across the picture. */
+/** The tokens of a side of the final row, each with its horizontal place. */
 function columns(row, side) {
   const found = [];
   let x = MARGIN + GUTTER;
@@ -123,7 +123,7 @@ function tree(drawing, row, side, limit) {
   drawing.y += ROW;
 }
 
-/** The picture of records: layout is `rounds` or `tree`; the tree shows what came up to a round. */
+/** The picture of records: layout is `rounds` or `tree`; the tree shows the tokens up to a round. */
 export function picture(records, names, { layout, round = Infinity, dark = false, title = "" }) {
   const drawing = new Drawing(dark ? DARK : LIGHT);
   if (title) {
@@ -166,7 +166,7 @@ function download(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** Save a picture as an SVG file, or as a PNG of twice its size. */
+/** Save a picture as an SVG file, or as a PNG at twice its size. */
 export async function save(svg, kind) {
   const text = new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" });
   if (kind === "svg") {

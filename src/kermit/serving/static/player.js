@@ -1,13 +1,13 @@
-// The rounds of a decode, one after the other: a slider, buttons, and a clock. What a round looks like, others know.
+// Plays the rounds of a decode: a slider, buttons and a timer. It does not know how a round is drawn.
 
 const PACE = 700; // milliseconds per round
 
-/** Steps through the rounds of one or more records; new rounds may come while it plays. */
+/** Steps through the rounds of one or more records; new rounds may arrive while it plays. */
 export class Player {
   /**
    * parts: the elements `play`, `back`, `forward`, `slider` and `place`;
    * onShow(round): draws a round;
-   * stillness(): whether the reader wants no motion.
+   * stillness(): whether the reader prefers reduced motion.
    */
   constructor(parts, onShow, stillness) {
     Object.assign(this, { parts, onShow, stillness });
@@ -25,7 +25,7 @@ export class Player {
     return Math.max(0, ...this.records.filter(Boolean).map((record) => record.rounds.length));
   }
 
-  /** Begin with no records; they are yet to come. */
+  /** Start without records. */
   reset() {
     this.pause();
     this.records = [];
@@ -33,7 +33,7 @@ export class Player {
     this.round = 0;
   }
 
-  /** The canvas of a sentence at its start. */
+  /** Add the initial canvas of a sentence. */
   begin(start, sentence) {
     const first = this.records.length === 0;
     this.records[sentence] = { ...start, rounds: [] };
@@ -41,20 +41,20 @@ export class Player {
     if (first && !this.stillness()) this.play();
   }
 
-  /** One more round of a sentence. */
+  /** Add a round of a sentence. */
   add(insertions, sentence) {
     this.records[sentence].rounds.push(insertions);
     this.show(this.round);
   }
 
-  /** All rounds are there. */
+  /** Replace the records by the complete ones. */
   end(records) {
     this.records = records;
     this.complete = true;
     this.show(this.timer === null ? this.last : this.round);
   }
 
-  /** Show records that are complete, from some round on. */
+  /** Play complete records, starting at a round. */
   replay(records, round) {
     this.pause();
     this.records = records;
@@ -89,7 +89,7 @@ export class Player {
     const { slider, place } = this.parts;
     slider.max = this.last;
     slider.value = this.round;
-    place.textContent = this.round === 0 ? `start, ${this.last} to come` : `round ${this.round} of ${this.last}`;
+    place.textContent = this.round === 0 ? `start, ${this.last} rounds` : `round ${this.round} of ${this.last}`;
     slider.setAttribute("aria-valuetext", place.textContent);
     this.onShow(this.round);
   }

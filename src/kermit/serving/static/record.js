@@ -1,7 +1,7 @@
-// The record of a decode, as the service tells it: what stands on the canvas after each round, and the insertion tree.
+// The record of a decode, as sent by the service: the canvas after each round, and the insertion tree.
 //
 // A record has `start` and `start_text`, the given tokens by side, `open_slots`, and `rounds`, the insertions of each.
-// Slot k is left of token k of `[CLS] x [SEP] y [SEP]`, as it stood before the round.
+// Slot k is left of token k of `[CLS] x [SEP] y [SEP]` before the round.
 
 /** The whole row after some rounds, frame tokens included. */
 export function rowAfter(record, rounds = record.rounds.length) {
@@ -32,12 +32,12 @@ export function isOpen(record, side) {
   return record.open_slots.some((slot) => (slot <= end ? 0 : 1) === side);
 }
 
-/** How many tokens were inserted. */
+/** Number of inserted tokens. */
 export function inserted(record) {
   return record.rounds.reduce((sum, insertions) => sum + insertions.length, 0);
 }
 
-/** The place of each token's parent in the row, or null: the newer of the two neighbours that it came between. */
+/** The place of each token's parent in the row, or null; the parent is the newer of the two original neighbours. */
 export function parents(row) {
   return row.map((token, place) => {
     if (token.round === 0) return null;
@@ -52,7 +52,7 @@ export function parents(row) {
   });
 }
 
-/** A token as it is shown: white space and parts of letters are made visible. */
+/** A token for display: white space and partial characters become visible. */
 export function visible(text) {
   const bare = text.trim();
   return bare === "" ? "␣" : bare.replaceAll("\uFFFD", "·");
@@ -63,7 +63,7 @@ export function spaceBefore(text) {
   return text.slice(0, text.length - text.trimStart().length);
 }
 
-/** A probability for the eye. */
+/** A probability in percent. */
 export function percent(logProb) {
   const value = 100 * Math.exp(logProb);
   return value >= 99.95 ? "100 %" : value < 0.1 ? "under 0.1 %" : `${value.toFixed(1)} %`;

@@ -1,6 +1,6 @@
-// Asking the service: a request out, one event after the other in.
+// Requests to the service, with streamed events.
 
-/** What the service, or the way there, says is wrong. */
+/** An error of the service or the connection. */
 export class Problem extends Error {
   constructor(status, detail) {
     super(detail);
@@ -10,27 +10,27 @@ export class Problem extends Error {
 
 const TOKEN = "kermit-token";
 
-/** Keep the service's token for as long as the tab is open. */
+/** Keep the service's token while the tab is open. */
 export function keepToken(token) {
   sessionStorage.setItem(TOKEN, token);
 }
 
-/** The models that are served. */
+/** The served models. */
 export async function models(signal) {
   const response = await send("v1/models", { signal });
   return (await response.json()).models;
 }
 
-/** What else could be inserted into a slot of a canvas. */
+/** Alternatives for a slot of a canvas. */
 export async function alternatives(body, signal) {
   const response = await post("v1/alternatives", body, signal);
   return response.json();
 }
 
 /**
- * Ask with a stream of events, and wait for the result.
+ * Send a streaming request, and wait for the result.
  *
- * `onEvent(name, data)` hears of the start and of every round.
+ * `onEvent(name, data)` is called for the start and every round.
  */
 export async function ask(path, body, signal, onEvent) {
   const response = await post(path, { ...body, stream: true, trace: true }, signal);
@@ -39,7 +39,7 @@ export async function ask(path, body, signal, onEvent) {
     if (name === "result") return data.results[0];
     onEvent(name, data);
   }
-  throw new Problem(0, "the connection ended before the answer came; try again");
+  throw new Problem(0, "The connection was lost before the answer arrived; try again.");
 }
 
 function post(path, body, signal) {
@@ -55,7 +55,7 @@ async function send(path, { headers = {}, ...settings }) {
     response = await fetch(path, { headers, ...settings });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem(0, "the service cannot be reached; is it still running?");
+    throw new Problem(0, "The service cannot be reached; is it still running?");
   }
   if (response.ok) return response;
   const { detail } = await response.json().catch(() => ({}));
