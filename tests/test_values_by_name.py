@@ -1,7 +1,5 @@
 """Where a member of an enum is asked for, its name does as well, and one that nobody knows is an error."""
 
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 import torch
@@ -16,8 +14,6 @@ from kermit.objectives.objective import KeptSampling, SlotObjective, SlotShare
 from kermit.objectives.orders import UniformPrior
 from kermit.objectives.texts import Texts
 from kermit.rendering import Layout, ReadableTrace
-from kermit.tasks.glue.finetuning import Setting
-from kermit.training.settings import Precision
 
 PAIR = [[[A, B], [C]]]
 
@@ -84,11 +80,6 @@ def test_a_broken_text_is_an_error_where_error_is_the_name() -> None:
         Report("error").bad(Fault.EMPTY, "a:1")
 
 
-def test_a_precision_by_name_is_the_precision() -> None:
-    assert Setting(precision="float32") == Setting(precision=Precision.FLOAT32)
-    assert Setting(**asdict(Setting(precision=Precision.BFLOAT16))).precision is Precision.BFLOAT16
-
-
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -110,7 +101,6 @@ def test_a_precision_by_name_is_the_precision() -> None:
         (lambda: bounds(engine_of(random_model()), PAIR, "z"), KermitError, "factorization .* joint, y_given_x"),
         (lambda: Canvas.from_ids(SPECIALS, generate="z"), CanvasError, "generate .* joint, y_given_x"),
         (lambda: Report("no"), DataError, "on_bad .* error, skip"),
-        (lambda: Setting(precision="half"), KermitError, "precision .* float32, bfloat16, float16"),
     ],
 )
 def test_a_name_that_nobody_knows_is_an_error_that_lists_the_known(

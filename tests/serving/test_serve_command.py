@@ -169,7 +169,7 @@ def test_every_option_reaches_the_service(folder: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "/nowhere"], "/nowhere: "),
+        (["--model", "/nowhere"], "/nowhere"),
         (["--queue", "0"], "queue must be at least 1"),
         (["--deadline", "0"], "deadline must be above 0"),
     ],

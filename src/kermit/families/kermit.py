@@ -291,14 +291,15 @@ def _check_objective(recipe: Recipe, model: KermitSettings) -> None:
     if not model.cached_context:
         made("objective", lambda: objective.build(model.termination))
         refuse_orders(recipe, "model.cached_context: true")
-    elif isinstance(recipe.decoding, DecodingChoices):
-        strategy = recipe.decoding.strategy
-        ordered = strategy is Strategy.LEFT_TO_RIGHT
-        if strategy and not any((order == LEFT_TO_RIGHT) == ordered for order in _all_orders(recipe)):
-            raise RecipeError(
-                f"decoding.strategy: {strategy} does not go with the orders that are trained,"
-                f" {', '.join(_all_orders(recipe))}; change one of them"
-            )
+        return
+    orders = _all_orders(recipe)
+    strategy = recipe.decoding.strategy if isinstance(recipe.decoding, DecodingChoices) else None
+    ordered = strategy is Strategy.LEFT_TO_RIGHT
+    if strategy and not any((order == LEFT_TO_RIGHT) == ordered for order in orders):
+        raise RecipeError(
+            f"decoding.strategy: {strategy} does not go with the orders that are trained, {', '.join(orders)};"
+            " change one of them"
+        )
 
 
 def _all_orders(recipe: Recipe) -> list[str]:
