@@ -23,6 +23,11 @@ class FilePrecision(StrEnum):
         return folder / "onnx" / ("model.onnx" if self is FilePrecision.FLOAT32 else f"model_{self}.onnx")
 
 
+def context_file(file: Path) -> Path:
+    """Return the file beside a model's file that reads given text, for models with layers of its own for it."""
+    return file.with_name(file.name.replace("model", "context", 1))
+
+
 def exported_files(folder: Path) -> list[Path]:
     """Return the exported files that a model's folder holds."""
     return [file for kind in FilePrecision if (file := kind.file_in(folder)).is_file()]
@@ -42,4 +47,4 @@ def find_file(folder: Path, precision: FilePrecision | str = "auto") -> Path:
         if file.is_file():
             return file
     option = "" if precision == "auto" else f" --precision {precision}"
-    raise ModelError(f"{files[-1]}: no such file; write it with `kermit export {folder}{option}`")
+    raise ModelError(f"{files[-1]} does not exist; write it with `kermit export {folder}{option}`")
