@@ -1,15 +1,21 @@
 """`kermit export`: files that are whole, checked, and where they are looked for."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from kermit import Kermit, KermitConfig, KermitForInsertion, Strategy
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.engines import exporting
 from kermit.engines.check import Difference
+from kermit.engines.exported_files import FilePrecision
 from kermit.engines.onnx_engine import OnnxEngine
 from kermit.errors import ModelError
+from kermit.modeling import EncoderConfig, special_token_settings
 
 
 @pytest.fixture
@@ -107,3 +113,57 @@ def test_the_bundled_model_is_exported_into_another_folder(kermit) -> None:
     shown = kermit("export")
     assert (shown.code, shown.out) == (2, "")
     assert "with --output FOLDER" in shown.err
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An exported model with layers for given tokens beside those for inserted ones."""
+    folder = tmp_path_factory.mktemp("apart")
+    tokenizer = train_tokenizer(["A man rides a red bike.", "Ein Mann fährt ein rotes Rad."] * 3, 300)
+    ids = special_token_settings(tokenizer, cached_context=True)
+    trunk = EncoderConfig(
+        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=4, given_layers=2, num_attention_heads=2,
+        intermediate_size=48, initializer_range=0.3,
+    )  # fmt: skip
+    languages = {"languages": {"x": "en", "y": "de"}, "factorizations": ["joint"]}
+    config = KermitConfig(
+        trunk_config=trunk, slot_vector="both", cached_context=True, orders=["balanced_tree", "left_to_right"],
+        **ids, **languages,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        KermitForInsertion(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    exporting.export_model(folder, precisions=[FilePrecision.FLOAT32])
+    return folder
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_layers_for_given_tokens_have_a_file_of_their_own_and_change_no_text(apart: Path, strategy: Strategy) -> None:
+    assert [name for name in files_in(apart) if "onnx" in name] == ["onnx/context.onnx", "onnx/model.onnx"]
+    texts, other = ["A man rides.", "bike", "A red man rides a red bike."], ["Ein Mann.", "Rad", "Ein rotes Rad."]
+    how = {"strategy": strategy, "max_tokens": 7}
+    found = []
+    for engine in ("onnx", "torch"):
+        kermit = Kermit.from_pretrained(apart, engine=engine)
+        generated = [
+            *kermit.translate(texts, "de", settings=how),
+            *kermit.translate(texts, "de", settings=how | {"candidates": 3, "ranking": "left_to_right"}),
+            *kermit.infill(["A ____ rides a ____."] * 3, other, settings=how),
+            *kermit.infill(["A ____ rides ____"], settings=how),
+            *kermit.complete(["A ..."], ["... Rad"], settings=how),
+            *kermit.sample(3, settings=how),
+        ]
+        scores = kermit.score(texts, other, method="left_to_right")
+        vectors = kermit.embed(texts)
+        found.append(([(one.x, one.y, one.rounds) for one in generated], [one.log_prob for one in scores], vectors))
+    assert found[0][0] == found[1][0]
+    assert found[0][1] == pytest.approx(found[1][1], abs=1e-3)
+    assert found[0][2] == pytest.approx(found[1][2], abs=1e-4)
+
+
+def test_a_model_without_its_second_file_must_be_exported_again(apart: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(apart, tmp_path / "model")
+    (folder / "onnx" / "context.onnx").unlink()
+    with pytest.raises(ModelError, match="run `kermit export` again"):
+        OnnxEngine.load(folder)

@@ -7,7 +7,7 @@ import torch
 from insertion_models import CACHED, cached_model, trunk_config
 
 from kermit.engines.exported_files import FilePrecision
-from kermit.engines.exporting import build_graph, serialize
+from kermit.engines.exporting import Graphs, build_graphs, serialize
 from kermit.engines.graph import Graph
 from kermit.engines.onnx_engine import OnnxEngine
 from kermit.engines.torch_engine import TorchEngine
@@ -21,7 +21,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 """Trunks of transformers; between them a table and rotary positions, windows, an offset, and all that heads have."""
 
-OWN = ("own cached", "own")
+OWN = ("own cached", "own apart", "own")
+"""With cached context, with layers for given tokens beside those for inserted ones, and with full attention."""
 MODELS = (*OWN, *SETTINGS)
 
 
@@ -30,6 +31,8 @@ def model_of(name: str) -> KermitForInsertion:
     if name == "own cached":
         model: KermitForInsertion = cached_model(vocab_size=VOCABULARY)
         return model
+    if name == "own apart":
+        return own_model(VOCABULARY, layers=4, given_layers=2, **CACHED)
     return own_model(VOCABULARY) if name == "own" else traced_model(name.removesuffix(" cached"), **SETTINGS[name])
 
 
@@ -38,7 +41,9 @@ def traced_model(family: str, **settings: Any) -> KermitForInsertion:
     trunk = trunk_config(family, vocab_size=VOCABULARY)
     if family == "modernbert":
         trunk.local_attention = 8
-    model = KermitForInsertion(KermitConfig(trunk_config=trunk, **settings)).eval()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = KermitForInsertion(KermitConfig(trunk_config=trunk, **settings)).eval()
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -46,22 +51,31 @@ def traced_model(family: str, **settings: Any) -> KermitForInsertion:
     return model
 
 
-def own_model(vocab_size: int, width: int = 16, **settings: Any) -> KermitForInsertion:
+def own_model(
+    vocab_size: int, width: int = 16, layers: int = 2, given_layers: int = 0, **settings: Any
+) -> KermitForInsertion:
     """A model with our own trunk; with full attention unless the settings say otherwise."""
     trunk = EncoderConfig(
         vocab_size=vocab_size,
         hidden_size=width,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
+        given_layers=given_layers,
         num_attention_heads=2,
         intermediate_size=2 * width,
         initializer_range=0.3,
     )
-    return KermitForInsertion(KermitConfig(trunk_config=trunk, **settings)).eval()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return KermitForInsertion(KermitConfig(trunk_config=trunk, **settings)).eval()
 
 
 @cache
+def graphs_of(name: str) -> Graphs:
+    return build_graphs(model_of(name))
+
+
 def graph_of(name: str) -> Graph:
-    return build_graph(model_of(name))
+    return graphs_of(name).model
 
 
 @cache
@@ -71,9 +85,9 @@ def torch_of(name: str) -> TorchEngine:
 
 @cache
 def onnx_of(name: str, precision: str = "float32") -> OnnxEngine:
-    return engine_of(model_of(name), graph_of(name), precision)
+    return engine_of(model_of(name), graphs_of(name), precision)
 
 
-def engine_of(model: KermitForInsertion, graph: Graph | None = None, precision: str = "float32") -> OnnxEngine:
-    content = serialize(graph or build_graph(model), model, FilePrecision(precision))
-    return OnnxEngine.of(content, model.config.to_dict())
+def engine_of(model: KermitForInsertion, graphs: Graphs | None = None, precision: str = "float32") -> OnnxEngine:
+    content = serialize(graphs or build_graphs(model), model, FilePrecision(precision))
+    return OnnxEngine.of(content.model, model.config.to_dict(), context=content.context)

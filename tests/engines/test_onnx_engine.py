@@ -79,11 +79,11 @@ def test_in_int8_it_says_nearly_the_same(name: str) -> None:
 @EVERY_MODEL
 def test_it_knows_what_the_model_is(name: str) -> None:
     assert onnx_of(name).info == torch_of(name).info
-    assert onnx_of(name).caches is torch_of(name).caches is (name == "own cached")
+    assert onnx_of(name).caches is torch_of(name).caches is (name in ("own cached", "own apart"))
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
-@pytest.mark.parametrize("name", ["own cached", "bert cached"])
+@pytest.mark.parametrize("name", ["own cached", "own apart", "bert cached"])
 def test_what_it_says_about_a_text_does_not_depend_on_its_batch(name: str, precision: str) -> None:
     engine, rows = onnx_of(name, precision), rows_of(name, batch=5)
     planes = (rows.token_ids, rows.segment_ids, rows.positions, rows.orders, rows.mask)

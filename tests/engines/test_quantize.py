@@ -3,10 +3,10 @@
 import numpy as np
 import onnxruntime
 import pytest
-from exported import graph_of, model_of, own_model
+from exported import graph_of, graphs_of, model_of, own_model
 
 from kermit.engines.exported_files import FilePrecision
-from kermit.engines.exporting import build_graph, serialize
+from kermit.engines.exporting import build_graphs, serialize
 from kermit.engines.graph import Graph
 from kermit.engines.quantize import quantize, static_activations
 
@@ -99,14 +99,14 @@ def test_all_wide_products_are_in_integers(name: str) -> None:
 def test_files_hold_every_weight_once() -> None:
     model = own_model(3000, width=64)
     weights = sum(parameter.numel() for parameter in model.parameters())
-    graph = build_graph(model)
-    size = {precision: len(serialize(graph, model, precision)) for precision in FilePrecision}
+    graphs = build_graphs(model)
+    size = {precision: len(serialize(graphs, model, precision).model) for precision in FilePrecision}
     assert size[FilePrecision.FLOAT32] == pytest.approx(4 * weights, rel=0.05)
     assert size[FilePrecision.INT8] == pytest.approx(weights, rel=0.25)  # with scales, 4 bytes for each token
 
 
 def test_the_graph_in_float32_stays_as_it_is() -> None:
-    model, graph = model_of("own"), graph_of("own")
-    before = serialize(graph, model, FilePrecision.FLOAT32)
-    serialize(graph, model, FilePrecision.INT8)
-    assert serialize(graph, model, FilePrecision.FLOAT32) == before
+    model, graphs = model_of("own"), graphs_of("own")
+    before = serialize(graphs, model, FilePrecision.FLOAT32)
+    serialize(graphs, model, FilePrecision.INT8)
+    assert serialize(graphs, model, FilePrecision.FLOAT32) == before

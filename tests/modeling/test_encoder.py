@@ -193,3 +193,51 @@ def test_it_exports_to_onnx_with_its_cache(tmp_path: Path) -> None:
         fed = dict(zip(names, (part.numpy() for part in (ids, mask, positions, *past)), strict=True))
         for wanted, found in zip(expected, session.run(None, fed), strict=True):
             assert torch.allclose(torch.from_numpy(found), wanted, atol=1e-4)
+
+
+def test_given_tokens_pass_the_first_layers_and_inserted_ones_the_others() -> None:
+    model = encoder(num_hidden_layers=5, given_layers=2)
+    ids, blocks = tokens(1, 7), [0, 0, 0, 1, 1, 2, 2]
+    mask, given = mask_of(blocks), torch.tensor([blocks]) == GIVEN
+    whole = states(model, ids, mask, given=given)
+    first = encoder(num_hidden_layers=2)
+    first.load_state_dict(model.state_dict(), strict=False)
+    assert torch.allclose(whole[:, :3], states(first, ids[:, :3]), atol=1e-6)
+    for number in range(5):  # each layer matters to its own tokens alone, but for what they attend to
+        changed = encoder(num_hidden_layers=5, given_layers=2)
+        with torch.no_grad():
+            changed.layers[number].down.weight.mul_(2)
+        moved = (states(changed, ids, mask, given=given) - whole).abs().amax(2)[0] > 1e-6
+        assert moved.tolist() == ([True] * 7 if number < 2 else [False] * 3 + [True] * 4)
+
+
+def test_all_is_given_unless_it_is_said_what_is() -> None:
+    model, ids = encoder(given_layers=1), tokens(2, 5)
+    assert torch.equal(states(model, ids), states(model, ids, given=torch.ones_like(ids, dtype=torch.bool)))
+
+
+def test_inserted_tokens_read_after_a_cache_have_the_same_states() -> None:
+    model = encoder(num_hidden_layers=4, given_layers=2)
+    ids, blocks = tokens(2, 6), [0, 0, 0, 0, 1, 1]
+    mask = mask_of(blocks).expand(2, -1, -1, -1)
+    valid = torch.tensor([[True] * 6, [True, True, True, False, True, False]])
+    mask = mask & valid[:, None, None, :] | torch.eye(6, dtype=torch.bool)
+    given = (torch.tensor([blocks]) == GIVEN).expand(2, -1)
+    positions = torch.arange(6).expand(2, 6)
+    whole = states(model, ids, mask, positions, valid=valid, given=given)
+    with torch.inference_mode():
+        read = model(
+            ids[:, :4], mask[:, :, :4, :4], positions[:, :4], valid=valid[:, :4], given=given[:, :4], use_cache=True
+        )
+        assert len(read.cache) == 2
+        after = model(
+            ids[:, 4:], mask[:, :, 4:], positions[:, 4:], valid=valid[:, 4:], given=given[:, 4:], past=read.cache
+        )
+    assert torch.allclose(read.last_hidden_state, whole[:, :4], atol=1e-6)
+    assert torch.allclose(after.last_hidden_state, whole[:, 4:], atol=1e-6)
+
+
+@pytest.mark.parametrize("given_layers", [-1, 3])
+def test_some_layers_are_left_for_inserted_tokens(given_layers: int) -> None:
+    with pytest.raises(ValueError, match="given_layers must be from 0 to num_hidden_layers - 1 \\(2\\)"):
+        encoder(given_layers=given_layers)

@@ -11,8 +11,9 @@ import numpy as np
 
 from kermit.canvas import CanvasBatch
 from kermit.canvas.arrays import Booleans, Floats, Integers
-from kermit.canvas.context import GIVEN, ContextRows, Generations, RowLayout, generations_of, lay_out
+from kermit.canvas.context import ContextRows, Generations, RowLayout, generations_of, lay_out
 from kermit.engines.engine import Answer, Asked, Cache, Engine, ModelInfo, Rows
+from kermit.engines.given_rows import after_given
 
 
 @dataclass(frozen=True)
@@ -75,15 +76,25 @@ def ask_canvases(
     if not engine.info.cached_context:
         rows, slots = chosen.nonzero()
         right = rows * chosen.shape[1] + slots
-        left, read = right - 1, whole_rows(engine.info, canvases)
+        read = whole_rows(engine.info, canvases)
+        tokens = None if wanted is None else wanted[rows, slots]
+        answer = engine.ask(read, Asked(right - 1, right, top, full, tokens, keep=False))
     else:
         layout = lay_out_for(engine.info, generations_of(canvases, left_to_right=left_to_right))
         some = chosen[layout.slots.rows, layout.slots.numbers]
         rows, slots = layout.slots.rows[some], layout.slots.numbers[some]
+        tokens = None if wanted is None else wanted[rows, slots]
         beside = layout.slots.left[some], layout.slots.right[some]
-        read, left, right = after_given(layout.rows, given, *beside, engine.info.specials.pad_id)
-    tokens = None if wanted is None else wanted[rows, slots]
-    return SlotAnswer(rows, slots, engine.ask(read, Asked(left, right, top, full, tokens, keep=False)))
+        answer = ask_rows(engine, layout.rows, Asked(*beside, top, full, tokens, keep=False), given)
+    return SlotAnswer(rows, slots, answer)
+
+
+def ask_rows(engine: Engine, rows: ContextRows, asked: Asked, given: GivenCache | None = None) -> Answer:
+    """Ask about rows of cached context, without reading their given parts again if those were read before."""
+    read = context_rows(rows)
+    if given is not None:
+        read, asked = after_given(read, given.cache, given.valid, asked, engine.info.specials.pad_id)
+    return engine.ask(read, asked)
 
 
 def states_of(engine: Engine, canvases: CanvasBatch) -> Floats:
@@ -115,45 +126,6 @@ def whole_rows(info: ModelInfo, canvases: CanvasBatch) -> Rows:
 def context_rows(rows: ContextRows) -> Rows:
     """Return rows of cached context as an engine takes them."""
     return Rows(rows.token_ids, rows.segment_ids, rows.positions, rows.orders, rows.mask)
-
-
-def after_given(
-    rows: ContextRows, given: GivenCache | None, left: Integers, right: Integers, pad_id: int
-) -> tuple[Rows, Integers, Integers]:
-    """Leave out the given parts of rows if they were read before.
-
-    Args:
-        rows: given parts and blocks.
-        given: the given parts; None to read them with the rows.
-        left: (slots,) the left neighbours, as row * length + place.
-        right: (slots,) the right neighbours.
-        pad_id: the id of padding.
-
-    Returns:
-        What to read, and the neighbours by their places after those of the cache.
-    """
-    if given is None:
-        return context_rows(rows), left, right
-    batch, length = rows.token_ids.shape
-    past = given.cache.length
-    counts = (rows.blocks == GIVEN).sum(1)
-    width = int(((rows.blocks > GIVEN).sum(1)).max())
-    place = np.arange(width) + counts[:, None]  # of the tokens of blocks in the rows
-    there = place < length
-    at = (np.arange(batch)[:, None], np.minimum(place, length - 1))
-    own = rows.mask[at[0][:, :, None], at[1][:, :, None], at[1][:, None, :]] & there[:, :, None] & there[:, None, :]
-    own |= np.eye(width, dtype=bool)
-    in_block = there & (rows.blocks[at] > GIVEN)
-    mask = np.concatenate([given.valid[:, None, :] & in_block[:, :, None], own], 2)
-    token_ids = np.where(in_block, rows.token_ids[at], pad_id)
-    segment_ids, positions, orders = (p[at] * in_block for p in (rows.segment_ids, rows.positions, rows.orders))
-
-    def moved(index: Integers) -> Integers:
-        row, old = index // length, index % length
-        shift = np.where(old < counts[row], 0, past - counts[row])
-        return np.asarray(row * (past + width) + old + shift)
-
-    return Rows(token_ids, segment_ids, positions, orders, mask, given.cache), moved(left), moved(right)
 
 
 def lay_out_for(info: ModelInfo, texts: Generations) -> RowLayout:

@@ -21,7 +21,7 @@ import numpy as np
 
 from kermit.canvas import CanvasBatch, Factorization, Segment
 from kermit.canvas.arrays import Array, Booleans, Integers
-from kermit.decoding.asking import GivenCache, after_given, ask_canvases, lay_out_for
+from kermit.decoding.asking import GivenCache, ask_canvases, ask_rows, lay_out_for
 from kermit.decoding.choosing import log_locations, row_logsumexp
 from kermit.engines.engine import Asked, Engine
 from kermit.errors import ModelError, member_of
@@ -179,11 +179,10 @@ def left_to_right_log_probs(engine: Engine, texts: Texts, given: GivenCache | No
     rounds = np.zeros_like(batch.token_ids)
     layout = lay_out_for(info, texts.generations(rounds, np.ones(len(batch), dtype=bool)))
     slots = layout.slots
-    read, left, right = after_given(layout.rows, given, slots.left, slots.right, info.specials.pad_id)
     # a slot asks for the token that it stands before, or for end-of-slot at the end of its span
     at = (slots.rows, slots.numbers)
     wanted = np.where(texts.generated[at], batch.token_ids[at], info.specials.end_of_slot_id)
-    answer = engine.ask(read, Asked(left, right, wanted=wanted, keep=False))
+    answer = ask_rows(engine, layout.rows, Asked(slots.left, slots.right, wanted=wanted, keep=False), given)
     assert answer.wanted is not None
     return np.bincount(slots.rows, answer.wanted, len(batch))
 

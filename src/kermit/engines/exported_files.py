@@ -23,6 +23,11 @@ class FilePrecision(StrEnum):
         return folder / "onnx" / ("model.onnx" if self is FilePrecision.FLOAT32 else f"model_{self}.onnx")
 
 
+def context_file(file: Path) -> Path:
+    """Return the path of the file that reads given tokens, for models with `given_layers`."""
+    return file.with_name(file.name.replace("model", "context", 1))
+
+
 def exported_files(folder: Path) -> list[Path]:
     """Return the exported files in a model's folder."""
     return [file for kind in FilePrecision if (file := kind.file_in(folder)).is_file()]

@@ -7,16 +7,17 @@ graph is checked against torch before its file replaces an old one.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from kermit.engines.check import Difference, compare, sample_length, sample_rows
-from kermit.engines.encoder_graph import add_encoder
+from kermit.engines.encoder_graph import add_context, add_encoder
 from kermit.engines.engine import Asked
-from kermit.engines.exported_files import FilePrecision
+from kermit.engines.exported_files import FilePrecision, context_file
 from kermit.engines.graph import Graph
 from kermit.engines.head_graph import EMBEDDING, add_embedding, add_head
 from kermit.engines.onnx_engine import GRAPH_VERSION, OnnxEngine, weights_checksum
@@ -40,6 +41,20 @@ _BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json", "README.md"
 """The files to copy to another output folder, so that it is a complete model."""
 
 
+class Graphs(NamedTuple):
+    """The graph of a model, and the graph that reads given tokens if the model has `given_layers`."""
+
+    model: Graph
+    context: Graph | None
+
+
+class Contents(NamedTuple):
+    """The bytes of both files."""
+
+    model: bytes
+    context: bytes | None
+
+
 @dataclass(frozen=True)
 class ExportedFile:
     """An exported file.
@@ -47,7 +62,7 @@ class ExportedFile:
     Args:
         path: its path.
         precision: of its weights and matrix products.
-        size: number of bytes.
+        size: number of bytes, including the file for given text if there is one.
         difference: its difference from torch.
     """
 
@@ -72,17 +87,20 @@ def export_model(
     """
     model = _load(folder)
     reference = TorchEngine(model)
-    graph = build_graph(model)
+    graphs = build_graphs(model)
     written = []
     for precision in precisions:
-        content = serialize(graph, model, precision, weights=weights_checksum(folder))
-        difference = compare(OnnxEngine.of(content, model.config.to_dict()), reference)
+        contents = serialize(graphs, model, precision, weights=weights_checksum(folder))
+        difference = compare(OnnxEngine.of(contents.model, model.config.to_dict(), context=contents.context), reference)
         _check(difference, precision)
         path = precision.file_in(output or folder)
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial(path).write_bytes(content)
-        partial(path).replace(path)
-        written.append(ExportedFile(path, precision, len(content), difference))
+        for file, content in ((context_file(path), contents.context), (path, contents.model)):
+            if content is not None:
+                partial(file).write_bytes(content)
+                partial(file).replace(file)
+        size = len(contents.model) + len(contents.context or b"")
+        written.append(ExportedFile(path, precision, size, difference))
     if output is not None:
         for name in _BESIDE:
             if (folder / name).is_file() and output.resolve() != folder.resolve():
@@ -90,12 +108,23 @@ def export_model(
     return written
 
 
-def build_graph(model: KermitForInsertion) -> Graph:
-    """Build the graph of a model, in float32.
+def build_graphs(model: KermitForInsertion) -> Graphs:
+    """Build the graphs of a model, in float32.
 
     Args:
         model: the model, in evaluation mode.
     """
+    trunk, context = model.trunk, None
+    if isinstance(trunk, Encoder) and trunk.config.given_layers:
+        context = Graph()
+        context.input("positions", np.float32, ["batch", "length"])
+        context.input("mask", np.bool_, ["batch", "length", "length"])
+        states = add_context(context, trunk, add_embedding(context, model))
+        context.output(states, np.float32, ["batch", "length", model.config.hidden_size])
+    return Graphs(_model_graph(model), context)
+
+
+def _model_graph(model: KermitForInsertion) -> Graph:
     graph = Graph()
     graph.input("positions", np.float32, ["batch", "length"])
     trunk, caches = model.trunk, model.config.cached_context
@@ -121,11 +150,11 @@ def _load(folder: Path) -> KermitForInsertion:
     return model
 
 
-def serialize(graph: Graph, model: KermitForInsertion, precision: FilePrecision, *, weights: str = "") -> bytes:
-    """Return the bytes of an exported file.
+def serialize(graphs: Graphs, model: KermitForInsertion, precision: FilePrecision, *, weights: str = "") -> Contents:
+    """Return the bytes of the exported files.
 
     Args:
-        graph: the graph of the model, in float32.
+        graphs: the graphs of the model, in float32.
         model: the model.
         precision: of the file.
         weights: the checksum of the weights.
@@ -140,23 +169,37 @@ def serialize(graph: Graph, model: KermitForInsertion, precision: FilePrecision,
         "table_size": "" if table is None else str(limit or table.num_embeddings - model.kermit.position_offset),
     }
     if precision is FilePrecision.INT8:
-        names = static_activations(graph)
-        engine = OnnxEngine.of(graph.model(about, also=names).SerializeToString(), model.config.to_dict())
-        graph = quantize(graph, EMBEDDING, dict(zip(names, _ranges(engine, names), strict=True)))
-    content: bytes = graph.model(about).SerializeToString()
+        graphs = _quantized(graphs, model, about)
+    return Contents(_bytes(graphs.model, about), None if graphs.context is None else _bytes(graphs.context, about))
+
+
+def _bytes(graph: Graph, about: Mapping[str, str], also: Sequence[str] = ()) -> bytes:
+    content: bytes = graph.model(about, also=also).SerializeToString()
     return content
 
 
-def _ranges(engine: OnnxEngine, names: list[str]) -> list[float]:
-    """Return the largest absolute values of the named activations of a graph on synthetic rows."""
-    found = np.zeros(len(names))
+def _quantized(graphs: Graphs, model: KermitForInsertion, about: Mapping[str, str]) -> Graphs:
+    """Return the graphs in int8, with activation ranges measured on synthetic rows."""
+    context = graphs.context
+    names = static_activations(graphs.model)
+    of_context = [] if context is None else static_activations(context)
+    engine = OnnxEngine.of(
+        _bytes(graphs.model, about, names),
+        model.config.to_dict(),
+        context=None if context is None else _bytes(context, about, of_context),
+    )
+    ranges: tuple[dict[str, float], dict[str, float]] = ({}, {})
     for seed in range(_CALIBRATIONS):
         length = sample_length(engine.info, 24)
         rows = sample_rows(engine.info, seed, batch=16, length=length, order=1 + seed % 2)
         place = np.arange(rows.token_ids.size)
-        values = engine.session.run(names, engine.feeds(rows, Asked(place, place)))
-        found = np.maximum(found, [np.abs(value).max() for value in values])
-    return found.tolist()
+        for own, found in zip(ranges, engine.values(rows, Asked(place, place), names, of_context), strict=True):
+            for name, value in found.items():
+                own[name] = max(own.get(name, 0.0), float(np.abs(value).max()))
+    return Graphs(
+        quantize(graphs.model, EMBEDDING, ranges[0]),
+        None if context is None else quantize(context, EMBEDDING, ranges[1]),
+    )
 
 
 def _check(difference: Difference, precision: FilePrecision) -> None:

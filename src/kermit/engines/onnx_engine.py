@@ -1,7 +1,7 @@
 """`OnnxEngine`: an exported model run by ONNX Runtime. No torch, no transformers.
 
 The file holds the whole network, from token ids to log-probabilities and the best tokens (`kermit.engines.exporting`
-writes it). The cache is NumPy arrays.
+writes it). A model with `given_layers` has a second file, which reads the given tokens. The cache is NumPy arrays.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import onnxruntime
 
 from kermit.canvas.arrays import Floats, Integers
 from kermit.engines.engine import Answer, Asked, ModelInfo, Rows
-from kermit.engines.exported_files import FilePrecision, StaleFileError, find_file
+from kermit.engines.exported_files import FilePrecision, StaleFileError, context_file, find_file
+from kermit.engines.given_rows import after_given, given_rows
 from kermit.engines.model_info import info_from_config
 from kermit.errors import ModelError, in_a_line
 from kermit.loading import read_config, weight_files
@@ -66,10 +67,17 @@ class OnnxEngine:
         session: the loaded file.
         info: the model's properties.
         table_size: number of positions in the model's position table; None if it has no table.
+        context: the loaded file that reads given tokens; None if `session` reads all tokens.
     """
 
-    def __init__(self, session: onnxruntime.InferenceSession, info: ModelInfo, table_size: int | None = None) -> None:
-        self.session, self.info, self._table_size = session, info, table_size
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        info: ModelInfo,
+        table_size: int | None = None,
+        context: onnxruntime.InferenceSession | None = None,
+    ) -> None:
+        self.session, self.info, self._table_size, self.context = session, info, table_size, context
         self._inputs: dict[str, list[Any]] = {value.name: value.shape for value in session.get_inputs()}
         self._past = [name for name in self._inputs if name.startswith(_PAST)]
         self.caches: bool = bool(self._past)
@@ -92,20 +100,24 @@ class OnnxEngine:
         folder = Path(folder)
         config = read_config(folder)
         file = find_file(folder, precision)
+        context = context_file(file) if config.get("trunk_config", {}).get("given_layers") else None
         try:
-            engine = cls.of(file, config, threads=threads)
+            engine = cls.of(file, config, context=context, threads=threads)
         except ModelError as error:
             raise ModelError(f"{file}: {error}") from error
         _check_current(file, folder, engine.session.get_modelmeta().custom_metadata_map["weights"])
         return engine
 
     @classmethod
-    def of(cls, file: Path | bytes, config: Mapping[str, Any], *, threads: int = 1) -> OnnxEngine:
+    def of(
+        cls, file: Path | bytes, config: Mapping[str, Any], *, context: Path | bytes | None = None, threads: int = 1
+    ) -> OnnxEngine:
         """Load an exported file.
 
         Args:
             file: its path, or its content.
             config: the content of the model's `config.json`.
+            context: the path or content of the file that reads given tokens, for models with `given_layers`.
             threads: number of threads per call.
 
         Raises:
@@ -113,17 +125,18 @@ class OnnxEngine:
         """
         if threads < 1:
             raise ModelError(f"threads must be 1 or more, not {threads}")
-        try:
-            session = onnxruntime.InferenceSession(file, _options(threads), providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime does not export its exception types
-            raise ModelError(f"the graph cannot be loaded: {in_a_line(error)}; run `kermit export` again") from error
+        session = _session(file, threads)
         about = session.get_modelmeta().custom_metadata_map
-        if about.get("graph_version") != GRAPH_VERSION:
-            raise ModelError("the graph was exported by another version of kermit; run `kermit export` again")
-        return cls(session, _info(session, about, config), _number(about["table_size"]))
+        reader = None if context is None else _session(context, threads)
+        if reader is not None and reader.get_modelmeta().custom_metadata_map != about:
+            raise ModelError("the graph for given tokens comes from another export; run `kermit export` again")
+        return cls(session, _info(session, about, config), _number(about["table_size"]), reader)
 
     def ask(self, rows: Rows, asked: Asked) -> Answer:
         """Read rows and answer for slots."""
+        length = rows.token_ids.shape[1]
+        if apart := self.context is not None and rows.past is None:
+            rows, asked = self._after_context(rows, asked)
         names = self._answers
         if asked.full:
             names = [*names, "content"]
@@ -135,6 +148,7 @@ class OnnxEngine:
         cache = None
         if asked.keep and self.caches:
             cache = OnnxCache({past: found[name] for past, name in zip(self._past, self._kept, strict=True)})
+            cache = cache.first(length) if apart and cache.length > length else cache
         return Answer(
             found["tokens"],
             found["log_probs"],
@@ -148,14 +162,30 @@ class OnnxEngine:
 
     def hidden(self, rows: Rows) -> Floats:
         """Return the final states of rows, (batch, length, hidden)."""
+        if self.context is not None and rows.past is None:
+            real = (rows.token_ids != self.info.specials.pad_id).ravel().nonzero()[0]
+            after, moved = self._after_context(rows, Asked(real, real))
+            found = self.session.run(["states"], self.feeds(after, Asked(_NO_SLOTS, _NO_SLOTS)))[0]
+            flat = np.zeros((rows.token_ids.size, found.shape[2]), dtype=np.float32)
+            flat[real] = found.reshape(-1, found.shape[2])[moved.right]
+            return flat.reshape(*rows.token_ids.shape, -1)
         states: Floats = self.session.run(["states"], self.feeds(rows, Asked(_NO_SLOTS, _NO_SLOTS)))[0]
         return states if rows.past is None else states[:, rows.past.length :]
 
-    def feeds(self, rows: Rows, asked: Asked) -> dict[str, Any]:
-        """Return the inputs of the graph, by name."""
-        self._check_positions(rows.positions)
+    def values(self, rows: Rows, asked: Asked, names: list[str], of_context: list[str]) -> list[dict[str, Any]]:
+        """Return values inside the graph, and inside the one for given tokens, by their names; for calibration."""
+        context: dict[str, Any] = {}
+        if self.context is not None:
+            given = given_rows(rows, self.info.specials.pad_id)
+            context = dict(zip(of_context, self.context.run(of_context, self.row_feeds(given)), strict=True))
+            rows, asked = self._after_context(rows, asked)
+        found = self.session.run(names, self.feeds(rows, asked))
+        return [dict(zip(names, found, strict=True)), context]
+
+    def row_feeds(self, rows: Rows) -> dict[str, Any]:
+        """Return the inputs that every graph takes, by name."""
         real, places = self._real(rows.token_ids)
-        feeds = {
+        return {
             "token_ids": rows.token_ids,
             "segment_ids": rows.segment_ids,
             "positions": rows.positions,
@@ -163,6 +193,23 @@ class OnnxEngine:
             "mask": rows.mask,
             "real": real,
             "places": places,
+        }
+
+    def _after_context(self, rows: Rows, asked: Asked) -> tuple[Rows, Asked]:
+        """Read the given tokens of rows, and return what is left to read and to ask."""
+        assert self.context is not None
+        pad_id = self.info.specials.pad_id
+        given = given_rows(rows, pad_id)
+        if not given.token_ids.size:
+            return rows, asked
+        found = self.context.run(self._kept, self.row_feeds(given))
+        cache = OnnxCache(dict(zip(self._past, found, strict=True)))
+        return after_given(rows, cache, given.token_ids != pad_id, asked, pad_id)
+
+    def feeds(self, rows: Rows, asked: Asked) -> dict[str, Any]:
+        """Return the inputs of the graph, by name."""
+        self._check_positions(rows.positions)
+        feeds = self.row_feeds(rows) | {
             "left": asked.left,
             "right": asked.right,
             "wanted": np.zeros(len(asked.right), dtype=np.int64) if asked.wanted is None else asked.wanted,
@@ -177,6 +224,8 @@ class OnnxEngine:
         """Return (tokens,) the places of the real tokens, and (batch, length) the index of the one at each place."""
         valid = token_ids != self.info.specials.pad_id
         real = valid.ravel().nonzero()[0]
+        if not len(real):  # a graph needs at least one token
+            return np.zeros(1, dtype=np.int64), np.zeros_like(token_ids)
         if len(real) == token_ids.size:
             return real, real.reshape(token_ids.shape)
         return real, (valid.ravel().cumsum().reshape(token_ids.shape) - 1) * valid
@@ -194,6 +243,17 @@ class OnnxEngine:
                 f"a canvas needs {math.ceil(highest) + 1} positions, but the trunk has {self._table_size};"
                 " shorten the text, or use fewer blanks"
             )
+
+
+def _session(file: Path | bytes, threads: int) -> onnxruntime.InferenceSession:
+    """Load a graph of this version."""
+    try:
+        session = onnxruntime.InferenceSession(file, _options(threads), providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime does not export its exception types
+        raise ModelError(f"the graph cannot be loaded: {in_a_line(error)}; run `kermit export` again") from error
+    if session.get_modelmeta().custom_metadata_map.get("graph_version") != GRAPH_VERSION:
+        raise ModelError("the graph was exported by another version of kermit; run `kermit export` again")
+    return session
 
 
 def _options(threads: int) -> onnxruntime.SessionOptions:

@@ -3,14 +3,17 @@
 Pre-norm layers without biases, rotary positions that may be fractions, a gated MLP, and torch's attention. Three things
 set it apart from the encoders of transformers: padding costs nothing outside of attention, as all other layers see a
 flat list of real tokens; keys and values of a text can be kept (`EncoderOutput.cache`) and attended to by tokens that
-are read later; and it exports to ONNX as it stands. It knows no canvas: `kermit.modeling.trunk` gives it tokens,
-positions and a mask.
+are read later; and it exports to ONNX as it stands.
+
+With `given_layers`, the first layers read given tokens and the others inserted ones, which attend to the final states
+of the given tokens: an encoder and a decoder, as in the Insertion Transformer, in one stack. Without, all tokens pass
+all layers. The module knows no canvas: `kermit.modeling.trunk` gives it tokens, positions and a mask.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,7 +23,10 @@ from transformers import PreTrainedConfig, PreTrainedModel, initialization
 from transformers.modeling_outputs import ModelOutput
 
 LayerCache = tuple[tuple[Tensor, Tensor], ...]
-"""Keys and values of every layer, each (batch, heads, length, width of a head)."""
+"""Keys and values of layers, each (batch, heads, length, width of a head)."""
+
+Rotation = tuple[Tensor, Tensor]
+"""Cosines and sines of tokens, each (tokens, 1, half the width of a head)."""
 
 
 class EncoderConfig(PreTrainedConfig):  # type: ignore[misc]
@@ -30,6 +36,8 @@ class EncoderConfig(PreTrainedConfig):  # type: ignore[misc]
         vocab_size: rows of the embedding.
         hidden_size: width of the hidden states.
         num_hidden_layers: number of layers.
+        given_layers: number of first layers that only given tokens pass; they pass no others. 0 for all tokens in all
+            layers.
         num_attention_heads: heads per layer; each must have an even width.
         intermediate_size: width of the gated MLP.
         rotary_base: the slowest rotary frequency is about 1 / rotary_base radians per position.
@@ -43,6 +51,7 @@ class EncoderConfig(PreTrainedConfig):  # type: ignore[misc]
     vocab_size: int = 8000
     hidden_size: int = 256
     num_hidden_layers: int = 6
+    given_layers: int = 0
     num_attention_heads: int = 4
     intermediate_size: int = 768
     rotary_base: float = 10000.0
@@ -60,6 +69,11 @@ class EncoderConfig(PreTrainedConfig):  # type: ignore[misc]
                 f"hidden_size must be a multiple of twice num_attention_heads ({2 * self.num_attention_heads}),"
                 f" not {self.hidden_size}"
             )
+        if not 0 <= self.given_layers < self.num_hidden_layers:
+            raise ValueError(
+                f"given_layers must be from 0 to num_hidden_layers - 1 ({self.num_hidden_layers - 1}), not"
+                f" {self.given_layers}"
+            )
 
 
 @dataclass
@@ -68,7 +82,7 @@ class EncoderOutput(ModelOutput):  # type: ignore[misc]
 
     Args:
         last_hidden_state: (batch, length, hidden), zero at padding.
-        cache: keys and values of every layer.
+        cache: keys and values of every layer that inserted tokens pass.
     """
 
     last_hidden_state: Tensor | None = None
@@ -95,6 +109,22 @@ class _Places:
         return flat.view(self.batch, self.length, *flat.shape[1:])
 
 
+@dataclass(frozen=True)
+class _Tokens:
+    """Some of the real tokens of rows: (tokens, hidden) states, rotations and places."""
+
+    hidden: Tensor
+    rotation: Rotation
+    places: _Places
+
+    def select(self, chosen: Tensor) -> _Tokens:
+        """Return the tokens at (chosen,) indices."""
+        places = self.places
+        index = chosen if places.index is None else places.index[chosen]
+        cos, sin = self.rotation
+        return _Tokens(self.hidden[chosen], (cos[chosen], sin[chosen]), _Places(places.batch, places.length, index))
+
+
 class _Adding(nn.Linear):
     """A linear layer whose output is added to the states."""
 
@@ -107,18 +137,18 @@ class _Attention(nn.Module):
         self.out = _Adding(config.hidden_size, config.hidden_size, bias=False)
 
     def forward(
-        self,
-        hidden: Tensor,
-        rotation: tuple[Tensor, Tensor],
-        mask: Tensor | None,
-        places: _Places,
-        past: tuple[Tensor, Tensor] | None,
+        self, tokens: _Tokens, mask: Tensor | None, past: tuple[Tensor, Tensor] | None, beside: _Tokens | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """(tokens, hidden) to what is added to it, and this layer's keys and values."""
-        states = self.qkv(hidden)
+        """Return what to add to the tokens, (tokens, hidden), and the keys and values of all that they may see."""
+        states, places = self.qkv(tokens.hidden), tokens.places
         query, key, value = states.unflatten(1, (3, self.heads, -1)).unbind(1)
-        query, key = _rotated(query, rotation), _rotated(key, rotation)
+        query, key = _rotated(query, tokens.rotation), _rotated(key, tokens.rotation)
         query, key, value = (places.padded(part).transpose(1, 2) for part in (query, key, value.to(key.dtype)))
+        if beside is not None:
+            others = functional.linear(beside.hidden, self.qkv.weight[tokens.hidden.shape[1] :])
+            other_key, other_value = others.view(len(others), 2, self.heads, -1).unbind(1)
+            key = key + beside.places.padded(_rotated(other_key, beside.rotation)).transpose(1, 2)
+            value = value + beside.places.padded(other_value.to(value.dtype)).transpose(1, 2)
         if past is not None:
             key, value = torch.cat([past[0], key], 2), torch.cat([past[1], value], 2)
         found = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
@@ -136,12 +166,28 @@ class _Layer(nn.Module):
         self.down = _Adding(inner, width, bias=False)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, hidden: Tensor, *arguments: Any) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """(tokens, hidden) to the next layer's, and this layer's keys and values."""
-        attended, kept = self.attention(self.attention_norm(hidden), *arguments)
+    def forward(
+        self,
+        tokens: _Tokens,
+        mask: Tensor | None,
+        past: tuple[Tensor, Tensor] | None = None,
+        beside: _Tokens | None = None,
+    ) -> tuple[_Tokens, tuple[Tensor, Tensor]]:
+        """Return the tokens with their next states, and this layer's keys and values.
+
+        Args:
+            tokens: what passes the layer.
+            mask: (batch, 1, length, keys) bool, what each token of the rows sees; None for everything.
+            past: keys and values of tokens that were read before.
+            beside: tokens of the same rows that are seen but do not pass the layer.
+        """
+        norm, hidden = self.attention_norm, tokens.hidden
+        normed = None if beside is None else replace(beside, hidden=norm(beside.hidden))
+        attended, kept = self.attention(replace(tokens, hidden=norm(hidden)), mask, past, normed)
         hidden = hidden + self.dropout(attended)
         gate, value = self.up(self.mlp_norm(hidden)).chunk(2, -1)
-        return hidden + self.dropout(self.down(functional.gelu(gate, approximate="tanh") * value)), kept
+        hidden = hidden + self.dropout(self.down(functional.gelu(gate, approximate="tanh") * value))
+        return replace(tokens, hidden=hidden), kept
 
 
 class Encoder(PreTrainedModel):  # type: ignore[misc]
@@ -185,6 +231,7 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
         inputs_embeds: Tensor | None = None,
         *,
         valid: Tensor | None = None,
+        given: Tensor | None = None,
         past: LayerCache | None = None,
         use_cache: bool = False,
         **kwargs: Any,
@@ -198,6 +245,7 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
             position_ids: (batch, length), fractions allowed; 0, 1, 2, ... by default.
             inputs_embeds: (batch, length, hidden), instead of input_ids.
             valid: (batch, length) bool, the real tokens, beside a mask of four dimensions.
+            given: (batch, length) bool, the given tokens, all by default; only for `given_layers`.
             past: the cache of the tokens that were read before.
             use_cache: whether to return the keys and values, those of `past` included.
             kwargs: ignored, as other trunks take more.
@@ -212,23 +260,43 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
         places = _Places(batch, length, None if index is None or len(index) == batch * length else index)
         if position_ids is None:
             position_ids = torch.arange(length, device=embedded.device).expand(batch, length)
-        rotation = self._rotation(places.flat(position_ids))
         hidden = self.dropout(self.embedding_norm(places.flat(embedded)))
-        cache = []
-        for number, layer in enumerate(self.layers):
-            hidden, kept = layer(hidden, rotation, mask, places, None if past is None else past[number])
-            cache.append(kept)
+        tokens = _Tokens(hidden, self._rotation(places.flat(position_ids)), places)
+        if self.config.given_layers:
+            given = torch.ones(batch, length, dtype=torch.bool, device=hidden.device) if given is None else given
+            hidden, cache = self._read_apart(tokens, places.flat(given), mask, past)
+        else:
+            cache = []
+            for number, layer in enumerate(self.layers):
+                tokens, kept = layer(tokens, mask, None if past is None else past[number])
+                cache.append(kept)
+            hidden = tokens.hidden
         return EncoderOutput(places.padded(self.norm(hidden)), tuple(cache) if use_cache else None)
 
-    def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines, each (tokens, 1, half the width of a head), in float32."""
+    def _read_apart(
+        self, tokens: _Tokens, given: Tensor, mask: Tensor | None, past: LayerCache | None
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """Read given tokens with the first layers, the others with the rest; (tokens, hidden) states, and a cache."""
+        first, second = given.nonzero().flatten(), (~given).nonzero().flatten()
+        read, inserted, cache = tokens.select(first), tokens.select(second), []
+        if len(first):  # never beside a cache: what is given is read first
+            for layer in self.layers[: self.config.given_layers]:
+                read, _ = layer(read, mask)
+        for number, layer in enumerate(self.layers[self.config.given_layers :]):
+            inserted, kept = layer(inserted, mask, None if past is None else past[number], read if len(first) else None)
+            cache.append(kept)
+        hidden = torch.zeros_like(tokens.hidden).index_copy(0, first, read.hidden)
+        return hidden.index_copy(0, second, inserted.hidden), cache
+
+    def _rotation(self, positions: Tensor) -> Rotation:
+        """Return the rotation at (tokens,) positions, in float32."""
         half = self.config.hidden_size // self.config.num_attention_heads // 2
         exponents = torch.arange(half, device=positions.device, dtype=torch.float32) / half
         angles = positions.float()[:, None, None] * self.config.rotary_base**-exponents
         return angles.cos(), angles.sin()
 
 
-def _rotated(states: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+def _rotated(states: Tensor, rotation: Rotation) -> Tensor:
     """Rotate pairs of (tokens, heads, width of a head), the first half with the second; in float32 or better."""
     cos, sin = rotation
     first, second = states.to(torch.promote_types(states.dtype, cos.dtype)).chunk(2, -1)

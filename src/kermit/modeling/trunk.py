@@ -81,6 +81,8 @@ class KermitModel(KermitPreTrainedModel):
         super().__init__(config)
         if getattr(config.trunk_config, "is_decoder", False):
             raise ModelError("the trunk's config has is_decoder set, a causal mask; KERMIT sees the whole canvas")
+        if getattr(config.trunk_config, "given_layers", 0) and not config.cached_context:
+            raise ModelError("the trunk has given_layers, which need cached_context: true")
         # in the format of the whole model, whatever the one that a checkpoint's trunk was saved in
         self.encoder = AutoModel.from_config(config.trunk_config, dtype=torch.get_default_dtype())
         if getattr(self.encoder, "pooler", None) is not None:
@@ -177,7 +179,8 @@ class KermitModel(KermitPreTrainedModel):
             embedded = embedded + between
         mask, valid = rows.mask[:, None], rows.token_ids != self.config.pad_token_id
         if self.caches:
-            inputs |= {"attention_mask": mask, "valid": valid, "past": past, "use_cache": use_cache}
+            inputs |= {"attention_mask": mask, "valid": valid, "given": rows.orders == 0}
+            inputs |= {"past": past, "use_cache": use_cache}
         else:
             inputs["attention_mask"] = _added(mask, embedded)
         trunk, windows = self.config.trunk_config, "sliding_attention"
@@ -340,7 +343,8 @@ def _faults(model: KermitModel) -> dict[str, bool]:
     whole, segments = torch.ones_like(canvas), _halves(canvas)
     positions = model.position_ids(segments, whole.bool()) - model.position_offset
     sees_all = whole.bool()[:, None].expand(-1, canvas.shape[1], -1)
-    alone = RowTensors(canvas, segments, positions.float(), whole, sees_all)
+    apart = bool(getattr(model.config.trunk_config, "given_layers", 0))  # a plain canvas is read as given then
+    alone = RowTensors(canvas, segments, positions.float(), whole * (not apart), sees_all)
 
     def differs(difference: Tensor) -> bool:
         return not bool((difference <= little).all())  # nor is NaN the same as anything
