@@ -99,9 +99,9 @@ def test_what_is_kept_follows_the_options_and_what_stays_from_before_is_told(
     kept, scored = (tmp_path / name / "CoLA" / "seed-0" for name in ("run0", "run1"))
     assert any(name.startswith("head.") for name in load_file(kept / "model.safetensors")), "the insertion head stays"
     assert [path.name for path in scored.iterdir()] == ["result.json"]
-    assert "finetuned before" not in caplog.text
+    assert "finetuned without saving" not in caplog.text
     assert run(*asked, "--output", tmp_path / "run1")[0] == 0
-    assert "was finetuned before without keeping its model; remove it to repeat it" in caplog.text
+    assert "was finetuned without saving its model" in caplog.text
 
     score = ("evaluate", "glue", "--model", kept, "--task", "CoLA", *data)
     lengths = [run(*score, *length)[1].partition("length:")[2][:2] for length in ((), ("--max-length", "12"))]

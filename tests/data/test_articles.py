@@ -53,7 +53,7 @@ def test_broken_text_names_its_line_or_is_counted(tmp_path: Path) -> None:
     report = Report(OnBad.SKIP)
     assert read(ArticleSource(text=file), report) == [("One.", True), ("Two.", False)]
     assert "skipped 1: 1 invalid UTF-8" in report.summary()
-    with pytest.raises(DataError, match="there is no such file"):
+    with pytest.raises(DataError, match="does not exist"):
         read(ArticleSource(text=tmp_path / "none"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="holds no file"):

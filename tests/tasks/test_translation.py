@@ -67,7 +67,7 @@ def test_scores_are_sacrebleus_with_its_signature_and_the_means_are_by_hand() ->
 
 
 def test_unequal_numbers_cannot_be_scored() -> None:
-    with pytest.raises(DataError, match="1 translations cannot be scored against 0 references"):
+    with pytest.raises(DataError, match="translations and references differ: 1 and 0"):
         score_translations(["a"], [translation("a", 1, 1)], [], EN_DE, seconds=1)
 
 
