@@ -125,7 +125,7 @@ def test_what_a_backend_cannot_do_is_told(kermit, folder, teacher, corpus, tmp_p
     for words, message in (
         ((folder, *fast), "supports only the family transformer"),
         ((folder, "--beams", 3), "unknown decoding setting 'beams'"),
-        ((teacher, "--precision", "int8"), "--precision int8 is for --backend ctranslate2"),
+        ((teacher, "--precision", "int8"), "--precision int8 needs --backend ctranslate2"),
         ((teacher, "--beams", 3, "--set", "beams=4"), "--set beams=4 repeats --beams"),
     ):
         done = kermit(*asked, *words)

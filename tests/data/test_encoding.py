@@ -71,5 +71,5 @@ def test_a_text_beyond_the_limit_names_its_line_or_is_reported(
 
 def test_nothing_left_is_an_error(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     source = files(tmp_path, "\n", "eins\n")
-    with pytest.raises(DataError, match="no text is left"):
+    with pytest.raises(DataError, match="no valid text"):
         encode_sources([source], tokenizer, max_tokens=8, on_bad=OnBad.SKIP, cache=tmp_path / "c")

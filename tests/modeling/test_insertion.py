@@ -517,5 +517,5 @@ def test_a_model_takes_new_tokens_and_is_the_same_for_the_old_ones(family: str, 
 
 
 def test_two_sides_of_one_name_are_an_error_that_says_what_to_do() -> None:
-    with pytest.raises(ValueError, match="both called en; name them en and en2, say"):
+    with pytest.raises(ValueError, match=r"same name, en; .* en and en2"):
         KermitConfig(trunk_config=trunk_config(), languages={"x": "en", "y": "en"})

@@ -269,7 +269,7 @@ def test_distillation_replaces_no_file_that_it_did_not_make(teacher: Path, corpu
     kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(DataError, match=r"train\.en is the text to translate"):
         distilled(teacher, tmp_path, tmp_path)
-    with pytest.raises(DataError, match=r"train\.en was not made by this command"):
+    with pytest.raises(DataError, match=r"train\.en was not written by this command"):
         distilled(teacher, corpus, tmp_path)
     (tmp_path / "train.en").unlink()
     (tmp_path / "train.en-de.json").write_text('{"tea')
