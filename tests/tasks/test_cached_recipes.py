@@ -119,7 +119,10 @@ def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tiny_recipe, tokenizer):
         ({"objective": {}}, r"objective\.name: with model\.cached_context: true it must be generation, not slot"),
         ({"objective": {"name": "generation", "kept": "rounds"}}, "kept has no effect on the objective generation"),
         ({"orders": {"uniform": 1.0}}, "orders: 'uniform' is neither left_to_right nor objective.prior, balanced_tree"),
-        ({"orders": {"left_to_right": 1.0}}, r"decoding\.strategy: parallel does not match"),
+        (
+            {"orders": {"left_to_right": 1.0}, "decoding": {"strategy": "parallel"}},
+            r"decoding\.strategy: parallel does not match",
+        ),
         ({"decoding": {"strategy": "left_to_right"}}, r"decoding\.strategy: left_to_right does not match"),
         ({"model": MODEL | {"cached_context": False}}, r"objective\.name: with model\.cached_context: false"),
         (

@@ -291,13 +291,14 @@ def _check_objective(recipe: Recipe, model: KermitSettings) -> None:
     if not model.cached_context:
         made("objective", lambda: objective.build(model.termination))
         refuse_orders(recipe, "model.cached_context: true")
-    elif isinstance(recipe.decoding, DecodingChoices):
-        strategy = recipe.decoding.strategy
+        return
+    orders = _all_orders(recipe)
+    if isinstance(recipe.decoding, DecodingChoices) and (strategy := recipe.decoding.strategy):
         ordered = strategy is Strategy.LEFT_TO_RIGHT
-        if strategy and not any((order == LEFT_TO_RIGHT) == ordered for order in _all_orders(recipe)):
+        if not any((order == LEFT_TO_RIGHT) == ordered for order in orders):
             raise RecipeError(
                 f"decoding.strategy: {strategy} does not match the trained orders"
-                f" ({', '.join(_all_orders(recipe))}); change one of them"
+                f" ({', '.join(orders)}); change one of them"
             )
 
 
