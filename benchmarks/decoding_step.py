@@ -41,9 +41,8 @@ def measure(model, size, vocab, batch, calls):
     generator = torch.Generator().manual_seed(0)
     sources = torch.randint(FIRST_CONTENT, vocab, (batch, SOURCE), generator=generator).tolist()
     canvases = [Canvas.from_ids(model.specials, x, (), generate=Factorization.Y_GIVEN_X) for x in sources]
-    settings = DecodingSettings(
-        max_rounds=ROUNDS, termination_penalty=100.0
-    )  # prevents a random model from stopping early
+    # the penalty keeps a random model from stopping early
+    settings = DecodingSettings(max_rounds=ROUNDS, termination_penalty=100.0)
     engine = TorchEngine(model)
     traces = [result.trace.canvases() for result in decode(engine, canvases, settings, trace=True)]
     parts = [CanvasBatch.from_canvases([trace[number] for trace in traces]) for number in range(ROUNDS)]

@@ -134,7 +134,7 @@ def test_an_output_of_the_wrong_kind_is_told_before_the_work(
         (("finetune", "glue", "--task", "CoLA", "--epochs", "0"), "--epochs"),
         (("finetune", "glue", "--task", "CoLA", "--seeds=-1"), "--seeds -1: write whole numbers"),
         (("finetune", "glue", "--task", "AX"), "finetune MNLI"),
-        (("evaluate", "glue", "--task", "MNLI"), "MNLI asks for entailment, neutral, contradiction"),
+        (("evaluate", "glue", "--task", "MNLI"), "MNLI needs entailment, neutral, contradiction"),
     ],
 )
 def test_what_a_user_can_mend_is_told_and_exits_with_2(

@@ -137,5 +137,5 @@ def test_a_dataset_by_name_is_read_through_datasets(tmp_path: Path) -> None:
     report = Report(OnBad.SKIP)
     assert texts(list(read_pairs(source, report))) == [("one", "eins")]
     assert report.skipped == {Fault.MALFORMED: 1}
-    with pytest.raises(DataError, match="cannot be loaded"):
+    with pytest.raises(DataError, match="cannot load the dataset"):
         list(read_pairs(TextSource(hub=str(tmp_path / "none")), Report()))

@@ -98,9 +98,8 @@ def _write(
             with partial(file).open("w", encoding="utf-8", newline="\n") as stream:
                 stream.writelines(f"{pair[side]}\n" for pair in found[name])
     counts = {name: len(found[name]) for name in files}
-    manifest.write(
-        pairs=pairs, files=counts, lines=lines
-    )  # first, so that the files are recognised as written by this command
+    # first, so that the files are recognised as written by this command
+    manifest.write(pairs=pairs, files=counts, lines=lines)
     for file in (file for sides in files.values() for file in sides):
         partial(file).rename(file)
 

@@ -43,9 +43,8 @@ class _ChunkedSlotLoss(torch.autograd.Function):
         chunk = max(1, chunk_elements // embedding.shape[0])
         mass = torch.zeros_like(slot_weights).index_add_(0, target_slots, target_weights.to(slot_weights.dtype))
         scale = (slot_weights * mass).to(exact)
-        pull = (1 - smoothing) * (target_weights * slot_weights[target_slots]).to(
-            exact
-        )  # weight of each target's logit
+        # the weight of each target's logit
+        pull = (1 - smoothing) * (target_weights * slot_weights[target_slots]).to(exact)
         starts = torch.arange(0, len(vectors) + chunk, chunk, device=vectors.device)
         edges = torch.searchsorted(target_slots, starts).tolist()
         loss = vectors.new_zeros((), dtype=exact)

@@ -114,7 +114,6 @@ class InsertionSystem(ClozeSystem):
         ranking = self.decoding.ranked_by
         passes = result.rounds + (0 if ranking is None else ranking.passes)
         candidates = self.decoding.candidates
-        sequences = passes * candidates - (
-            candidates - 1
-        )  # an upper bound: candidates share the first pass, and some end early
+        # an upper bound: candidates share the first pass, and some end early
+        sequences = passes * candidates - (candidates - 1)
         return ClozeAnswer(text, len(tokens), passes, sequences, result.log_prob)
