@@ -24,7 +24,7 @@ from kermit.errors import DataError
 if TYPE_CHECKING:
     from kermit.data.encoding import Row
 
-# Lengths are compared in units of this many tokens, so that every epoch groups rows differently.
+# Rows whose lengths differ by less than this may swap places, so that every epoch groups rows differently.
 _LENGTH_SLACK = 2.0
 # Special tokens of every canvas: [CLS] and two [SEP].
 SPECIALS_PER_ROW = 3

@@ -221,7 +221,7 @@ def joined(pair: TextPair, pairs: Sequence[TextPair], generator: Generator) -> T
 
 
 def words(pairs: Sequence[TextPair], count: int, generator: Generator) -> list[TextPair]:
-    """Return the most frequent words with their translations as pairs, every fourth also capitalised."""
+    """Return the most frequent words with their translations as pairs, a quarter of them also capitalised."""
     if not count or not pairs:
         return []
     cased = [_cased(texts) for texts in zip(*pairs, strict=True)]

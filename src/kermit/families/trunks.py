@@ -97,10 +97,10 @@ def _is_read(name: str, kind: type[PreTrainedConfig]) -> bool:
 
 
 def _refuse_unknown(names: Sequence[str], config: PreTrainedConfig) -> None:
-    """Raise if a configuration does not have one of the keys."""
-    for name in names:
-        guess = nearest(name, sorted(config.to_dict()))
-        raise RecipeError(f"model.trunk.{name}: unknown key for a {config.model_type} configuration{guess}")
+    """Raise for the first unknown key of a configuration, if there are any."""
+    if names:
+        guess = nearest(names[0], sorted(config.to_dict()))
+        raise RecipeError(f"model.trunk.{names[0]}: unknown key for a {config.model_type} configuration{guess}")
 
 
 def _changed(config: PreTrainedConfig, changes: dict[str, Any]) -> PreTrainedConfig:

@@ -1,6 +1,6 @@
 """Classifiers: a label or a number for a text or a pair of texts (the paper's section 4.2).
 
-`KermitForSequenceClassification` reads complete canvases with no open slot. The hidden state of the first token goes
+`KermitForSequenceClassification` reads complete canvases with no open slot. The hidden state of the first token
 passes through a pooler like BERT's and a linear layer with one output per label. The insertion head of the checkpoint
 is kept unchanged, so that a finetuned model can still be loaded to generate.
 

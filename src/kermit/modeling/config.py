@@ -23,8 +23,8 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
             (`kermit.canvas.context`); if false, every token attends to every token (the paper).
         blank_token_id: the token that marks a blank inside given text; only with cached_context.
         blank_width: number of positions that each blank has room for; only with cached_context.
-        position_limit: number of positions that a segment may use, for trunks with a table of positions; blanks that
-            exceed it get less room each. None for no limit.
+        position_limit: number of positions that a segment may use, for trunks with a table of positions; if a segment
+            has too many blanks for it, each gets less room. None for no limit.
         copy_width: width of the vectors that a slot compares to find tokens of its canvas to copy; 0 to predict every
             token from the vocabulary (the paper).
         termination: ``slot`` or ``sequence``.
