@@ -47,7 +47,7 @@ def test_what_is_no_recipe_is_told(kermit, tmp_path):
     (tmp_path / "file").touch()
     for arguments, message in (
         ((tmp_path,), f"{tmp_path} is a folder"),
-        ((tmp_path / "empty.yaml",), "this is empty"),
+        ((tmp_path / "empty.yaml",), "empty.yaml is empty"),
         ((tmp_path / "child.yaml",), f"parent.yaml: the recipe does not exist; {tmp_path / 'child.yaml'} extends it"),
         ((tmp_path / "child.yaml", "--output", tmp_path / "file"), "file: this is a file; name a folder"),
     ):

@@ -131,8 +131,8 @@ def read_keys(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
         problem = getattr(error, "problem", None) or in_a_line(error)
         raise RecipeError(f"{path}{place}: invalid YAML: {problem}") from error
     if not isinstance(raw, dict):
-        what = "empty" if raw is None else f"a {type(raw).__name__}"
-        raise RecipeError(f"{path}: a recipe must be a mapping of keys to values, not {what}")
+        found = "is empty" if raw is None else f"holds a {type(raw).__name__}"
+        raise RecipeError(f"{path} {found}; a recipe must be a mapping of keys to values")
     raw = cast("dict[str, Any]", _expanded(raw, str(path)))
     name = raw.pop("extends", None)
     if name is None:
