@@ -81,7 +81,7 @@ def test_from_a_checkpoint_to_scores_and_the_servers_zip(
     code, out, err = run("submit", "glue", "--runs", runs, *data, "--output", archive)
     assert code == 0
     assert out == f"{archive}: 1 files answered, 10 placeholders\n"
-    assert "WARNING: SST-2, MRPC, STS-B, QQP, MNLI-m, MNLI-mm, QNLI, RTE, WNLI, AX" in err
+    assert "for SST-2, MRPC, STS-B, QQP, MNLI-m, MNLI-mm, QNLI, RTE, WNLI, AX" in err
     assert len(zipfile.ZipFile(archive).namelist()) == 11
 
 

@@ -126,7 +126,7 @@ def test_what_a_backend_cannot_do_is_told(kermit, folder, teacher, corpus, tmp_p
         ((folder, *fast), "supports only the family transformer"),
         ((folder, "--beams", 3), "unknown decoding setting 'beams'"),
         ((teacher, "--precision", "int8"), "--precision int8 needs --backend ctranslate2"),
-        ((teacher, "--beams", 3, "--set", "beams=4"), "--set beams=4 repeats --beams"),
+        ((teacher, "--beams", 3, "--set", "beams=4"), "--set beams=4 and --beams both"),
     ):
         done = kermit(*asked, *words)
         assert (done.code, done.out) == (2, "")

@@ -162,7 +162,7 @@ def test_a_finetuning_that_diverged_has_no_score(glue: GlueData, trunk: str, tmp
 
 @pytest.mark.slow
 def test_a_model_is_scored_on_the_task_that_it_was_finetuned_on(learned: list[Run], glue: GlueData) -> None:
-    with pytest.raises(ModelError, match="was finetuned on CoLA, not on SST-2"):
+    with pytest.raises(ModelError, match=r"was finetuned on CoLA; .* SST-2"):
         evaluate_finetuned(str(learned[0].folder), task_named("SST-2"), glue)
 
 
