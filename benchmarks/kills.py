@@ -1,10 +1,10 @@
-"""Kill a training at random moments (INT, TERM, HUP, KILL in turn), resume it, and compare its weights.
+"""Kill a training at random times (INT, TERM, HUP, KILL in turn), resume it, and compare its weights.
 
     python benchmarks/kills.py --kills 100 --output kills
 
-A tiny recipe is trained once without interruption. Then it is trained again and again, killed at random moments from
-its start to its end, until there were that many kills; every finished training must have the same files of weights, bit
-for bit. The children are forked from one process that has imported torch, so that a kill costs about a second.
+A tiny recipe is trained once without interruption. Then it is trained repeatedly and killed at random times, until the
+number of kills is reached; every finished training must have bit-identical weight files. Children are forked from one
+process that has imported torch, so that a kill costs about a second.
 """
 
 import argparse
@@ -58,11 +58,11 @@ RECIPE = {
 
 
 def resume(loaded, folder):
-    """Train, or resume, and exit with the number of the signal that stopped the training, else 0."""
+    """Train or resume, and exit with the number of the signal that stopped the training, or 0."""
     torch.set_num_threads(1)
     try:
         sys.exit(train(loaded, folder, resume=True).stopped_by or 0)
-    except KeyboardInterrupt:  # before the training listens to signals
+    except KeyboardInterrupt:  # before the training has installed its signal handlers
         sys.exit(int(signal.SIGINT))
 
 
@@ -74,7 +74,7 @@ def start(loaded, folder):
 
 
 def wait(child, seconds=None):
-    """Return the exit code of a child; None if it still runs after some seconds."""
+    """Return the exit code of a child; None if it is still running after `seconds`."""
     child.join(seconds)
     return child.exitcode
 

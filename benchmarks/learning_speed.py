@@ -1,15 +1,15 @@
-"""What models learn in the same CPU time: validation BLEU of recipes after some minutes of one core.
+"""Compare what models learn in the same CPU time: validation BLEU of recipes after some minutes on one core.
 
-Each recipe is trained on one thread for the same CPU minutes, without evaluation and data loading. Its learning rate
-follows a cosine over these minutes, and the averaged weights are evaluated after every quarter. *Targets* are the
-tokens that a model was asked for: one per unfinished slot for insertion models, one per token for autoregressive ones.
+Each recipe is trained on one thread for the same CPU minutes, not counting evaluation and data loading. The learning
+rate follows a cosine over these minutes, and the averaged weights are evaluated after every quarter. *Targets* are the
+tokens to predict: one per unfinished slot for insertion models, one per token for autoregressive ones.
 
     python benchmarks/learning_speed.py train recipes/learning_speed/cached_context.yaml --data DIR --minutes 25 \
         --output runs/cached_context
     python benchmarks/learning_speed.py draw runs/full_attention runs/cached_context --picture learning_speed.svg
 
-`train` writes the model and a `curve.json`; two recipes can be trained side by side, one core each. The recipes read
-a teacher's translations of Multi30k and of 60,000 captions in each direction, as `kermit distill` makes them, from
+`train` writes the model and a `curve.json`; two recipes can be trained at once, on one core each. The recipes read a
+teacher's translations of Multi30k and of 60,000 captions per direction, written by `kermit distill`, from
 `$KERMIT_RUNS/multi30k/distilled/en_de` and `de_en`.
 """
 
@@ -37,7 +37,7 @@ POINTS = 4
 
 
 def targets_of(batch, end_of_slot_id):
-    """How many tokens a batch asks for: the labels, or the slots that miss one."""
+    """Return the number of targets of a batch: labels, or unfinished slots."""
     if "labels" in batch:
         return int((batch["labels"] >= 0).sum())
     return len(batch["target_slots"][batch["target_tokens"] != end_of_slot_id].unique())

@@ -3,8 +3,9 @@
     python benchmarks/length_speed.py [--lengths 16 32 ... 512] [--threads 1] [--picture FILE.svg] [--output FILE.json]
 
 Weights are random and lengths forced: the source has n tokens and n are generated, one text at a time. KERMIT never
-ends a slot before the limit, so a text doubles every round, and the last round reads the complete text, as it would to
-find it finished. Both run in int8, take turns, and a time is the median of the repeats. Needs `[train,export,distill]`.
+ends a slot before the limit, so a text doubles every round, and the last round encodes the complete text, as it would
+to find that it is finished. Both run in int8 and alternate; times are medians of the repeats. Needs the extras
+`[train,export,distill]`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Generate = Callable[[list[int], int], int]
 
 
 def build_kermit(folder: Path, threads: int) -> tuple[OnnxEngine, int]:
-    """Return 12 layers behind ONNX Runtime in int8, and the number of parameters."""
+    """Build a model of 12 layers for ONNX Runtime in int8; return it with its number of parameters."""
     trunk = EncoderConfig(
         vocab_size=VOCABULARY,
         hidden_size=WIDTH,
@@ -69,7 +70,7 @@ def kermit_generates(engine: OnnxEngine, strategy: Strategy) -> Generate:
 
 
 def build_transformer(folder: Path, threads: int) -> tuple[ctranslate2.Translator, int]:
-    """Return 6 and 6 layers behind CTranslate2 in int8, and the number of parameters."""
+    """Build a model of 6 and 6 layers for CTranslate2 in int8; return it with its number of parameters."""
     config = MarianConfig(
         vocab_size=VOCABULARY,
         d_model=WIDTH,
@@ -123,7 +124,7 @@ def measure(systems: dict[str, Generate], lengths: list[int], repeats: int) -> l
             for name, generate in systems.items():
                 start = time.perf_counter()
                 rounds[name] = generate(source, length)
-                if repeat:  # the first warms up
+                if repeat:  # the first is a warm-up
                     taken[name].append((time.perf_counter() - start) * 1000)
         for name, times in taken.items():
             milliseconds = round(statistics.median(times), 1)

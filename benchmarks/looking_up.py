@@ -1,8 +1,8 @@
-"""Whether a model looks answers up in the passage: the log-probability of a gap's word with and without it there.
+"""Measure whether a model looks up answers in the passage: the log-probability of a gap's word with and without it.
 
-The cloze questions are those whose gap is one token that also occurs in the passage. Each is asked as it is, and again
-with every such token removed before the gap. The difference is what a model gains by looking words up. End-of-slot is
-excluded.
+The cloze questions are those whose gap is one token that also occurs in the passage. Each is scored unchanged, and
+again with every occurrence of that token before the gap removed. The difference is what a model gains by looking the
+word up. End-of-slot is excluded.
 
     python benchmarks/looking_up.py --system kermit --model DIR --qa2d FILE --squad FILE [--count 300]
 """
@@ -49,7 +49,7 @@ SYSTEMS = {
 
 
 def questions(system, instances, count):
-    """Return layouts with the token of their gap, where it is one that occurs in the passage."""
+    """Return layouts with the token of their gap, for gaps of one token that occurs in the passage."""
     found = []
     for instance in instances:
         layout = system.lay_out(instance)
@@ -71,7 +71,7 @@ def without(layout, token):
 
 @torch.inference_mode()
 def measure(score, system, layouts, tokens):
-    """The mean log-probability of each gap's token, and how often it is the best, in percent."""
+    """Return the mean log-probability of the gaps' tokens, and the percentage that are the best token."""
     values, best = [], []
     for start in range(0, len(layouts), BATCH):
         part = slice(start, start + BATCH)

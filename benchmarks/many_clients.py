@@ -1,7 +1,7 @@
 """Check that `kermit serve` answers many concurrent clients as it answers a single one, on every route.
 
-Every request is first sent alone, which gives the expected answer. Then clients, each with its own connection, send
-them in random order for some minutes, and every answer is compared: texts, rounds and tokens must be equal,
+Every request is first sent alone, which gives the expected answer. Then clients, each with its own connection, send the
+requests in random order for some minutes, and every answer is compared: texts, rounds and tokens must be equal,
 probabilities and vectors close. The only error allowed is 429. Exits with 1 if an answer differs or another error
 occurs.
 
@@ -23,11 +23,11 @@ from serving import TEXTS, connection_to, serving
 
 LONG = " ".join(TEXTS[:3]) + "\n\n" + TEXTS[3]
 CLOSE = 0.02
-"""How far numbers may differ: probabilities depend a little on who shares a batch, for sums are rounded."""
+"""Tolerance for numbers: because of rounding, probabilities depend slightly on the rest of the batch."""
 
 
 def requests():
-    """Requests of every kind that a page or a program sends."""
+    """Yield requests of every kind."""
     for number, text in enumerate(TEXTS[:24]):
         yield "/v1/translate", {"texts": [text], "to": "de", "trace": number % 2 == 0}
         yield "/v1/translate", {"texts": [text], "to": "de", "temperature": 0.8, "seed": number}
@@ -52,7 +52,7 @@ def ask(connection, path, body):
 
 
 def same(found, expected):
-    """Equal, but for what rounding does to numbers."""
+    """Return whether two answers are equal, except for rounding of numbers."""
     match expected:
         case float():
             return math.isclose(found, expected, rel_tol=CLOSE, abs_tol=CLOSE)
@@ -65,7 +65,7 @@ def same(found, expected):
 
 
 def with_alternatives(url, asked):
-    """The requests, and those that continue and question the first decode."""
+    """Return the requests, and those that continue from and ask about the first decode."""
     with contextlib.closing(connection_to(url)) as connection:
         path, body = asked[0]
         _, answer = ask(connection, path, body)
@@ -114,7 +114,7 @@ def main():
         with ThreadPoolExecutor(options.clients) as pool:
             everyone = [pool.submit(client, n, url, expected, end, tally, lock) for n in range(options.clients)]
         for one in everyone:
-            one.result()  # what it raised, if it did
+            one.result()  # raise its exception, if any
         took = time.perf_counter() - begin
     kinds = len({path for path, _ in asked})
     print(

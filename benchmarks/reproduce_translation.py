@@ -1,15 +1,15 @@
 """Train, distil and score every row of the translation table, and write the table into docs/results.md.
 
-Steps with a result are skipped and interrupted ones resumed, so the command can be stopped and repeated at any time.
-The termination penalty of insertion models is chosen on the validation text: the lowest whose BLEU is within a tenth of
-the best, as a higher one costs rounds.
+Finished steps are skipped and interrupted ones resumed, so the command can be stopped and repeated at any time. The
+termination penalty of insertion models is chosen on the validation text: the lowest whose BLEU is within 0.1 of the
+best, because a higher one costs rounds.
 
     python benchmarks/reproduce_translation.py --data DIR --runs DIR [--only NAME ...] [--precision NAME] [--greedy]
         [--anew] [--keep NAME ...] [--table]
 
 `--only` trains and scores only the named recipes; `--greedy` scores no candidates and leaves their columns empty.
-`--precision bfloat16` is faster on CPUs with instructions for it. Models in checkpoints/multi30k are not trained again
-unless `--anew` is given; `--keep` copies trained ones there, in half precision. `--table` writes the table from
+`--precision bfloat16` is faster on CPUs that support it. Models in checkpoints/multi30k are not trained again unless
+`--anew` is given; `--keep` copies trained ones there, in half precision. `--table` writes the table from
 docs/results/translation.json.
 """
 
@@ -47,7 +47,7 @@ COLUMNS += "length ratio (at 0)", "rounds", "log2(n+1) + 1.5", "params", "cost",
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the paper's Table 2: which recipe serves each direction, and what the paper has for WMT 2014."""
+    """A row of the paper's Table 2: the recipe of each direction, and the paper's BLEU on WMT 2014."""
 
     name: str
     recipes: tuple[str | None, str | None]
@@ -79,12 +79,12 @@ BUNDLED_COST = "the bundled model's 37,000 steps, 479 min"
 
 
 def recipes():
-    """Every recipe, in the order in which one builds on another."""
+    """List every recipe, in the order of their dependencies."""
     return list(dict.fromkeys(name for row in ROWS for name in row.recipes if name))
 
 
 def begun_from(name):
-    """The recipe whose model a recipe's training begins with, `bundled`, or None."""
+    """Return the recipe whose model a training starts from, `bundled`, or None."""
     recipe = yaml.safe_load((ROOT / f"recipes/multi30k/{name}.yaml").read_text(encoding="utf-8"))
     if "init_from" in recipe:
         return Path(recipe["init_from"]).name
@@ -92,7 +92,7 @@ def begun_from(name):
 
 
 def cost(name, results):
-    """The steps and minutes of a training, and of those before it that it begins with."""
+    """Format the steps and minutes of a training, and of the trainings it starts from."""
     summary = results[name]["summary"]
     own = f"{summary['steps']:,} steps, {summary['minutes']:.0f} min"
     before = begun_from(name)
@@ -108,7 +108,7 @@ def kermit(*arguments):
 def train(name, data, runs, precision="float32", anew=False):
     run = runs / name
     if anew and (run / "summary.json").is_file() and not (run / "recipe.yaml").is_file():
-        shutil.rmtree(run)  # a copy of the kept one
+        shutil.rmtree(run)  # a copy of the stored one
     if not anew and not run.exists() and (KEPT / name / "summary.json").is_file():
         shutil.copytree(KEPT / name, run)
     if not (run / "summary.json").is_file():
@@ -124,7 +124,7 @@ def train(name, data, runs, precision="float32", anew=False):
 
 
 def keep(name, runs):
-    """Put a trained model where everyone has it, in half precision."""
+    """Copy a trained model into the repository, in half precision."""
     scratch = KEPT / f".{name}.partial"
     shutil.rmtree(scratch, ignore_errors=True)
     copy_in_half(runs / name, scratch, most_bytes=KEPT_BYTES)
@@ -134,10 +134,10 @@ def keep(name, runs):
 
 
 def score(name, data, runs, precision="float32", rankings=RANKINGS):
-    """Test scores with a termination penalty of 0, with the one that is best on the validation text, and of candidates.
+    """Score on the test set with penalty 0, with the penalty chosen on the validation text, and with candidates.
 
-    What a report of the same weights and precision has is not measured again, and what it lacks is added to it. One
-    that does not say whose it is (they did not always) is taken for theirs.
+    Scores in an earlier report of the same weights and precision are not measured again; missing ones are added to it.
+    A report without a checksum, as older versions wrote, is assumed to be of the same weights.
     """
     from kermit.data.plain import file_checksum
     from kermit.loading import find_model, weight_files
@@ -157,7 +157,7 @@ def score(name, data, runs, precision="float32", rankings=RANKINGS):
 
 
 def measure(found, run, data, precision, rankings):
-    """Add what a model's scores lack, direction by direction."""
+    """Measure the missing scores of a model, direction by direction."""
     import torch
 
     from kermit.pipeline import Kermit
@@ -195,7 +195,7 @@ def measure(found, run, data, precision, rankings):
 
 
 def table(results):
-    """The rows that have been trained, as a Markdown table."""
+    """Format the rows that have been trained as a Markdown table."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
     for row in ROWS:
         for direction, recipe, paper in zip(DIRECTIONS, row.recipes, row.paper, strict=True):
@@ -224,14 +224,14 @@ def table(results):
 
 
 def _behind(test, direction, results):
-    """How far a score is below the Transformer's of that direction; nothing where it is that one."""
+    """Format the difference to the Transformer's score in that direction; empty for the Transformer itself."""
     teacher = results.get(f"transformer_{direction.replace('-', '_')}")
     distance = teacher["directions"][direction]["test"]["bleu"] - test["bleu"] if teacher else 0.0
     return f"{distance:.1f}" if distance else ""
 
 
 def _ranked(found, ranking, direction, results):
-    """The best of several candidates with its distance; a star where they were fewer, or ranked otherwise."""
+    """Format the score of the best candidates; a star marks fewer candidates or another ranking."""
     earlier = found.get("test_of_candidates") if ranking == "again" else None
     if (shown := found.get(f"test_{ranking}") or earlier) is None:
         return ""
@@ -250,16 +250,16 @@ def main():
     parser.add_argument("--only", nargs="+", choices=recipes(), metavar="NAME", help="recipes to train and score")
     parser.add_argument("--precision", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--greedy", action="store_true", help="score no candidates")
-    parser.add_argument("--anew", action="store_true", help="train what is in checkpoints/multi30k again")
+    parser.add_argument("--anew", action="store_true", help="train models in checkpoints/multi30k again")
     parser.add_argument(
         "--keep",
         nargs="+",
         choices=recipes(),
         metavar="NAME",
         default=[],
-        help="only copy these",
+        help="only copy these models to checkpoints/multi30k",
     )
-    parser.add_argument("--table", action="store_true", help="only write the table of the kept results")
+    parser.add_argument("--table", action="store_true", help="only write the table of the stored results")
     arguments = parser.parse_args()
     results = kept_results()
     for name in arguments.keep:
@@ -273,7 +273,7 @@ def main():
             train(name, Path(arguments.data).absolute(), runs / "multi30k", arguments.precision, arguments.anew)
             rankings = () if arguments.greedy else RANKINGS
             found = score(name, Path(arguments.data).absolute(), runs / "multi30k", arguments.precision, rankings)
-            results = kept_results() | {name: found}  # others may have added theirs
+            results = kept_results() | {name: found}  # another process may have added results
             RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     put(PAGE, translation_table=table(results))
 

@@ -1,14 +1,14 @@
 """Requests per second of `kermit serve` with and without batching, on loopback in one run.
 
-Two services of the same model run in their own processes, one of them with batches of 1. First every text is sent
-alone, which gives the expected answer. Then clients, each with its own connection, send one text after the other for
-some seconds, to the two services in turn. Every answer is compared, and the only error allowed is 429. Exits with 1 if
-an answer differs or another error occurs.
+Two services of the same model run in separate processes, one of them with batches of 1. First every text is sent alone,
+which gives the expected answer. Then clients, each with its own connection, send one text at a time for some seconds,
+to the two services in turn. Every answer is compared, and the only error allowed is 429. Exits with 1 if an answer
+differs or another error occurs.
 
     python benchmarks/serving.py [--model DIR] [--clients 64] [--seconds 30] [--texts 150] [--max-batch 32]
 
-Without a model, bundled or named, one with random weights (6 layers, width 256) is made; it inserts 15 tokens in 4
-rounds whatever it is asked.
+If there is no model, neither bundled nor given, one with random weights (6 layers, width 256) is created; it always
+inserts 15 tokens in 4 rounds.
 """
 
 import argparse
@@ -48,7 +48,7 @@ TURNS = 2
 
 @dataclass
 class Tally:
-    """What the clients saw of one service."""
+    """The answers and errors of one service."""
 
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list)
@@ -78,7 +78,7 @@ def make_random_model(folder):
 
 @contextlib.contextmanager
 def serving(model, max_batch, options):
-    """`kermit serve` as a process; yields its address."""
+    """Run `kermit serve` as a process, and yield its address."""
     command = [sys.executable, "-m", "kermit", "serve", "--port", "0", *(["--model", str(model)] if model else [])]
     command += ["--max-batch", str(max_batch), "--queue", str(options.queue), "--deadline", "600"]
     command += ["--threads", str(options.threads)]
@@ -93,7 +93,7 @@ def serving(model, max_batch, options):
 
 
 def ask(connection, text, settings):
-    """The status of an answer, and what must be equal of it: all but the probabilities, which rounding may touch."""
+    """Return the status of an answer, and the part that must be equal: all except probabilities, which are rounded."""
     body = json.dumps({"texts": [text], "to": "y"} | settings)
     connection.request("POST", "/v1/translate", body, {"Content-Type": "application/json"})
     answer = connection.getresponse()
@@ -105,7 +105,7 @@ def ask(connection, text, settings):
 
 
 def client(number, url, settings, expected, end, tally):
-    """One after the other, on a connection of its own: the standard library's, for clients share the cores."""
+    """Send requests one at a time on a connection; http.client keeps the load on the shared cores low."""
     chance, texts = random.Random(number), list(expected)
     with contextlib.closing(connection_to(url)) as connection:
         while (now := time.perf_counter()) < end:
@@ -132,7 +132,7 @@ def turn(url, clients, seconds, settings, expected, tally):
     with ThreadPoolExecutor(clients) as pool:
         everyone = [pool.submit(client, n, url, settings, expected, begin + seconds, tally) for n in range(clients)]
     for one in everyone:
-        one.result()  # what it raised, if it did
+        one.result()  # raise its exception, if any
     tally.seconds += time.perf_counter() - begin
 
 
@@ -160,7 +160,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, help="the bundled one by default")
     parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=30.0, help="per service")
+    parser.add_argument("--seconds", type=float, default=30.0, help="seconds per service")
     parser.add_argument("--texts", type=int, default=len(TEXTS), help="number of different texts")
     parser.add_argument("--max-batch", type=int, default=32)
     parser.add_argument("--queue", type=int, default=256)
@@ -174,7 +174,7 @@ def main():
             with contextlib.closing(connection_to(alone)) as connection:
                 answers = {text: ask(connection, text, settings) for text in TEXTS[: options.texts]}
             if wrong := [answer for status, answer in answers.values() if status != 200]:
-                raise SystemExit(f"alone, a request failed: {wrong[0]}")
+                raise SystemExit(f"a request sent alone failed: {wrong[0]}")
             expected = {text: answer for text, (_, answer) in answers.items()}
             tallies = {together: Tally(), alone: Tally()}
             for _ in range(TURNS):

@@ -1,7 +1,7 @@
-"""Rounds against quality: BLEU, rounds and time of every strategy that models were trained for.
+"""Rounds and quality: BLEU, rounds and time of every strategy that models were trained for.
 
-Texts are translated in batches of 64 on one thread, greedily; with several candidates the others are drawn, and the
-best is kept by its exact log-probability from left to right. The milliseconds are per text and of the same run.
+Texts are translated in batches of 64 on one thread, greedily; with several candidates the others are sampled, and the
+one with the highest exact left-to-right log-probability is kept. Milliseconds are per text, from the same run.
 
     python benchmarks/strategies.py --model DIR [DIR ...] --data DIR --split val --texts 300 [--candidates 4 8 16]
 """
@@ -62,7 +62,7 @@ def main():
             for source, target in (("en", "de"), ("de", "en")):
                 try:
                     found = measure(kermit, settings, texts[source], texts[target], target)
-                except DecodingError:  # not trained for that
+                except DecodingError:  # the model was not trained for this strategy
                     continue
                 row = {"model": folder.name, "strategy": name, "direction": f"{source}-{target}"} | found
                 print(json.dumps(row), flush=True)

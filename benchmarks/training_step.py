@@ -2,7 +2,7 @@
 
 Both steps see the same canvas tokens through the same BERT trunk and the same optimiser. The peer is transformers'
 `BertForMaskedLM` with 15% of the tokens as labels. KERMIT's step starts from complete texts and includes drawing the
-canvases and their targets. Each runs in its own process, which separates their peak memory; the two take turns, and
+canvases and their targets. Each runs in its own process, which separates their peak memory; the two alternate, and
 times are medians.
 
     python benchmarks/training_step.py [--vocab 8000 32000] [--steps 20] [--threads N]
@@ -50,7 +50,7 @@ def complete_texts(specials, vocab, generator):
 
 
 def worker(kind, vocab, threads):
-    """Set up, then make a step for every line of input and answer with its seconds; at the end, the peak memory."""
+    """Run one step per line of input and print its seconds; at the end, print the peak memory."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
@@ -61,7 +61,7 @@ def worker(kind, vocab, threads):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    optimizer.step()  # makes the optimiser's state, which both have alike
+    optimizer.step()  # creates the optimiser's state, which is the same for both
     optimizer.zero_grad()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 

@@ -3,9 +3,8 @@
     python benchmarks/translation_speed.py --kermit DIR --transformer DIR --data DIR [--direction en-de] [--texts 200]
 
 KERMIT needs both exported files (`kermit export DIR`). Every system translates the same texts with 1 and 2 threads,
-alone and in batches of 64; tokenizing is part of the time. The systems take turns, and a time is the median of the
-repeats after one to warm up. The ratios say how many times as fast a system is as transformers' and as CTranslate2's
-int8 greedy search.
+one at a time and in batches of 64; times include tokenizing. The systems alternate, and times are medians of the
+repeats after a warm-up. The ratios are speeds relative to greedy search by transformers and by CTranslate2 in int8.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ PEERS = {"transformers": ("transformers", "greedy"), "ctranslate2": ("CTranslate
 
 @dataclass(frozen=True)
 class System:
-    """One way to translate: texts in, generations out."""
+    """A system that translates texts to generations."""
 
     name: str
     decoding: str
@@ -114,8 +113,10 @@ def table(rows: list[dict]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kermit", type=Path, required=True, help="folder of the KERMIT model, exported")
-    parser.add_argument("--transformer", type=Path, required=True, help="folder of the Transformer of the same data")
+    parser.add_argument("--kermit", type=Path, required=True, help="folder of the exported KERMIT model")
+    parser.add_argument(
+        "--transformer", type=Path, required=True, help="folder of the Transformer trained on the same data"
+    )
     parser.add_argument("--data", type=Path, required=True, help="folder with multi30k in it")
     parser.add_argument("--split", default="test_2016_flickr")
     parser.add_argument("--direction", default="en-de")

@@ -473,7 +473,7 @@ def test_weights_that_are_no_probabilities_are_refused_in_scoring_and_training(
     fault: Callable[[Array, Array], Array],
 ) -> None:
     prior, text = Careless(fault), ((A, B),)
-    with pytest.raises(ModelError, match="the prior Careless are no probabilities of the missing tokens"):
+    with pytest.raises(ModelError, match="prior Careless are not probabilities"):
         bounds(engine_of(model_of(Termination.SLOT)), [text], prior=prior)
     texts = Texts.of(CanvasBatch.from_segments(SPECIALS, [text]), [Factorization.JOINT])
     kept = np.array([[True, False, False, True]])

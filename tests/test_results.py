@@ -325,7 +325,7 @@ def test_stages_are_chosen_by_what_their_names_begin_with(representation, monkey
     monkeypatch.setattr(sys, "argv", ["reproduce", "--data", "data", "--only", "glue:bert"])
     with pytest.raises(SystemExit):
         representation.main()
-    assert "no stage begins with glue:bert; there are pretrain:kermit" in capsys.readouterr().err
+    assert "unknown stage glue:bert; known: pretrain:kermit" in capsys.readouterr().err
 
 
 def test_every_task_has_its_finetuning_and_every_model_its_recipe(representation, tables):

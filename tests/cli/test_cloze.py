@@ -162,9 +162,9 @@ def test_a_file_that_is_not_there_is_told_by_its_option(run, tmp_path, option):
 @pytest.mark.parametrize(
     ("system", "arguments", "message"),
     [
-        ("kermit", ["--beams", "2"], "--beams is for --system masked-lm, not for kermit"),
-        ("masked-lm", ["--seed", "2"], "--seed is for --system kermit and causal-lm, not for masked-lm"),
-        ("causal-lm", ["--decoding", "serial"], "--decoding is for --system kermit"),
+        ("kermit", ["--beams", "2"], "--beams applies only to --system masked-lm, not to kermit"),
+        ("masked-lm", ["--seed", "2"], "--seed applies only to --system kermit and causal-lm, not to masked-lm"),
+        ("causal-lm", ["--decoding", "serial"], "--decoding applies only to --system kermit"),
         ("kermit", ["--seed", "2"], "--seed"),
         ("kermit", ["--oracle-length", "--min-tokens", "1"], "--min-tokens and --oracle-length"),
         ("causal-lm", ["--oracle-length", "--continuation-tokens", "9"], "--continuation-tokens and --oracle-length"),

@@ -46,8 +46,8 @@ def test_what_is_no_recipe_is_told(kermit, tmp_path):
     (tmp_path / "child.yaml").write_text("extends: parent.yaml\n", encoding="utf-8")
     (tmp_path / "file").touch()
     for arguments, message in (
-        ((tmp_path,), f"{tmp_path}: this is a folder; name a recipe in it"),
-        ((tmp_path / "empty.yaml",), "this is empty"),
+        ((tmp_path,), f"{tmp_path} is a folder"),
+        ((tmp_path / "empty.yaml",), "empty.yaml is empty"),
         ((tmp_path / "child.yaml",), f"parent.yaml: the recipe does not exist; {tmp_path / 'child.yaml'} extends it"),
         ((tmp_path / "child.yaml", "--output", tmp_path / "file"), "file is a file; give a folder"),
     ):
@@ -123,10 +123,10 @@ def test_what_a_backend_cannot_do_is_told(kermit, folder, teacher, corpus, tmp_p
     asked = ("distill", "--input", corpus / "test.en", "--to", "de", "--output", tmp_path / "out", "--teacher")
     fast = ("--backend", "ctranslate2")
     for words, message in (
-        ((folder, *fast), "runs only the family transformer"),
+        ((folder, *fast), "supports only the family transformer"),
         ((folder, "--beams", 3), "unknown decoding setting 'beams'"),
-        ((teacher, "--precision", "int8"), "--precision int8 is for --backend ctranslate2"),
-        ((teacher, "--beams", 3, "--set", "beams=4"), "--set beams=4 repeats --beams"),
+        ((teacher, "--precision", "int8"), "--precision int8 needs --backend ctranslate2"),
+        ((teacher, "--beams", 3, "--set", "beams=4"), "--set beams=4 and --beams both"),
     ):
         done = kermit(*asked, *words)
         assert (done.code, done.out) == (2, "")
@@ -180,9 +180,9 @@ def test_evaluation_follows_its_options(kermit, folder, corpus, tmp_path):
     [
         (("--directions", ""), "write it as en-de"),
         (("--directions", "en-fr"), "the model was not trained for en-fr, only for en-de, de-en"),
-        (("--split", "dev"), "holds neither dev.en nor dev.en.gz; --data names the folder, --split the files"),
-        (("--split", "none"), "none.en: the file holds no text to score"),
-        (("--plot", "{data}"), "--plot {data} is a folder; give a file"),
+        (("--split", "dev"), "holds neither dev.en nor dev.en.gz"),
+        (("--split", "none"), "none.en: the file is empty"),
+        (("--plot", "{data}"), "--plot {data} is a folder"),
         (("--output", "{data}/val"), "{data}/val.de is the reference; choose another name"),
         (("--output", "{data}/no/val"), "the folder {data}/no does not exist"),
     ],

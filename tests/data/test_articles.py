@@ -56,7 +56,7 @@ def test_broken_text_names_its_line_or_is_counted(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="does not exist"):
         read(ArticleSource(text=tmp_path / "none"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="holds no file"):
+    with pytest.raises(DataError, match="folder is empty"):
         read(ArticleSource(text=tmp_path / "empty"))
 
 

@@ -101,7 +101,7 @@ def test_batches_that_processes_could_not_share_are_an_error_at_the_start_with_t
     text = lengths()
     longest = int((text.x_lengths + text.y_lengths).max()) + SPECIALS_PER_ROW
     BatchPlanner(text, (1.0,), tokens=5 * longest, seed=1, processes=3).epoch(0)
-    told = rf"no more than 2 texts, which cannot be shared by 3 processes; raise `batch\.tokens` to {5 * longest}"
+    told = rf"only 2 texts, too few for 3 processes; raise `batch\.tokens` to {5 * longest}"
     with pytest.raises(DataError, match=told):
         BatchPlanner(text, (1.0,), tokens=5 * longest - 1, seed=1, processes=3).epoch(0)
 
@@ -135,7 +135,7 @@ def test_the_shares_of_all_processes_are_the_whole_batch(processes: int) -> None
     assert sorted(np.concatenate([share["a"] for share in shares]).tolist()) == list(range(7))
     for share in shares:
         assert np.array_equal(share["b"][:, 0], 2 * share["a"])
-    with pytest.raises(DataError, match="cannot be shared by 8 processes"):
+    with pytest.raises(DataError, match="too few for 8 processes"):
         RankShare(0, 8).of(whole)
 
 

@@ -56,7 +56,7 @@ def test_a_text_beyond_the_limit_names_its_line_or_is_reported(
     tokenizer: PreTrainedTokenizerFast, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = files(tmp_path, "one\n" + "q" * 30 + "\n", "eins\nzwei\n")
-    with pytest.raises(DataError, match=r"x:2: text longer than the limit \(30 tokens, `data.max_tokens` is 8\)"):
+    with pytest.raises(DataError, match=r"x:2: text longer than the limit \(30 tokens, .*`data.max_tokens` is 8\)"):
         encode_sources([source], tokenizer, max_tokens=8, cache=tmp_path / "c")
     other = files(tmp_path, "one\ntwo\n", "eins\n" + "q" * 30 + "\n")
     with pytest.raises(DataError, match=r"y:2: text longer than the limit"):
@@ -71,5 +71,5 @@ def test_a_text_beyond_the_limit_names_its_line_or_is_reported(
 
 def test_nothing_left_is_an_error(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     source = files(tmp_path, "\n", "eins\n")
-    with pytest.raises(DataError, match="no text is left"):
+    with pytest.raises(DataError, match="no valid text"):
         encode_sources([source], tokenizer, max_tokens=8, on_bad=OnBad.SKIP, cache=tmp_path / "c")

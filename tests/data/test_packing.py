@@ -170,5 +170,5 @@ def test_an_article_whose_first_sentence_has_no_token_opens_with_the_next(tmp_pa
 
 def test_text_without_a_sentence_is_an_error(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("\n\n")
-    with pytest.raises(DataError, match="no text is left"):
+    with pytest.raises(DataError, match="no valid text"):
         encode_articles([ArticleSource(text=tmp_path / "a")], tokenizer, max_tokens=12, cache=tmp_path / "cache")

@@ -101,7 +101,7 @@ def test_half_a_surrogate_pair_is_no_utf8(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_and_a_broken_gzip_are_errors_that_name_the_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere: the file does not exist"):
+    with pytest.raises(DataError, match=r"nowhere: .* does not exist"):
         list(read_texts(tmp_path / "nowhere", Report()))
     cut = tmp_path / "cut.gz"
     cut.write_bytes(gzip.compress(b"line\n" * 5000)[:-12])
@@ -109,9 +109,9 @@ def test_a_missing_file_and_a_broken_gzip_are_errors_that_name_the_file(tmp_path
     twisted[60:90] = b"?" * 30
     (tmp_path / "twisted.gz").write_bytes(twisted)
     for name in ("cut", "twisted"):
-        with pytest.raises(DataError, match=rf"{name}\.gz: the gzip stream is broken"):
+        with pytest.raises(DataError, match=rf"{name}\.gz: invalid gzip"):
             source_checksum(TextSource(x=tmp_path / f"{name}.gz"))
-    with pytest.raises(DataError, match=r"cut\.gz:\d+: the gzip stream is broken"):
+    with pytest.raises(DataError, match=r"cut\.gz:\d+: invalid gzip"):
         list(read_texts(cut, Report()))
 
 
@@ -137,5 +137,5 @@ def test_a_dataset_by_name_is_read_through_datasets(tmp_path: Path) -> None:
     report = Report(OnBad.SKIP)
     assert texts(list(read_pairs(source, report))) == [("one", "eins")]
     assert report.skipped == {Fault.MALFORMED: 1}
-    with pytest.raises(DataError, match="cannot be loaded"):
+    with pytest.raises(DataError, match="cannot load the dataset"):
         list(read_pairs(TextSource(hub=str(tmp_path / "none")), Report()))

@@ -177,7 +177,7 @@ def test_positions_that_a_table_does_not_have_are_refused() -> None:
     rows = rows_of("bert cached", batch=1)
     fits, beyond = (replace(rows, positions=rows.positions * 0 + highest) for highest in (63.0, 63.5))
     assert np.isfinite(onnx_of("bert cached").hidden(fits)).all()
-    with pytest.raises(ModelError, match="needs 65 positions, but the trunk has 64"):
+    with pytest.raises(ModelError, match=r"needs 65 positions, .* has 64"):
         onnx_of("bert cached").hidden(beyond)
 
 

@@ -203,7 +203,7 @@ def test_a_wrong_trunk_or_head_is_a_recipe_error(tiny_recipe):
 def test_a_trunk_that_reads_from_left_to_right_is_a_recipe_error(tiny_recipe, tokenizer):
     trunk = {"model_type": "openai-gpt", "n_embd": 8, "n_layer": 1, "n_head": 1}
     loaded = check_recipe(insertion_recipe(tiny_recipe, {"family": "kermit", "trunk": trunk}), data=None)
-    with pytest.raises(RecipeError, match=r"model\.trunk: OpenAIGPTModel .* reads from left to right"):
+    with pytest.raises(RecipeError, match=r"model\.trunk: OpenAIGPTModel .* left to right"):
         loaded.family.build(loaded.recipe, tokenizer)
 
 
@@ -235,7 +235,7 @@ def test_a_key_that_the_trunk_reads_and_does_not_keep_is_known(tiny_recipe, toke
 def test_texts_that_the_trunk_has_no_positions_for_are_told_before_training(tiny_recipe, corpus, tmp_path):
     model = KERMIT_MODEL | {"trunk": KERMIT_MODEL["trunk"] | {"max_position_embeddings": 8}}
     loaded = check_recipe(insertion_recipe(tiny_recipe, model), data=corpus)
-    with pytest.raises(RecipeError, match=r"the longest text takes \d+ tokens, but the model has positions for 6"):
+    with pytest.raises(RecipeError, match=r"longest text has \d+ tokens, but .* positions for 6"):
         train(loaded, tmp_path)
 
 

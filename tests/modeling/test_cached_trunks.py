@@ -46,8 +46,8 @@ from kermit.objectives.texts import Texts
 TABLES = ["bert", "roberta", "xlm-roberta", "distilbert", "electra", "albert"]
 SUPPORTED = [*TABLES, "modernbert", "eurobert", "kermit_encoder"]
 REFUSED = {
-    "mpnet": "with cached_context, it tells tokens apart by their places in a row, not by the positions",
-    "deberta-v2": "cannot read rows of cached context with a mask of what each token sees",
+    "mpnet": "with cached_context, it uses the places of tokens in a row",
+    "deberta-v2": "cannot read rows of cached context",
 }
 # our own encoder has one implementation of attention
 ATTENTIONS = [(family, way) for family in SUPPORTED[:-1] for way in ("sdpa", "eager")] + [("kermit_encoder", "sdpa")]
@@ -242,7 +242,7 @@ def test_more_positions_than_the_table_has_are_an_error_that_says_so(family: str
     assert bool(read(model, replace(rows, positions=last)).isfinite().all())
     for position, needed in ((room - 0.5, room + 1), (room, room + 1), (room + 6.25, room + 8)):
         last[0, 3] = position
-        with pytest.raises(ModelError, match=f"a canvas needs {needed} positions, and the trunk has {room}; shorten"):
+        with pytest.raises(ModelError, match=f"needs {needed} positions, .* has {room}; shorten"):
             read(model, replace(rows, positions=last))
     with pytest.raises(ModelError, match=f"needs {room + 4} positions"):
         score(model, Canvas.from_ids(CACHED_SPECIALS, (A,) * (room + 2), (), generate=Factorization.Y_GIVEN_X))
@@ -351,12 +351,12 @@ BROKEN: dict[str, Callable[[RowTensors], RowTensors]] = {
     "its inserted tokens do not see the whole canvas": lambda rows: replace(
         rows, mask=rows.mask & ((rows.orders == 0)[:, None] | torch.eye(rows.mask.shape[1], dtype=torch.bool))
     ),
-    "it tells tokens apart by their places in a row": lambda rows: replace(
+    "it uses the places of tokens": lambda rows: replace(
         rows, positions=torch.arange(rows.positions.shape[1]).expand_as(rows.positions).float()
     ),
-    "it takes no notice of the positions": lambda rows: replace(rows, positions=0 * rows.positions),
-    "it knows whole positions only": lambda rows: replace(rows, positions=rows.positions.floor()),
-    "it reads a canvas with nothing given differently": lambda rows: replace(rows, positions=2 * rows.positions),
+    "it ignores the positions": lambda rows: replace(rows, positions=0 * rows.positions),
+    "it does not distinguish fractions": lambda rows: replace(rows, positions=rows.positions.floor()),
+    "it encodes a canvas with nothing given differently": lambda rows: replace(rows, positions=2 * rows.positions),
 }
 
 

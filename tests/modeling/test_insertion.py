@@ -410,13 +410,13 @@ SMALL = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "ma
         (
             "openai-gpt",
             {"n_embd": 8, "n_layer": 1, "n_head": 1},
-            "OpenAIGPTModel cannot be a trunk: it reads from left",
+            "OpenAIGPTModel cannot be a trunk: it reads only from left",
         ),
         ("xlm", {"emb_dim": 8, "n_layers": 1, "n_heads": 1, "causal": True}, "XLMModel .* from left to right"),
         ("squeezebert", SMALL | {"embedding_size": 8, "q_groups": 1}, "SqueezeBertModel .* cannot read a canvas: "),
         ("yoso", SMALL, "YosoModel cannot be a trunk: it cannot read a canvas: "),  # of more tokens than a side
-        ("ibert", SMALL, "IBertModel cannot be a trunk: its word embedding is no plain table"),
-        ("canine", SMALL, "CanineModel cannot be a trunk: its word embedding is no plain table"),
+        ("ibert", SMALL, "IBertModel cannot be a trunk: its word embedding"),
+        ("canine", SMALL, "CanineModel cannot be a trunk: its word embedding"),
     ],
 )
 def test_an_encoder_that_cannot_read_canvases_starts_no_model(
@@ -517,5 +517,5 @@ def test_a_model_takes_new_tokens_and_is_the_same_for_the_old_ones(family: str, 
 
 
 def test_two_sides_of_one_name_are_an_error_that_says_what_to_do() -> None:
-    with pytest.raises(ValueError, match="both called en; name them en and en2, say"):
+    with pytest.raises(ValueError, match=r"same name, en; .* en and en2"):
         KermitConfig(trunk_config=trunk_config(), languages={"x": "en", "y": "en"})

@@ -127,17 +127,17 @@ def test_a_text_too_long_is_skipped(translator: Kermit, converted: Kermit, teach
 def test_what_the_backend_cannot_do_is_told(
     translator: Kermit, converted: Kermit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ModelError, match=r"no precision int3 on this machine; known: .*int8"):
+    with pytest.raises(ModelError, match=r"int3 on this machine.*int8"):
         convert(translator, "int3")
     with pytest.raises(ModelError, match="was not trained to translate de to en"):
         converted.translate(["eins"], "en")
     monkeypatch.setattr(translator.searcher.model.config, "activation_function", "mish")
-    with pytest.raises(ModelError, match="no activation mish"):
+    with pytest.raises(ModelError, match="activation mish"):
         convert(translator)
 
 
 def test_only_transformers_are_converted() -> None:
-    with pytest.raises(ModelError, match=r"runs only the family transformer.*kermit"):
+    with pytest.raises(ModelError, match=r"only the family transformer.*kermit"):
         convert(Kermit.from_pretrained(device="cpu"))
 
 

@@ -43,7 +43,7 @@ def glue(tmp_path_factory: pytest.TempPathFactory) -> GlueData:
 def test_every_split_of_every_task_is_read_in_its_own_layout(glue: GlueData, task: GlueTask, split: Split) -> None:
     if task.name == "AX" and split is Split.TRAIN:
         assert not glue.has(task, split)
-        with pytest.raises(DataError, match="AX has no train split; it is answered by a model trained on MNLI"):
+        with pytest.raises(DataError, match=r"AX has no train split; .*MNLI"):
             glue.read(task, split)
         return
     assert glue.has(task, split)
@@ -101,7 +101,7 @@ def test_the_broken_rows_of_qqp_are_left_out_and_told(tmp_path: Path, caplog: py
     write_qqp(tmp_path)
     [part] = GlueData(tmp_path).read(task_named("QQP"), Split.TRAIN)
     assert len(part.examples) == SIZES["train"]
-    assert f"1 invalid rows skipped, as published; the first: {tmp_path}/QQP/train.tsv:4" in caplog.text
+    assert f"skipped 1 invalid rows of the published file; the first: {tmp_path}/QQP/train.tsv:4" in caplog.text
     rewritten(tmp_path / "QQP" / "test.tsv", 3, b"1\tonly a question")
     with pytest.raises(DataError, match=r"test.tsv:3: 2 tab-separated columns instead of 3"):
         GlueData(tmp_path).read(task_named("QQP"), Split.TEST)
@@ -122,8 +122,8 @@ def test_the_broken_rows_of_qqp_are_left_out_and_told(tmp_path: Path, caplog: py
         ("STS-B", "train.tsv", 4, b"\t".join([b"x"] * 9 + [b"good"]), "the score 'good' is not a number"),
         ("STS-B", "train.tsv", 4, b"\t".join([b"x"] * 9 + [b"5.1"]), "the score 5.1 is not between 0 and 5"),
         ("STS-B", "train.tsv", 4, b"\t".join([b"x"] * 9 + [b"nan"]), "is not between 0 and 5"),
-        ("RTE", "dev.tsv", 1, b"index\tpremise\thypothesis\tlabel", "the header has no column sentence1, sentence2"),
-        ("RTE", "test.tsv", 1, b"number\tsentence1\tsentence2", "the header has no column index, only number"),
+        ("RTE", "dev.tsv", 1, b"index\tpremise\thypothesis\tlabel", "the header lacks the column sentence1, sentence2"),
+        ("RTE", "test.tsv", 1, b"number\tsentence1\tsentence2", "the header lacks the column index; it has number"),
     ],
 )
 def test_a_broken_row_is_named_by_file_and_line(
@@ -147,9 +147,9 @@ def test_a_file_that_is_not_there_or_empty_is_named(tmp_path: Path) -> None:
     assert not data.has(cola, Split.DEV)
     with pytest.raises(DataError, match=r"CoLA/dev.tsv: the file does not exist"):
         data.read(cola, Split.DEV)
-    with pytest.raises(DataError, match=r"CoLA/train.tsv: the train split holds no example"):
+    with pytest.raises(DataError, match=r"CoLA/train.tsv: the train split has no examples"):
         data.read(cola, Split.TRAIN)
-    with pytest.raises(DataError, match="the folder does not exist"):
+    with pytest.raises(DataError, match="nowhere does not exist"):
         GlueData.find(tmp_path / "nowhere")
 
 
@@ -161,7 +161,7 @@ def test_names_are_taken_as_people_write_them_and_a_slip_is_told() -> None:
 
 def test_without_a_folder_the_environment_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERMIT_DATA", str(tmp_path))
-    with pytest.raises(DataError, match="glue: the folder does not exist; --data names"):
+    with pytest.raises(DataError, match="glue does not exist; set --data"):
         GlueData.find(None)
     (tmp_path / "glue").mkdir()
     assert GlueData.find(None).folder == tmp_path / "glue"

@@ -196,10 +196,10 @@ def test_a_checkpoint_without_its_trunk_is_refused(tmp_path: Path) -> None:
 
 def test_an_unfinetuned_model_and_one_for_other_labels_cannot_answer(tmp_path: Path) -> None:
     folder = str(save_trunk("masked", tmp_path / "trunk"))
-    with pytest.raises(ModelError, match="but MNLI asks for entailment, neutral, contradiction"):
+    with pytest.raises(ModelError, match="but MNLI needs entailment, neutral, contradiction"):
         Classifier.load(folder, task_named("MNLI"), max_length=40)
     Classifier.start(folder, task_named("STS-B"), max_length=40, seed=0).save(tmp_path / "finetuned")
-    with pytest.raises(ModelError, match="answers number, but CoLA asks for 0, 1"):
+    with pytest.raises(ModelError, match="predicts number, but CoLA needs 0, 1"):
         Classifier.load(str(tmp_path / "finetuned"), task_named("CoLA"), max_length=40)
     with pytest.raises(ModelError, match="cannot be loaded"):
         Classifier.start(str(tmp_path / "nowhere"), task_named("CoLA"), max_length=40, seed=0)

@@ -162,7 +162,7 @@ def test_a_finetuning_that_diverged_has_no_score(glue: GlueData, trunk: str, tmp
 
 @pytest.mark.slow
 def test_a_model_is_scored_on_the_task_that_it_was_finetuned_on(learned: list[Run], glue: GlueData) -> None:
-    with pytest.raises(ModelError, match="was finetuned on CoLA, not on SST-2"):
+    with pytest.raises(ModelError, match=r"was finetuned on CoLA; .* SST-2"):
         evaluate_finetuned(str(learned[0].folder), task_named("SST-2"), glue)
 
 
@@ -216,17 +216,17 @@ def test_results_of_another_model_or_other_data_are_refused(glue: GlueData, trun
     changed = save_trunk("kermit", tmp_path / "changed")
     config = json.loads((changed / "config.json").read_text(encoding="utf-8"))
     (changed / "config.json").write_text(json.dumps(config | {"termination_penalty": 1.0}), encoding="utf-8")
-    with pytest.raises(DataError, match="holds a result with another model"):
+    with pytest.raises(DataError, match="whose model differs"):
         finetune_all([task_named("CoLA")], str(changed), glue, tmp_path / "runs", setting=ONE_STEP)
     other = str(save_trunk("encoder", tmp_path / "other"))
-    with pytest.raises(DataError, match=r"CoLA/seed-0 holds a result with another model .*another --output"):
+    with pytest.raises(DataError, match=r"CoLA/seed-0 .* model differs .*another --output"):
         finetune_all([task_named("RTE")], other, glue, tmp_path / "runs", setting=ONE_STEP)
-    with pytest.raises(DataError, match="holds a result with another setting"):
+    with pytest.raises(DataError, match="whose setting differs"):
         finetune_all([task_named("CoLA")], trunk, glue, tmp_path / "runs", setting=QUICK)
     data = GlueData(write_glue(tmp_path / "glue"))
     train = tmp_path / "glue" / "CoLA" / "train.tsv"
     train.write_text(train.read_text(encoding="utf-8") + "gj04\t1\t\tOne more.\n", encoding="utf-8")
-    with pytest.raises(DataError, match="holds a result with another data"):
+    with pytest.raises(DataError, match="whose data differs"):
         finetune_all([task_named("CoLA")], trunk, data, tmp_path / "runs", setting=ONE_STEP)
 
 
@@ -234,7 +234,7 @@ def test_a_result_that_is_none_is_named(tmp_path: Path) -> None:
     path = tmp_path / "CoLA" / "seed-0" / "result.json"
     path.parent.mkdir(parents=True)
     path.write_text("{}", encoding="utf-8")
-    with pytest.raises(DataError, match=r"result.json: this is not the result"):
+    with pytest.raises(DataError, match=r"result.json: not the result"):
         find_runs(tmp_path)
 
 
@@ -243,7 +243,7 @@ def test_all_means_what_can_be_finetuned_and_says_what_is_left_out(
 ) -> None:
     assert [task.name for task in choose_tasks("all", glue)] == [task.name for task in TASKS if task.name != "AX"]
     assert [task.name for task in choose_tasks("rte,cola", glue)] == ["RTE", "CoLA"]
-    with pytest.raises(DataError, match="AX has no training text; finetune MNLI"):
+    with pytest.raises(DataError, match="AX has no training split; finetune MNLI"):
         choose_tasks("AX", glue)
     with pytest.raises(DataError, match="no task with train and dev"):
         choose_tasks("all", GlueData(tmp_path))

@@ -351,8 +351,11 @@ def test_spans_are_an_objective_of_recipes() -> None:
     ("changes", "message"),
     [
         ({"task": "pretrainig"}, r"task: 'pretrainig' is not one of pretraining, .*translation \(did you mean"),
-        ({"model": {"family": "transformer"}}, "transformer does not serve the task pretraining; causal_lm, kermit, m"),
-        ({"factorizations": {"x": 1.0}}, "factorizations: pretraining drops tokens of the whole text"),
+        (
+            {"model": {"family": "transformer"}},
+            "transformer does not support the task pretraining; .*causal_lm, kermit, m",
+        ),
+        ({"factorizations": {"x": 1.0}}, "factorizations: must be joint"),
         ({"decoding": {"max_tokens": 5}}, r"decoding\.max_tokens: unknown key"),
         ({"evaluation": {"directions": ["x-y"]}}, r"evaluation\.directions: unknown key"),
         ({"data": {"train": [{"text": "a", "hub": "b"}]}}, r"data\.train\.0: give either text"),

@@ -67,7 +67,7 @@ def test_scores_are_sacrebleus_with_its_signature_and_the_means_are_by_hand() ->
 
 
 def test_unequal_numbers_cannot_be_scored() -> None:
-    with pytest.raises(DataError, match="1 translations cannot be scored against 0 references"):
+    with pytest.raises(DataError, match="translations and references differ: 1 and 0"):
         score_translations(["a"], [translation("a", 1, 1)], [], EN_DE, seconds=1)
 
 
@@ -269,7 +269,7 @@ def test_distillation_replaces_no_file_that_it_did_not_make(teacher: Path, corpu
     kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(DataError, match=r"train\.en is the text to translate"):
         distilled(teacher, tmp_path, tmp_path)
-    with pytest.raises(DataError, match=r"train\.en was not made by this command"):
+    with pytest.raises(DataError, match=r"train\.en was not written by this command"):
         distilled(teacher, corpus, tmp_path)
     (tmp_path / "train.en").unlink()
     (tmp_path / "train.en-de.json").write_text('{"tea')

@@ -108,7 +108,7 @@ def train_tokenizer_of(loaded: Any) -> Any:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"imports": ["no_such_module_here"]}, "imports: no_such_module_here cannot be imported.*set PYTHONPATH"),
+        ({"imports": ["no_such_module_here"]}, "imports: no_such_module_here cannot be imported.*PYTHONPATH"),
         ({"imports": "own_orders"}, "imports: Input should be a valid tuple, not 'own_orders'"),
         (
             {"objective": {"prior": "balanced_treee"}},

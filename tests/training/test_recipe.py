@@ -57,18 +57,18 @@ def test_an_unknown_key_is_an_error_with_its_path_and_the_nearest_name(
         ("model.dropout=1.0", "model.dropout"),
         ("factorizations={joint: 1.0}", "factorizations: a Transformer translates in one direction"),
         ("factorizations={y_to_x: 1.0}", "factorizations.y_to_x"),
-        ("data.train.0.y=null", "data.train.0: a Transformer learns from pairs"),
+        ("data.train.0.y=null", "data.train.0: a Transformer trains only on pairs"),
         ("data.train.0.tsv=a.tsv", "data.train.0: give exactly one of"),
-        ("data.train.1.x=a", "--set data.train.1.x: '1' is not the number of an item, 0 to 0"),
-        ("model.max_positions=40", "model.max_positions: 40 is too few for texts of data.max_tokens 40"),
-        ("seed.a=1", "is inside a plain value"),
-        ("seed=[1", "--set seed=[1: '[1' is not a YAML value"),
+        ("data.train.1.x=a", "--set data.train.1.x: '1' is not an index of the list, 0 to 0"),
+        ("model.max_positions=40", "model.max_positions: 40 is too few for texts of 40 tokens"),
+        ("seed.a=1", "--set seed.a: 'a' is below a plain value"),
+        ("seed=[1", "--set seed=[1: '[1' is not valid YAML"),
         ("seed", "write it as key=value"),
         ("tokenizer.path=somewhere", "tokenizer: give either vocab_size"),
         ("seed=-1", "seed: Input should be greater than or equal to 0, not -1"),
         ("seed=99999999999999999999", "seed: Input should be less than 4294967296"),
         ("model.heads=3", "model: heads: a width of 16 cannot be divided by 3"),
-        ("model.activation=relo", "model.activation: transformers has no such activation (did you mean 'relu'?)"),
+        ("model.activation=relo", "activation (did you mean 'relu'?)"),
         ("data.train=[{tsv: a, columns: [0, -1]}]", "data.train.0.columns.1: Input should be greater than or equal"),
         ("data.train.0.columns=[1, 0]", "data.train.0: columns applies only to tsv"),
         ("data.train.0.fields=[a, b]", "data.train.0: fields applies only to jsonl and hub"),
@@ -77,7 +77,7 @@ def test_an_unknown_key_is_an_error_with_its_path_and_the_nearest_name(
         ("optimizer.momentum=0.9", "optimizer: momentum applies only to muon"),
         ("optimizer.muon_learning_rate=0.1", "optimizer: muon_learning_rate applies only to muon"),
         ("schedule.final=0.1", "schedule: final has no effect on inverse_sqrt"),
-        ("tokenizer={path: here, texts: [a]}", "tokenizer: texts are for training a tokenizer"),
+        ("tokenizer={path: here, texts: [a]}", "tokenizer: texts apply only when training a tokenizer"),
         (
             "data.languages={x: en, y: en}",
             "data.languages: x and y have the same name, en",
@@ -96,7 +96,7 @@ def test_a_wrong_value_says_where_and_what_is_allowed(
 
 def test_a_missing_key_is_named(tiny_recipe: dict[str, Any], tmp_path: Path) -> None:
     del tiny_recipe["schedule"]
-    with pytest.raises(RecipeError, match="schedule: this key is missing"):
+    with pytest.raises(RecipeError, match=r"schedule: .* is missing"):
         load_recipe(write(tmp_path, tiny_recipe))
 
 
@@ -106,7 +106,7 @@ def test_what_is_no_recipe_at_all_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="a mapping"):
         load_recipe(write(tmp_path, ["a", "list"]))
     (tmp_path / "bad.yaml").write_text("data: {a: [1\nb: 2\n")
-    with pytest.raises(RecipeError, match=r"^[^\n]*bad\.yaml:2:2: this is not YAML: [^\n]*$"):
+    with pytest.raises(RecipeError, match=r"^[^\n]*bad\.yaml:2:2: [^\n]*YAML: [^\n]*$"):
         load_recipe(tmp_path / "bad.yaml")
 
 
@@ -143,7 +143,7 @@ def test_a_recipe_lies_over_the_one_it_extends(tiny_recipe: dict[str, Any], tmp_
 def test_recipes_that_extend_each_other_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("extends: b.yaml\n", encoding="utf-8")
     (tmp_path / "b.yaml").write_text("extends: a.yaml\n", encoding="utf-8")
-    with pytest.raises(RecipeError, match="circle"):
+    with pytest.raises(RecipeError, match="cycle"):
         load_recipe(tmp_path / "a.yaml")
 
 
@@ -177,10 +177,10 @@ def test_a_task_of_ones_own_names_the_families_that_serve_it(tiny_recipe: dict[s
 
     path = write(tmp_path, tiny_recipe | {"task": "summaries", "model": KERMIT, "decoding": {}})
     register_task(Summaries())
-    with pytest.raises(RecipeError, match="kermit does not serve the task summaries; no family does: name those that"):
+    with pytest.raises(RecipeError, match=r"kermit does not support the task summaries; .*`register_task`"):
         load_recipe(path)
     register_task(Summaries(), families=["transformer"])
-    with pytest.raises(RecipeError, match="kermit does not serve the task summaries; transformer do"):
+    with pytest.raises(RecipeError, match=r"kermit does not support the task summaries; .*transformer"):
         load_recipe(path)
     register_task(Summaries(), families=["kermit", "transformer"])
     assert load_recipe(path).task.name == "summaries"

@@ -181,7 +181,7 @@ def test_a_training_does_not_go_on_with_other_text(
     file = data / changed
     lines = file.read_text(encoding="utf-8").splitlines()
     file.write_text("".join(f"xylophone {line}\n" for line in lines), encoding="utf-8")
-    with pytest.raises(RecipeError, match=f"^{told}: not what .* was trained with before"):
+    with pytest.raises(RecipeError, match=f"^{told}: changed since "):
         train(recipe, output, resume=True)
 
 
@@ -287,7 +287,7 @@ def test_a_folder_with_a_training_is_not_overwritten_and_another_recipe_is_not_r
     with pytest.raises(RecipeError, match=r"optimizer\.learning_rate, seed differ"):
         train(loaded(recipe, corpus, seed=9, optimizer={"learning_rate": 0.5}), tmp_path, resume=True)
     (tmp_path / "recipe.yaml").write_text("data: [")
-    with pytest.raises(RecipeError, match=r"recipe\.yaml:1:\d: this is not YAML"):
+    with pytest.raises(RecipeError, match=r"recipe\.yaml:1:\d: .*YAML"):
         train(loaded(recipe, corpus), tmp_path, resume=True)
 
 
@@ -389,7 +389,7 @@ def test_finetuning_starts_from_a_saved_model(tiny_recipe: dict[str, Any], corpu
         if tensor.shape == third[name].shape:
             assert torch.allclose(tensor, third[name], atol=1e-6)
     narrow = {**other, "model": {**other["model"], "width": 48, "heads": 2}}
-    with pytest.raises(RecipeError, match="has another shape"):
+    with pytest.raises(RecipeError, match="shape"):
         train(check_recipe(narrow, data=corpus), tmp_path / "fourth")
 
 
@@ -431,7 +431,7 @@ def test_what_a_recipe_says_of_the_model_holds_for_one_that_goes_on(tiny_recipe:
         assert second.config.dropout == 0.4
         assert_same(dict(first.state_dict()), dict(second.state_dict()))
         wider = {**tiny_recipe["model"], "feedforward": 48}
-        with pytest.raises(RecipeError, match="has another shape"):
+        with pytest.raises(RecipeError, match="shape"):
             prepare_model(loaded(tiny_recipe, corpus, init_from=folder, model=wider), tokenizer)
 
 
@@ -444,7 +444,7 @@ def test_a_finished_training_without_checkpoints_is_not_begun_anew(
     for folder in list_checkpoints(tmp_path):
         shutil.rmtree(folder)
     kept = weights(tmp_path / "best")
-    with pytest.raises(RecipeError, match="nothing to resume"):
+    with pytest.raises(RecipeError, match="cannot be resumed"):
         train(recipe, tmp_path, resume=True)
     assert_same(kept, weights(tmp_path / "best"))
 

@@ -1,4 +1,4 @@
-"""`kermit augment`: variants of text pairs, as training data."""
+"""`kermit augment`: write variants of text pairs as training data."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kermit.tasks.cloze import ClozeSystem
 
 LONGEST_ANSWER = 32
-"""Most tokens that KERMIT inserts, unless `--set max_tokens` changes it."""
+"""Default maximum number of tokens that KERMIT inserts (`--set max_tokens`)."""
 
 
 class SystemName(StrEnum):
@@ -140,7 +140,7 @@ def cloze(
     with progress_bar(len(instances), "cloze") as progress:
         predictions = predict(asked, instances, log, batch_size=batch_size, progress=progress)
     if all(prediction.too_long for prediction in predictions):
-        raise DecodingError("no instance fits the model, even without its passage; ask for shorter answers")
+        raise DecodingError("no instance fits the model, even without its passage; lower the length of answers")
     scores = cloze_scores(asked.name, predictions, data, signature_of(model, settings, limit))
     typer.echo(json.dumps(asdict(scores), ensure_ascii=False) if json_ else str(scores))
 
@@ -158,10 +158,12 @@ _LENGTHS = ("--min-tokens", "--continuation-tokens")
 
 
 def _refuse_unused(system: SystemName, options: Sequence[str], oracle_length: bool) -> None:
-    """Raise for options that the system does not have, or that contradict the oracle length."""
+    """Raise if an option does not apply to the system, or contradicts --oracle-length."""
     for option in options:
         if system not in _OWNERS[option]:
-            raise DecodingError(f"{option} is for --system {' and '.join(_OWNERS[option])}, not for {system}")
+            raise DecodingError(
+                f"{option} applies only to --system {' and '.join(_OWNERS[option])}, not to {system}; leave it out"
+            )
         if oracle_length and option in _LENGTHS:
             raise DecodingError(f"{option} and --oracle-length both set the length of answers; leave one out")
 

@@ -1,4 +1,4 @@
-"""`kermit distill`: a teacher's translations of training text, as training data."""
+"""`kermit distill`: write a teacher's translations of text as training data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def distill(
     beams: Annotated[int | None, typer.Option(min=1, help="Number of beams.", show_default=False)] = None,
     backend: Annotated[
         Literal["transformers", "ctranslate2"],
-        typer.Option(help="What runs the teacher; ctranslate2 is faster, and only for Transformers."),
+        typer.Option(help="Library that runs the teacher; ctranslate2 is faster, but only for Transformers."),
     ] = "transformers",
     limit: Annotated[
         int | None, typer.Option(min=1, help="Translate only the first N texts.", show_default=False)
@@ -58,12 +58,14 @@ def distill(
     choices = decoding_choices(None, set_)
     if beams is not None:
         if "beams" in choices:
-            raise DecodingError(f"--set beams={choices['beams']} repeats --beams; leave one of them out")
+            raise DecodingError(
+                f"--set beams={choices['beams']} and --beams both set the number of beams; leave one out"
+            )
         choices["beams"] = beams
     if backend == "ctranslate2":
         kermit = converted(Kermit.from_pretrained(teacher, device="cpu"), precision or "int8")
     elif precision == "int8":
-        raise ModelError("--precision int8 is for --backend ctranslate2; add that, or choose another precision")
+        raise ModelError("--precision int8 needs --backend ctranslate2; add it, or choose another precision")
     else:
         kermit = Kermit.from_pretrained(teacher, dtype=getattr(torch, precision or "float32"))
     lines = sum(1 for _ in read_lines(input_))

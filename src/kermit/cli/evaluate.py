@@ -1,4 +1,4 @@
-"""`kermit evaluate TASK`: score a model on a task's test set."""
+"""`kermit evaluate TASK`: score a model on a task."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ evaluate_app.command("cloze")(cloze.cloze)
 
 @evaluate_app.command("translation")
 def translation(
-    data: Annotated[Path, typer.Option(help="Folder with SPLIT.en, SPLIT.de (or .gz).", show_default=False)],
+    data: Annotated[Path, typer.Option(help="Folder with SPLIT.en and SPLIT.de, plain or .gz.", show_default=False)],
     model: Model = None,
-    split: Annotated[str, typer.Option(help="Which files to read.")] = "test",
+    split: Annotated[str, typer.Option(help="Name of the files without the language.")] = "test",
     directions: Annotated[
-        str | None, typer.Option(help="Such as en-de,de-en; all that the model was trained for by default.")
+        str | None, typer.Option(help="Directions such as en-de,de-en; by default all that the model was trained for.")
     ] = None,
     decoding: Decoding = None,
     set_: Set = None,
     precision: PrecisionOption = "float32",
     output: Annotated[Path | None, typer.Option(help="Write the translations to OUTPUT.LANGUAGE.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Plot rounds by length beside log2(n + 1), as PNG.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Plot rounds by length, with log2(n + 1), as PNG.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON list, one object per direction.")] = False,
 ) -> None:
     """Translate a test set and score it: BLEU, chrF, length ratio, rounds, speed.

@@ -40,19 +40,21 @@ def finetune(
         typer.Option(help="Folder or Hub name of a KERMIT model, masked or causal LM, or encoder.", show_default=False),
     ],
     output: Annotated[Path, typer.Option(help="Folder for results and finetuned models.", show_default=False)],
-    task: Annotated[str, typer.Option(help="Task, several as CoLA,RTE, or all that have data.")] = "all",
+    task: Annotated[str, typer.Option(help="Tasks such as CoLA,RTE, or all with data.")] = "all",
     data: Data = None,
-    seeds: Annotated[str, typer.Option(help="One finetuning per seed, such as 0,1,2.")] = "0",
-    learning_rate: Annotated[float, typer.Option(min=0, help="Peak of the learning rate.")] = 3e-5,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training text.")] = 3,
+    seeds: Annotated[str, typer.Option(help="Random seeds, such as 0,1,2; one finetuning per seed.")] = "0",
+    learning_rate: Annotated[float, typer.Option(min=0, help="Peak learning rate.")] = 3e-5,
+    epochs: Annotated[int, typer.Option(min=1, help="Number of passes over the training examples.")] = 3,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples per step.")] = 32,
     max_length: Annotated[int, typer.Option(min=5, help="Maximum number of tokens of a text or pair.")] = 128,
     subsample: Annotated[int | None, typer.Option(min=1, help="Train on N examples, drawn at random.")] = None,
     precision: options.PrecisionOption = "float32",
-    scores_only: Annotated[bool, typer.Option("--scores-only", help="Keep only results, no finetuned models.")] = False,
+    scores_only: Annotated[
+        bool, typer.Option("--scores-only", help="Save only results, not the finetuned models.")
+    ] = False,
     json_: Json = False,
 ) -> None:
-    """Finetune on tasks of GLUE and score on dev; run again to resume.
+    """Finetune a model on tasks of GLUE and score it on dev; run again to resume.
 
     Example: kermit finetune glue --model my-model --task CoLA,RTE --data glue_data --seeds 0,1,2 --output runs/glue
     """
@@ -104,11 +106,11 @@ def _table(summary: Summary) -> Table:
 
 def evaluate(
     model: Annotated[str, typer.Option(help="Folder of a finetuned model.", show_default=False)],
-    task: Annotated[str, typer.Option(help="Task; AX takes a model finetuned on MNLI.", show_default=False)],
+    task: Annotated[str, typer.Option(help="Task; AX needs a model finetuned on MNLI.", show_default=False)],
     data: Data = None,
-    split: Annotated[Literal["dev", "train"], typer.Option(help="Test labels are not public.")] = "dev",
+    split: Annotated[Literal["dev", "train"], typer.Option(help="Split; test labels are not public.")] = "dev",
     max_length: Annotated[
-        int | None, typer.Option(help="Maximum number of tokens of a text or pair; as in finetuning by default.")
+        int | None, typer.Option(help="Maximum number of tokens of a text or pair; by default that of finetuning.")
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -155,8 +157,8 @@ def submit(
     placeholders = [file.name for file in files if file.model is None]
     if placeholders:
         typer.secho(
-            f"WARNING: {', '.join(placeholders)} have no finetuned model and hold placeholders, the same answer in"
-            " every row; their scores, and the average, are meaningless",
+            f"WARNING: no finetuned model for {', '.join(placeholders)}: these files hold placeholders, the same answer"
+            " in every row; their scores, and the average, are meaningless",
             err=True,
             fg=typer.colors.RED,
         )

@@ -1,4 +1,4 @@
-"""`kermit train RECIPE.yaml`: train as a recipe says, or resume."""
+"""`kermit train RECIPE.yaml`: train a recipe's model, or resume."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Resume from the last checkpoint in the output.")] = False,
     json_: Json = False,
 ) -> None:
-    """Train a model as a recipe says.
+    """Train the model of a recipe.
 
     Example: kermit train recipes/multi30k/joint.yaml --data data --output runs/joint
     """
@@ -43,7 +43,7 @@ def train(
     loaded = load_recipe(recipe, data=data, overrides=set_ or [])
     result = run(loaded, output, resume=resume)
     if result.stopped_by is not None:
-        typer.echo(f"stopped by signal {result.stopped_by} at step {result.steps}; add --resume to go on", err=True)
+        typer.echo(f"stopped by signal {result.stopped_by} at step {result.steps}; add --resume to continue", err=True)
         raise typer.Exit(128 + result.stopped_by)
     if not logs.is_main_process():
         return

@@ -1,1 +1,1 @@
-"""Text in, batches of token ids out: tokenizer, parallel and plain text, the encoded cache, batching by tokens."""
+"""From text to batches of token ids: the tokenizer, parallel and plain text, the encoded cache, batching by tokens."""

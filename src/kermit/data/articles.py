@@ -1,7 +1,7 @@
-"""Articles of plain text from a file, a folder of files, or a Hugging Face dataset: what pretraining reads.
+"""Articles of plain text for pretraining, from a file, a folder of files, or a Hugging Face dataset.
 
-In a file, plain or gzipped, a line is a paragraph and a blank line separates articles; every file starts a new one. In
-a dataset a record is an article, and each of its lines a paragraph. Text is streamed.
+In a file, plain or gzipped, each line is a paragraph and a blank line separates articles; every file starts a new
+article. In a dataset each record is an article, and each of its lines a paragraph. Text is streamed.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from kermit.data.plain import Fault, Report, file_checksum, read_lines
 from kermit.errors import DataError, Place
 from kermit.validated import Settings
 
-# The end of a sentence, perhaps: its mark, what closes after it, and the space (which Chinese and Japanese lack).
+# A possible sentence end: the final mark, closing quotes or brackets, and the space (absent in Chinese and Japanese).
 _END = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[”’」』）]*\s*")  # noqa: RUF001
 _OPENED = re.compile(r"[\"'“‘«(\[¿¡]*")  # noqa: RUF001
 
 
 class ArticleSource(Settings):
-    """Where articles are: `text`, a file or a folder of files, or `hub`, a dataset with articles in its `field`.
+    """A source of articles: `text`, a file or a folder of files, or `hub`, a dataset with articles in its `field`.
 
-    The files of a folder are read in the order of their names, except hidden ones.
+    The files of a folder are read in the order of their names, skipping hidden files.
     """
 
     text: Path | None = None
@@ -48,27 +48,27 @@ class ArticleSource(Settings):
 
     @property
     def title(self) -> str:
-        """For messages."""
+        """The source's name in messages."""
         return self.hub or str(self.text)
 
     @property
     def files(self) -> list[Path]:
-        """The files read, in order."""
+        """The files to read, in order."""
         if self.text is None:
             return []
         if not self.text.is_dir():
             return [self.text]
         found = sorted(path for path in self.text.rglob("*") if path.is_file() and not path.name.startswith("."))
         if not found:
-            raise DataError(f"{self.text}: the folder holds no file; put text files there, plain or .gz")
+            raise DataError(f"{self.text}: the folder is empty; add text files, plain or .gz")
         return found
 
     def under(self, folder: Path) -> Self:
-        """Return the source with a relative path found under a folder."""
+        """Return the source with a relative path resolved against a folder."""
         return self if self.text is None else self.model_copy(update={"text": folder / self.text.expanduser()})
 
     def checksums(self, folder: Path) -> dict[str, str]:
-        """Return the checksum of each file under a folder, by its name here, or of the dataset."""
+        """Return the checksum of each file by its name in the recipe, or of the dataset."""
         found = self.under(folder)
         if self.text is None or found.text is None:
             return {self.title: articles_checksum(self)}
@@ -84,7 +84,7 @@ class Paragraph:
 
 
 def read_paragraphs(source: ArticleSource, report: Report) -> Iterator[Paragraph]:
-    """Read every paragraph of a source, in order; the report decides about lines that are not UTF-8."""
+    """Read every paragraph of a source, in order; the report handles lines that are not UTF-8."""
     if source.hub is not None:
         for place, [article] in read_hub(source.hub, source.config, source.split, [source.field], report):
             lines = [line for line in (article or "").split("\n") if line.strip()]
@@ -108,7 +108,7 @@ def _paragraphs(lines: Iterable[tuple[str | None, Place]], report: Report) -> It
 
 
 def articles_checksum(source: ArticleSource) -> str:
-    """Return a hash of the content; for a Hub dataset its fingerprint."""
+    """Return a checksum of the content; for a Hub dataset, its fingerprint."""
     parts = [file_checksum(file) for file in source.files]
     if source.hub is not None:
         parts += [load_hub(source.hub, source.config, source.split)._fingerprint, source.field]
@@ -116,10 +116,10 @@ def articles_checksum(source: ArticleSource) -> str:
 
 
 def split_sentences(paragraph: str) -> list[str]:
-    """Split a paragraph into sentences: at a full stop and the like, unless a lower-case letter follows.
+    """Split a paragraph into sentences after final punctuation, unless a lower-case letter follows.
 
-    An abbreviation before a name is mistaken for an end, which is harmless here: sentences are only the pieces that
-    pairs are made of. Only the space between sentences is lost.
+    An abbreviation before a name is mistaken for a sentence end, which is harmless here: sentences are only pieces to
+    pack into pairs. Only the space between sentences is lost.
     """
     sentences, start = [], 0
     for match in _END.finditer(paragraph):

@@ -1,6 +1,6 @@
-"""Augmentation: variants of text pairs (`kermit.data.variants`) as line-aligned files that recipes can read.
+"""Augmentation: variants of text pairs (`kermit.data.variants`), written to line-aligned files for recipes.
 
-`augment.json` records rates, seed and checksums of the text: the same call again does nothing, other settings are
+`augment.json` records rates, seed and checksums of the text: repeating a call does nothing, and other settings are
 refused.
 """
 
@@ -20,12 +20,12 @@ from kermit.provenance import Manifest, partial
 logger = logging.getLogger(__name__)
 
 NAMES = ("source_x", "source_y", "both")
-"""Names of the files without the language: pairs for translating X, for translating Y, and for both directions."""
+"""File names without the language: pairs for translating from X, from Y, and in both directions."""
 
 
 @dataclass(frozen=True)
 class Augmented:
-    """Number of pairs read, and the lines of each kind in each file, as `lines[kind][name]`."""
+    """Number of pairs read, and number of lines per kind and file, as `lines[kind][name]`."""
 
     pairs: int
     lines: Mapping[str, Mapping[str, int]]
@@ -44,11 +44,12 @@ def augment(
 
     Args:
         sources: files of X and Y, plain or gzipped; their names end in the language.
-        output: where `source_x`, `source_y` and `both` go, each with the languages as suffixes, and `augment.json`.
-        rates: of every kind, as `variants.checked` returns them.
-        seed: of all draws.
+        output: the folder for `source_x`, `source_y` and `both`, each with the languages as suffixes, and for
+            `augment.json`.
+        rates: the rate of every kind, as returned by `variants.checked`.
+        seed: the seed of all draws.
         on_bad: what to do with empty lines and invalid UTF-8.
-        progress: called after every kind with 1.
+        progress: called with 1 after every kind.
     """
     languages = _languages(sources)
     settings = {
@@ -61,13 +62,13 @@ def augment(
     files = {name: [output / f"{name}.{language}" for language in languages] for name in NAMES}
     made = _made_before(manifest, files)
     if made is not None:
-        logger.info("%s: made before, nothing left to do", output)
+        logger.info("%s: already written, nothing to do", output)
         return made
     report = Report(on_bad, how_to_skip="add --skip-bad")
     pairs = [(pair.x, pair.y) for x, y in sources for pair in read_pairs(TextSource(x=x, y=y), report)]
     logger.info(report.summary())
     if not pairs:
-        raise DataError(f"{sources[0][0]}: the file holds no text to vary")
+        raise DataError(f"{sources[0][0]}: the file is empty; give one with text")
     found: dict[str, list[TextPair]] = {name: [] for name in NAMES}
     lines: dict[str, dict[str, int]] = {}
     for kind, rate in rates.items():
@@ -79,7 +80,7 @@ def augment(
         if progress is not None:
             progress(1)
     if not any(found.values()):
-        raise DataError("no kind has a variant of these pairs, so nothing was written; raise the rates")
+        raise DataError("these pairs have no variant of any kind, so nothing was written; raise the rates")
     _write({name: files[name] for name in NAMES if found[name]}, found, manifest, len(pairs), lines)
     return Augmented(len(pairs), lines)
 
@@ -97,13 +98,14 @@ def _write(
             with partial(file).open("w", encoding="utf-8", newline="\n") as stream:
                 stream.writelines(f"{pair[side]}\n" for pair in found[name])
     counts = {name: len(found[name]) for name in files}
-    manifest.write(pairs=pairs, files=counts, lines=lines)  # first: it says that the files are ours
+    # first, so that the files are recognised as written by this command
+    manifest.write(pairs=pairs, files=counts, lines=lines)
     for file in (file for sides in files.values() for file in sides):
         partial(file).rename(file)
 
 
 def _languages(sources: Sequence[tuple[Path, Path]]) -> list[str]:
-    """Return the languages of X and Y, from the suffixes of all files."""
+    """Determine the languages of X and Y from the suffixes of all files."""
     found: list[str] = []
     for side in (0, 1):
         suffixes = {Path(pair[side].name.removesuffix(".gz")).suffix[1:]: pair[side] for pair in sources}
@@ -112,7 +114,9 @@ def _languages(sources: Sequence[tuple[Path, Path]]) -> list[str]:
                 f"{suffixes['']}: the name does not end in a language; name it like train.en or train.en.gz"
             )
         if len(suffixes) > 1:
-            raise DataError(f"--{'xy'[side]}: files of several languages ({', '.join(suffixes)}); give those of one")
+            raise DataError(
+                f"--{'xy'[side]}: files of several languages ({', '.join(suffixes)}); give files of one language"
+            )
         found += suffixes
     if found[0] == found[1]:
         raise DataError(f"{sources[0][1]}: both sides are named .{found[0]}; name them by their languages")
@@ -120,11 +124,11 @@ def _languages(sources: Sequence[tuple[Path, Path]]) -> list[str]:
 
 
 def _made_before(manifest: Manifest, files: Mapping[str, Sequence[Path]]) -> Augmented | None:
-    """Return what was made before with the same settings; raise if other files are in its place."""
+    """Return the result of an earlier call with the same settings, if any; raise if other files are in its place."""
     made = manifest.made("variants")
     ours = {file: name in made.get("files", ()) for name, sides in files.items() for file in sides}
     for file in (file for file, is_ours in ours.items() if file.exists() and not is_ours):
-        raise DataError(f"{file} was not made by this command and is not replaced; choose another output folder")
+        raise DataError(f"{file} was not written by this command and is not overwritten; choose another output folder")
     if not made or not all(file.exists() for file, is_ours in ours.items() if is_ours):
         return None
     return Augmented(made["pairs"], made["lines"])

@@ -1,11 +1,11 @@
-"""Batches by token budget: rows of similar length together, with a limit on tokens including padding.
+"""Batches of rows of similar length, with a limit on tokens including padding.
 
-Everything is a pure function of (seed, epoch): the rows of an epoch, their grouping, and the order of batches. So an
-interrupted training finds its place from the number of batches done; the sizes of earlier epochs are kept only to avoid
-planning them again. Batches are planned for all processes together, and each process takes its share of every batch,
-so the texts of a step are the same on any number of processes.
+The rows of an epoch, their grouping and the order of batches are pure functions of (seed, epoch). So an interrupted
+training finds its place from the number of batches done; the sizes of earlier epochs are stored only to avoid planning
+them again. Batches are planned for all processes together, and each process takes its share of every batch, so the
+texts of a step are the same on any number of processes.
 
-A source's weight is the number of times that an epoch holds each of its rows: 2 is twice, 0.5 a random half.
+A source's weight is the number of times each of its rows occurs per epoch: 2 is twice, 0.5 a random half.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kermit.errors import DataError
 if TYPE_CHECKING:
     from kermit.data.encoding import Row
 
-# Rows whose lengths differ by less than this count as equal, so that every epoch can group them differently.
+# Rows whose lengths differ by less than this may swap places, so that every epoch groups rows differently.
 _LENGTH_SLACK = 2.0
 # Special tokens of every canvas: [CLS] and two [SEP].
 SPECIALS_PER_ROW = 3
@@ -35,21 +35,21 @@ class EpochRows(Protocol):
 
     @property
     def x_lengths(self) -> Integers:
-        """(rows,) tokens of each row's first side."""
+        """(rows,) number of tokens of each row's first side."""
         ...
 
     @property
     def y_lengths(self) -> Integers:
-        """(rows,) tokens of each row's second side."""
+        """(rows,) number of tokens of each row's second side."""
         ...
 
     @property
     def sources(self) -> Integers:
-        """(rows,) each row's source index."""
+        """(rows,) source index of each row."""
         ...
 
     def fetch(self, indices: Iterable[int]) -> list[Row]:
-        """The rows at the indices, in their order."""
+        """Return the rows at the indices, in that order."""
         ...
 
 
@@ -59,13 +59,13 @@ class Text(Protocol):
     def __len__(self) -> int: ...
 
     def epoch(self, number: int) -> EpochRows:
-        """The rows of an epoch."""
+        """Return the rows of an epoch."""
         ...
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The rows of one batch over all processes, with everything that its randomness depends on."""
+    """The rows of one batch over all processes, with everything that its random draws depend on."""
 
     epoch: int
     index: int
@@ -79,10 +79,10 @@ class BatchPlanner:
 
     Attributes:
         text: the rows.
-        weights: number of times that an epoch holds each row of a source, by source index.
-        tokens: the budget: rows times the longest row (specials included) of a batch is at most this.
-        seed: of the training.
-        processes: number that share every batch, each with at least one row.
+        weights: number of times each row of a source occurs per epoch, by source index.
+        tokens: maximum of a batch's number of rows times its longest row, including special tokens.
+        seed: the seed of the training.
+        processes: number of processes that share every batch, each with at least one row.
     """
 
     text: Text
@@ -92,14 +92,14 @@ class BatchPlanner:
     processes: int = 1
 
     def epoch(self, epoch: int) -> list[Batch]:
-        """The batches of an epoch, in order."""
+        """Plan the batches of an epoch, in order."""
         text = self.text.epoch(epoch)
         lengths = text.x_lengths + text.y_lengths
         self._check(int(lengths.max(initial=0)) + SPECIALS_PER_ROW)
         random = np.random.Generator(np.random.PCG64([self.seed, epoch, 0x6B]))
         rows = self._draw_rows(text.sources, random)
         if len(rows) == 0:
-            raise DataError("the weights of the data sources leave an epoch without a single text")
+            raise DataError("the weights of the data sources leave an epoch without any text; raise a `weight`")
         alike = np.floor(lengths[rows] / _LENGTH_SLACK + random.random(len(rows)))
         within = text.y_lengths[rows] + _LENGTH_SLACK * random.random(len(rows))
         rows = rows[np.lexsort((within, alike))]
@@ -111,14 +111,14 @@ class BatchPlanner:
         """Raise if a batch cannot hold the longest text, or not one per process."""
         if longest > self.tokens:
             raise DataError(
-                f"the longest text has {longest} tokens, but a batch may hold {self.tokens};"
+                f"the longest text has {longest} tokens, but a batch may hold only {self.tokens};"
                 f" raise `batch.tokens` to {longest} or more, or lower `data.max_tokens`"
             )
-        fewest = (self.tokens // longest + 1) // 2  # a full batch and one row left over are split in two
+        fewest = (self.tokens // longest + 1) // 2  # a full batch and one remaining row are split in half
         if fewest < self.processes:
             raise DataError(
-                f"the longest text has {longest} tokens, so a batch of {self.tokens} may hold no more than {fewest}"
-                f" texts, which cannot be shared by {self.processes} processes; raise `batch.tokens` to"
+                f"the longest text has {longest} tokens, so a batch of {self.tokens} may hold only {fewest} texts,"
+                f" too few for {self.processes} processes; raise `batch.tokens` to"
                 f" {longest * (2 * self.processes - 1)} or more, lower `data.max_tokens`, or start fewer processes"
             )
 
@@ -133,7 +133,7 @@ class BatchPlanner:
         return np.concatenate(parts).astype(np.int64)
 
     def _groups(self, rows: Integers, costs: list[int]) -> Iterator[tuple[int, ...]]:
-        """Cut sorted rows, with the tokens of each, into batches."""
+        """Split sorted rows into batches, given the number of tokens of each row."""
         starts, longest = [0], 0
         for place, cost in enumerate(costs):
             longest = max(longest, cost)
@@ -146,7 +146,7 @@ class BatchPlanner:
             yield tuple(rows[start:end].tolist())
 
     def _filled_up(self, costs: list[int], before: int, start: int) -> int:
-        """Return where the last batch begins after it took rows from the one before, so that processes can share it."""
+        """Return the start of the last batch after moving rows from the one before, so that all processes get a row."""
         longest = max(costs[start:])
         while start - before > len(costs) - start:
             longest = max(longest, costs[start - 1])
@@ -157,10 +157,10 @@ class BatchPlanner:
 
 
 class BatchStream(torch.utils.data.Sampler[list[Batch]]):
-    """The batches of consecutive epochs, `count` in total, each as a list of one for torch's DataLoader.
+    """The batches of consecutive epochs, `count` in total, each as a list of one batch for torch's DataLoader.
 
     Attributes:
-        sizes: number of batches of each epoch that was begun.
+        sizes: number of batches of each epoch so far.
     """
 
     def __init__(self, planner: BatchPlanner, count: int) -> None:
@@ -172,8 +172,7 @@ class BatchStream(torch.utils.data.Sampler[list[Batch]]):
     def resume(self, sizes: Sequence[int], done: int) -> None:
         """Continue after `done` batches, given the sizes of earlier epochs.
 
-        The caller skips the batches that are done; those of finished epochs are empty lists, and these epochs are not
-        planned again.
+        The caller skips the finished batches; finished epochs are not planned again and yield empty lists.
         """
         self.sizes, self._done = list(sizes), done
 
@@ -195,28 +194,28 @@ class BatchStream(torch.utils.data.Sampler[list[Batch]]):
 
 
 def batch_generator(seed: int, batch: Batch) -> np.random.Generator:
-    """Return the generator of a batch; what a collator draws depends only on (seed, epoch, index)."""
+    """Return the random generator of a batch, which depends only on (seed, epoch, index)."""
     return np.random.Generator(np.random.PCG64([seed, batch.epoch, batch.index, 0xC0]))
 
 
 @dataclass(frozen=True)
 class RankShare:
-    """The rows of a batch that one process takes: every `processes`-th from `rank` on."""
+    """The rows of a batch that one process takes: every `processes`-th row, starting at `rank`."""
 
     rank: int = 0
     processes: int = 1
 
     def rows(self, count: int) -> Integers:
-        """Return the indices of this process's rows, of `count` rows in all."""
+        """Return the indices of this process's rows among `count` rows."""
         if count < self.processes:
             raise DataError(
-                f"a batch holds {count} texts, which cannot be shared by {self.processes} processes; raise"
-                " `batch.tokens`, or start fewer processes"
+                f"a batch holds {count} texts, too few for {self.processes} processes; raise `batch.tokens`, or start"
+                " fewer processes"
             )
         return np.arange(self.rank, count, self.processes)
 
     def of(self, arrays: dict[str, Array]) -> dict[str, Array]:
-        """Return this process's rows of arrays whose first dimension is the rows."""
+        """Return this process's rows of arrays whose first dimension is rows."""
         if self.processes == 1:
             return arrays
         rows = self.rows(min(map(len, arrays.values())))
@@ -228,7 +227,7 @@ WHOLE = RankShare()
 
 
 def padded(sequences: Sequence[Sequence[int]], value: int) -> Integers:
-    """Return sequences as one array, padded on the right with `value`: (rows, longest)."""
+    """Pad sequences on the right with `value` into one array, (rows, longest)."""
     longest = max((len(sequence) for sequence in sequences), default=0)
     out = np.full((len(sequences), longest), value, dtype=np.int64)
     for row, sequence in enumerate(sequences):

@@ -1,4 +1,4 @@
-"""The cache of what is made from text, by content: tokenizers and encoded rows."""
+"""The cache of trained tokenizers and encoded rows, keyed by content."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """`KERMIT_CACHE`, or `kermit` in the user's cache folder."""
+    """Return `KERMIT_CACHE`, or `kermit` in the user's cache folder."""
     if chosen := os.environ.get("KERMIT_CACHE"):
         return Path(chosen).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "kermit"
 
 
 def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
-    """Return a folder; if it does not exist, `make` fills a scratch folder that is then renamed.
+    """Return a folder, after creating it if it does not exist: `make` fills a scratch folder that is then renamed.
 
-    Several processes may make the same folder at once: the first to finish wins.
+    Several processes may create the same folder at once: the first to finish wins.
     """
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)

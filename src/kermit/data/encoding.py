@@ -1,8 +1,8 @@
-"""Encoded rows on disk: token ids of both sides, made once and then memory-mapped.
+"""Encoded rows on disk: token ids of both sides, written once and then memory-mapped.
 
 A row is `{"x": ids, "y": ids, "source": index}` without special tokens. An unpaired text has an empty other side; its
-source determines the factorizations that it can serve. The cache is keyed by the content of the text, the tokenizer and
-the limits, so that a changed file or setting is never mistaken for an old one.
+source determines its factorizations. The cache is keyed by the content of the text, the tokenizer and the limits, so
+that a changed file or setting is never mistaken for an old one.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from kermit.text.tokenizer import encode_texts
 
 logger = logging.getLogger(__name__)
 
-_LAYOUT = 1  # increase when the layout of rows changes, so that old caches are not used
+_LAYOUT = 1  # increase when the layout of rows changes, to invalidate old caches
 _BLOCK = 2000
 
 
 class Row(TypedDict):
-    """One encoded text or pair; `source` is the index of the data source it came from."""
+    """One encoded text or pair; `source` is the index of its data source."""
 
     x: list[int]
     y: list[int]
@@ -50,7 +50,7 @@ class EncodedText:
 
     Attributes:
         rows: the memory-mapped table with columns x, y, source.
-        x_lengths, y_lengths: tokens of each row's sides, without specials.
+        x_lengths, y_lengths: number of tokens of each row's sides, without special tokens.
         sources: the source index of each row.
     """
 
@@ -67,7 +67,7 @@ class EncodedText:
         return self
 
     def fetch(self, indices: Iterable[int]) -> list[Row]:
-        """The rows at the indices, in their order."""
+        """Return the rows at the indices, in that order."""
         columns: dict[str, Any] = self.rows[[int(index) for index in indices]]
         return [
             Row(x=x, y=y, source=source)
@@ -83,13 +83,13 @@ def encode_sources(
     on_bad: OnBad = OnBad.ERROR,
     cache: Path | None = None,
 ) -> EncodedText:
-    """Encode every source, or find it in the cache, and concatenate them.
+    """Encode every source, or load it from the cache, and concatenate them.
 
     Args:
-        sources: where the texts are; a row's `source` is the index here.
-        tokenizer: encodes them.
-        max_tokens: the longest side allowed, in tokens without specials; a longer one is a fault.
-        on_bad: whether faults raise or are counted and reported.
+        sources: the sources of texts; a row's `source` is the index in this sequence.
+        tokenizer: the tokenizer.
+        max_tokens: maximum number of tokens per side, without special tokens; a longer side is invalid.
+        on_bad: whether invalid texts raise, or are counted and reported.
         cache: the folder for the rows; the user's cache by default.
     """
     folder = cache_folder() if cache is None else cache
@@ -128,13 +128,13 @@ def encode_source(
 
 
 def encoded_once(key: str, name: str, write: Callable[[Path, Report], None], *, on_bad: OnBad, cache: Path) -> Path:
-    """Return the cache folder of a source; the first time, `write` fills it, and the report is kept there.
+    """Return the cache folder of a source; the first time, `write` fills it, and the report is saved there.
 
     Args:
-        key: everything that decides what is written.
-        name: of the source, for the log.
-        write: makes the files in the folder it is given, and reports what it read.
-        on_bad: whether faults raise or are counted and reported.
+        key: everything that determines what is written.
+        name: the source's name in the log.
+        write: writes the files into a folder, and reports what it read.
+        on_bad: whether invalid texts raise, or are counted and reported.
         cache: the cache folder.
     """
 
@@ -149,16 +149,16 @@ def encoded_once(key: str, name: str, write: Callable[[Path, Report], None], *, 
 
 
 def arrow_writer(path: Path, schema: pa.Schema) -> Any:
-    """A context that writes record batches to a file, one after the other."""
+    """Open a file for writing record batches; the result is a context manager."""
     return pa.ipc.new_stream(str(path), schema)
 
 
 def arrow_rows(path: Path, name: str) -> datasets.Dataset:
-    """Return the rows of a file, memory-mapped; an empty file is an error."""
+    """Return the memory-mapped rows of a file; raise if it is empty."""
     rows = datasets.Dataset.from_file(str(path))
     if len(rows) == 0:
         summary = json.loads((path.parent / "report.json").read_text())["summary"]
-        raise DataError(f"{name}: no text is left ({summary})")
+        raise DataError(f"{name}: no valid text ({summary}); give a file with text")
     return rows
 
 
@@ -181,7 +181,7 @@ def _encode_block(
     for pair, x, y in zip(pairs, xs, ys, strict=True):
         longest, place = max(zip((len(x), len(y)), pair.places, strict=True), key=lambda side: side[0])
         if longest > max_tokens:
-            report.bad(Fault.TOO_LONG, place, f"{longest} tokens, `data.max_tokens` is {max_tokens}")
+            report.bad(Fault.TOO_LONG, place, f"{longest} tokens, but `data.max_tokens` is {max_tokens}")
             report.read -= 1
             continue
         yield Row(x=x, y=y, source=index)

@@ -1,8 +1,8 @@
-"""One tokenizer for both sides: a joint byte-level BPE, trained from the recipe's own text.
+"""One tokenizer for both sides: a joint byte-level BPE, trained on the recipe's own text.
 
 Byte level means that every text can be encoded without an unknown token, and that decoding returns exactly the text
-that was encoded. The special tokens are the canvas's (`[CLS]`, `[SEP]`, `[PAD]`, `[MASK]`) and end-of-slot, a token of
-its own that the model predicts and that no text or padding ever holds.
+that was encoded. The special tokens are those of a canvas (`[CLS]`, `[SEP]`, `[PAD]`, `[MASK]`) and end-of-slot, a
+separate token that the model predicts and that occurs in no text or padding.
 
 This module knows no model and no recipe.
 """
@@ -20,7 +20,7 @@ from kermit.errors import DataError, ModelError, in_a_line
 from kermit.text.tokenizer import whole_texts
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast  # imported where it is used: it takes a second
+    from transformers import PreTrainedTokenizerFast  # imported here because it takes a second
 
 PAD, CLS, SEP, MASK, END_OF_SLOT = "[PAD]", "[CLS]", "[SEP]", "[MASK]", "[EOSLOT]"
 SPECIAL_TOKENS = (PAD, CLS, SEP, MASK, END_OF_SLOT)
@@ -37,8 +37,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int, *, split_digits: bool
     """
     if vocab_size < SMALLEST_VOCABULARY:
         raise DataError(
-            f"a vocabulary of {vocab_size} is too small: the bytes and the special tokens are already"
-            f" {SMALLEST_VOCABULARY}; ask for more"
+            f"a vocabulary of {vocab_size} is too small: bytes and special tokens take {SMALLEST_VOCABULARY}; raise it"
         )
     from transformers import PreTrainedTokenizerFast
 
@@ -72,40 +71,40 @@ def _not_empty(texts: Iterable[str]) -> Iterator[str]:
         empty = False
         yield text
     if empty:
-        raise DataError("there is no text to train a tokenizer on; name at least one file that is not empty")
+        raise DataError("no text to train a tokenizer on; give at least one file that is not empty")
 
 
 def load_tokenizer(path: str | Path) -> PreTrainedTokenizerFast:
-    """Load a tokenizer from a folder (beside a model's weights, say) or from the Hub by name."""
+    """Load a tokenizer from a folder, such as that of a model, or from the Hub by name."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(path))
     except (OSError, ValueError) as error:
         raise ModelError(
-            f"{path} holds no tokenizer that transformers can load; it is saved beside the weights, as tokenizer.json:"
+            f"{path}: no tokenizer that transformers can load, such as tokenizer.json beside the weights:"
             f" {in_a_line(error)}"
         ) from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
-        raise ModelError(f"{path}: the tokenizer {type(tokenizer).__name__} has no fast version, which is needed here")
+        raise ModelError(f"{path}: the tokenizer {type(tokenizer).__name__} has no fast version, which is required")
     whole_texts(tokenizer)
     return tokenizer
 
 
 def end_of_slot_id(tokenizer: PreTrainedTokenizerFast) -> int:
-    """Return the id of end-of-slot; it is added to a tokenizer that lacks it."""
+    """Return the id of end-of-slot, adding it to the tokenizer if it is missing."""
     if END_OF_SLOT not in tokenizer.get_vocab():
         tokenizer.add_special_tokens({"extra_special_tokens": [END_OF_SLOT]}, replace_extra_special_tokens=False)
     return int(tokenizer.convert_tokens_to_ids(END_OF_SLOT))
 
 
 def blank_id(tokenizer: PreTrainedTokenizerFast) -> int:
-    """Return the id of the token that marks a blank: the mask token, which is added if it is missing."""
+    """Return the id of the blank marker, the mask token, adding it to the tokenizer if it is missing."""
     if tokenizer.mask_token_id is None:
         tokenizer.add_special_tokens({"mask_token": MASK})
     return int(tokenizer.mask_token_id)
 
 
 def fingerprint(tokenizer: PreTrainedTokenizerFast) -> str:
-    """Return a short hash of everything that decides how the tokenizer encodes a text."""
+    """Return a short hash of everything that determines how the tokenizer encodes a text."""
     return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()[:16]

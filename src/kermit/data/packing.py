@@ -1,11 +1,11 @@
-"""Sentences packed into pairs, as in BERT's pretraining: x and y of whole sentences, up to a number of tokens.
+"""Packing of sentences into pairs, as in BERT's pretraining: x and y of whole sentences, up to a number of tokens.
 
 A pair takes sentences until it is long enough or the article ends, is split between two of them into x and y, and loses
-excess tokens from the front or the back of the longer side. One pair in ten is meant to be shorter. A pair of one
+excess tokens from the front or the back of the longer side. One pair in ten is shorter on purpose. A pair of one
 sentence has only x. All randomness is drawn from (seed, epoch).
 
-Only the choice of the pairs' first sentences is a loop: for every sentence, the end of a pair that would begin there is
-computed with NumPy, and these steps are then followed from the first sentence on.
+Only finding the pairs' first sentences is a Python loop: NumPy computes for every sentence the end of a pair that would
+begin there, and the loop follows these ends from the first sentence.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Pairs:
         return len(self.x_starts)
 
     def fetch(self, indices: Iterable[int]) -> list[Row]:
-        """The pairs at the indices, in their order."""
+        """Return the pairs at the indices, in that order."""
         return [
             Row(
                 x=self.sentences.slice(int(self.x_starts[index]), int(self.x_lengths[index])),
@@ -65,21 +65,21 @@ def pack(sentences: EncodedSentences, random: np.random.Generator, *, room: int,
     """Pack all sentences into pairs.
 
     Args:
-        sentences: what to pack.
-        random: the generator.
+        sentences: the sentences to pack.
+        random: the source of randomness.
         room: maximum number of tokens of a pair without special tokens; 2 or more.
-        short_rate: share of pairs that are meant to be shorter, of any length from 2 tokens on.
+        short_rate: share of pairs with a shorter limit, drawn from 2 tokens on.
     """
     starts, number = sentences.starts, np.arange(len(sentences))
     article = np.cumsum(sentences.opens) - 1
     end = np.append(np.flatnonzero(sentences.opens)[1:], len(sentences))
-    # for every sentence: the pair that would begin with it
+    # the pair that would begin at each sentence
     chance = random.random((3, len(sentences)))
     target = np.where(chance[0] < short_rate, 2 + (chance[1] * (room - 1)).astype(np.int64), room)
     reached = np.minimum(np.searchsorted(starts, starts[:-1] + target), end[article])
     count = reached - number
     cut = np.where(count > 1, number + 1 + (chance[2] * (count - 1)).astype(np.int64), reached)
-    # for those that do begin: excess tokens are removed from the longer side
+    # the pairs that are used: remove excess tokens from the longer side
     begun = _followed(reached)
     x_starts, y_starts, y_ends = starts[begun], starts[cut[begun]], starts[reached[begun]]
     x_lengths, y_lengths = y_starts - x_starts, y_ends - y_starts
@@ -96,7 +96,7 @@ def pack(sentences: EncodedSentences, random: np.random.Generator, *, room: int,
 
 
 def _followed(steps: Integers) -> Integers:
-    """Return the places reached from 0 by following the steps to the end."""
+    """Return the places reached from 0 by following the steps."""
     places, place = [], 0
     while place < len(steps):
         places.append(place)
@@ -106,7 +106,7 @@ def _followed(steps: Integers) -> Integers:
 
 @dataclass(frozen=True)
 class PackedText:
-    """Text that is packed into different pairs in every epoch; an epoch has at most `limit` pairs, evenly spaced."""
+    """Text that is packed differently in every epoch; an epoch has at most `limit` pairs, evenly spaced."""
 
     sentences: EncodedSentences
     room: int
@@ -119,7 +119,7 @@ class PackedText:
         return len(self.epoch(0))
 
     def epoch(self, number: int) -> Pairs:
-        """Return the pairs of an epoch; the last two are kept."""
+        """Return the pairs of an epoch; the last two epochs are cached."""
         if number not in self._packed:
             random = np.random.Generator(np.random.PCG64([self.seed, number, 0x9A]))
             pairs = pack(self.sentences, random, room=self.room, short_rate=self.short_rate)

@@ -1,7 +1,7 @@
 """Pairs of texts, and unpaired texts, from several kinds of sources.
 
-A `TextSource` says where: two line-aligned files, one file for one side (unpaired), TSV, JSONL, or a Hugging Face
-dataset by name. `read_pairs` yields `Pair`s with the missing side empty. Files are plain or gzipped.
+A `TextSource` is two line-aligned files, one file for one side (unpaired), TSV, JSONL, or a Hugging Face dataset.
+`read_pairs` yields `Pair`s; the other side of an unpaired text is empty. Files are plain or gzipped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Sides = tuple[Line | None, Line | None]
 
 @dataclass(frozen=True)
 class Pair:
-    """A text of each side, and where each was read; an unpaired text has an empty other side."""
+    """A text of each side, and their places; the other side of an unpaired text is empty."""
 
     x: str
     y: str
@@ -38,14 +38,14 @@ _ONLY_FOR = {("tsv",): ("columns",), ("jsonl", "hub"): ("fields",), ("hub",): ("
 
 
 class TextSource(Settings):
-    """Where texts are: line-aligned files (`x`, `y`), `tsv`, `jsonl` or `hub`.
+    """A source of texts: line-aligned files (`x`, `y`), `tsv`, `jsonl` or `hub`.
 
     Texts are unpaired if one of the two files, columns or fields is None.
 
     Attributes:
-        columns: of a TSV, the two that hold x and y, counted from 0.
-        fields: the two keys of a JSON object or of a record of a dataset, dotted if nested.
-        hub: a Hugging Face dataset's name, with `config` and `split`.
+        columns: the columns of x and y in a TSV, counted from 0.
+        fields: the keys of x and y in a JSON object or a record of a dataset, dotted if nested.
+        hub: the name of a Hugging Face dataset, with `config` and `split`.
     """
 
     x: Path | None = None
@@ -64,7 +64,7 @@ class TextSource(Settings):
         if sum(kinds) != 1:
             raise ValueError("give exactly one of: x and/or y files, tsv, jsonl, hub")
         if not any(self.sides):
-            raise ValueError("columns or fields: both are null; name the one that the texts are in")
+            raise ValueError("columns or fields: both are null; give the one that holds the texts")
         for kinds_of, names in _ONLY_FOR.items():
             if all(getattr(self, kind) is None for kind in kinds_of):
                 for name in self.changed(*names):
@@ -80,29 +80,29 @@ class TextSource(Settings):
 
     @property
     def paired(self) -> bool:
-        """Whether every text has its other half."""
+        """Whether every text has both sides."""
         return all(self.sides)
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files read, in order."""
+        """The files to read, in order."""
         return tuple(path for path in (self.x, self.y, self.tsv, self.jsonl) if path is not None)
 
     def under(self, folder: Path) -> Self:
-        """Return the source with relative paths found under a folder."""
+        """Return the source with relative paths resolved against a folder."""
         named = {name: getattr(self, name) for name in ("x", "y", "tsv", "jsonl")}
         found = {name: folder / path.expanduser() for name, path in named.items() if path is not None}
         return self.model_copy(update=found)
 
     def checksums(self, folder: Path) -> dict[str, str]:
-        """Return the checksum of each file under a folder, by its name here, or of the dataset."""
+        """Return the checksum of each file by its name in the recipe, or of the dataset."""
         if self.hub is not None:
             return {self.hub: source_checksum(self)}
         return {str(path): file_checksum(folder / path.expanduser()) for path in self.paths}
 
 
 def read_pairs(source: TextSource, report: Report) -> Iterator[Pair]:
-    """Read every valid pair of a source, in order; the report decides about the others."""
+    """Read every valid pair of a source, in order; the report handles the others."""
     for sides in _sides(source, report):
         given = [line for line in sides if line is not None]
         if broken := [line for line in given if line.text is None]:
@@ -117,7 +117,7 @@ def read_pairs(source: TextSource, report: Report) -> Iterator[Pair]:
 
 
 def source_checksum(source: TextSource) -> str:
-    """Return a hash of the content and how it is read; for a Hub dataset its fingerprint."""
+    """Return a checksum of the content and how it is read; for a Hub dataset, its fingerprint."""
     parts = [file_checksum(path) for path in source.paths]
     if source.hub is not None:
         parts.append(load_hub(source.hub, source.config, source.split)._fingerprint)
@@ -126,7 +126,7 @@ def source_checksum(source: TextSource) -> str:
 
 
 def _sides(source: TextSource, report: Report) -> Iterator[Sides]:
-    """Read the lines of both sides, or of the only one, together."""
+    """Read the lines of both sides together, or of the only side."""
     if source.tsv is not None:
         yield from _from_tsv(source.tsv, source.columns, report)
     elif source.jsonl is not None:
@@ -164,7 +164,7 @@ def _from_tsv(path: Path, columns: tuple[int | None, int | None], report: Report
             continue
         cells = line.text.split("\t")
         if last >= len(cells):
-            report.bad(Fault.MALFORMED, line.place, f"{len(cells)} columns, but column {last} is needed")
+            report.bad(Fault.MALFORMED, line.place, f"{len(cells)} columns, but column {last} is required")
             continue
         x, y = (None if column is None else Line(cells[column], line.place) for column in columns)
         yield x, y
@@ -187,7 +187,7 @@ def _fields(record: Any, fields: tuple[str | None, str | None], place: Place) ->
 
 
 def _utf8(text: str) -> str | None:
-    """Return the text, or None if it holds half of a surrogate pair, which JSON can encode."""
+    """Return the text, or None if it holds an unpaired surrogate, which JSON can encode."""
     try:
         text.encode()
     except UnicodeEncodeError:

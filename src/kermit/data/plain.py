@@ -29,14 +29,14 @@ BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 class OnBad(StrEnum):
-    """What to do with an invalid text."""
+    """How to handle an invalid text."""
 
     ERROR = "error"
     SKIP = "skip"
 
 
 class Fault(StrEnum):
-    """How a text can be invalid."""
+    """Why a text is invalid."""
 
     INVALID_UTF8 = "invalid UTF-8"
     EMPTY = "empty text"
@@ -46,7 +46,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True)
 class Line:
-    """One line: its text, None if the bytes are not UTF-8, and its place."""
+    """One line: its text, or None if the bytes are not UTF-8, and its place."""
 
     text: str | None
     place: Place
@@ -56,7 +56,7 @@ class Line:
 class Report:
     """Counts of texts that were read and skipped, by fault, with the first few places of each.
 
-    `how_to_skip` is the advice that errors give for skipping invalid texts; None if they cannot be skipped.
+    `how_to_skip` is the advice in errors for skipping invalid texts; None if they cannot be skipped.
     """
 
     on_bad: OnBad = OnBad.ERROR
@@ -80,7 +80,7 @@ class Report:
             places.append(place)
 
     def summary(self) -> str:
-        """Return one line for the log: texts read and skipped, with reasons and places."""
+        """Format one line for the log: texts read and skipped, with reasons and places."""
         if not self.skipped:
             return f"read {self.read:,} texts, skipped none"
         reasons = "; ".join(
@@ -106,7 +106,7 @@ def read_lines(path: Path) -> Iterator[Line]:
 
 
 def lines_of(stream: IO[bytes], name: str) -> Iterator[Line]:
-    """Read every line of a stream, including blank ones; the name is for their places."""
+    """Read every line of a stream, including blank ones; the name is used for their places."""
     number = 0
     try:
         for number, raw in enumerate(stream, start=1):
@@ -118,11 +118,11 @@ def lines_of(stream: IO[bytes], name: str) -> Iterator[Line]:
             except UnicodeDecodeError:
                 yield Line(None, place)
     except BROKEN_GZIP as error:
-        raise DataError(f"the gzip stream is broken: {error}", place=Place(name, number + 1)) from error
+        raise DataError(f"invalid gzip stream: {error}; get the file again", place=Place(name, number + 1)) from error
 
 
 def read_texts(path: Path, report: Report) -> Iterator[tuple[str, Place]]:
-    """Read the valid texts of a plain file, each with its place; report the others."""
+    """Read the valid texts of a file, one per line, each with its place; report the others."""
     for line in read_lines(path):
         if line.text is None:
             report.bad(Fault.INVALID_UTF8, line.place)
@@ -134,9 +134,9 @@ def read_texts(path: Path, report: Report) -> Iterator[tuple[str, Place]]:
 
 
 def file_checksum(path: Path) -> str:
-    """Return the SHA-256 of a file's content, decompressed, so that compressing the file does not change it.
+    """Return the SHA-256 of a file's decompressed content, so that compressing the file does not change it.
 
-    It is computed once per process for a file that does not change.
+    It is cached per process until the file changes.
     """
     now = path.stat() if path.is_file() else None
     return _checksum(path, None if now is None else (now.st_ino, now.st_size, now.st_mtime_ns))
@@ -150,5 +150,5 @@ def _checksum(path: Path, state: tuple[int, ...] | None) -> str:
             while block := stream.read(1 << 20):
                 digest.update(block)
         except BROKEN_GZIP as error:
-            raise DataError(f"{path}: the gzip stream is broken: {error}") from error
+            raise DataError(f"{path}: invalid gzip stream: {error}; get the file again") from error
     return digest.hexdigest()

@@ -1,7 +1,7 @@
-"""Encoded sentences on disk: one long stream of token ids, and where sentences and articles begin in it.
+"""Encoded sentences on disk: one long stream of token ids, with the starts of sentences and articles.
 
-The stream is written once, then memory-mapped and read in slices; only one number per sentence is held in memory. The
-cache is keyed by the content of the text, the tokenizer and the limit, as for pairs.
+The stream is written once, then memory-mapped and read in slices; only a few numbers per sentence are held in memory.
+The cache is keyed by the content of the text, the tokenizer and the limit, as for pairs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kermit.data.joint_tokenizer import fingerprint
 from kermit.data.plain import OnBad, Report
 from kermit.text.tokenizer import encode_texts
 
-_LAYOUT = 1  # increase when the layout or sentence splitting changes, so that old caches are not used
+_LAYOUT = 1  # increase when the layout or sentence splitting changes, to invalidate old caches
 _BLOCK = 2000
 _TOKENS = pa.schema([("token", pa.int32())])
 _SENTENCES = pa.schema([("length", pa.int32()), ("opens", pa.bool_())])
@@ -38,8 +38,8 @@ class EncodedSentences:
     Args:
         tokens: the memory-mapped stream, with the column token.
         starts: (sentences + 1,) where each sentence begins in the stream, and the stream's end.
-        opens: (sentences,) whether it is the first of its article.
-        sources: (sentences,) the index of its source.
+        opens: (sentences,) whether each sentence is the first of its article.
+        sources: (sentences,) the source index of each sentence.
     """
 
     tokens: datasets.Dataset
@@ -51,7 +51,7 @@ class EncodedSentences:
         return len(self.opens)
 
     def slice(self, start: int, length: int) -> list[int]:
-        """Token ids from a place in the stream on."""
+        """Return `length` token ids from a place in the stream."""
         ids: list[int] = self.tokens[start : start + length]["token"] if length else []
         return ids
 
@@ -72,15 +72,15 @@ def encode_articles(
     on_bad: OnBad = OnBad.ERROR,
     cache: Path | None = None,
 ) -> EncodedSentences:
-    """Encode every source, or find it in the cache.
+    """Encode every source, or load it from the cache.
 
     A sentence is encoded with a leading space, unless it opens an article.
 
     Args:
-        sources: where the articles are; a sentence's source is the index here.
-        tokenizer: encodes them.
-        max_tokens: maximum length of a sentence; a longer one is split into even pieces.
-        on_bad: whether invalid lines raise or are counted and reported.
+        sources: the sources of articles; a sentence's source is the index in this sequence.
+        tokenizer: the tokenizer.
+        max_tokens: maximum number of tokens of a sentence; a longer one is split into even pieces.
+        on_bad: whether invalid lines raise, or are counted and reported.
         cache: the folder for the stream; the user's cache by default.
     """
     folder = cache_folder() if cache is None else cache
@@ -123,7 +123,7 @@ def _encode_source(
 
 
 def _sentences(source: ArticleSource, report: Report) -> Iterator[tuple[str, bool]]:
-    """Sentences as they are encoded, and whether each opens an article."""
+    """Yield sentences with the leading space they are encoded with, and whether each opens an article."""
     for paragraph in read_paragraphs(source, report):
         for number, sentence in enumerate(split_sentences(paragraph.text)):
             opens = paragraph.opens and number == 0

@@ -1,8 +1,8 @@
 """Variants of text pairs that make a translation model robust: casing, slips, numbers, names, joins, words, copies.
 
-A kind either varies one side (the target stays clean) or both sides alike. Every kind has its own generator, seeded by
-(seed, kind), so that no kind depends on the rate of another. Names and numbers are replaced where they are written
-alike on both sides. Nothing here reads or writes files: see `kermit.data.augmentation`.
+A kind varies either one side (the target stays clean) or both sides in the same way. Every kind has its own generator,
+seeded by (seed, kind), so that no kind depends on the rate of another. Names and numbers are replaced if they are
+written the same on both sides. This module reads and writes no files: see `kermit.data.augmentation`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from numpy.random import Generator
 from kermit.errors import UsageError, nearest
 
 TextPair = tuple[str, str]
-"""Texts of X and Y."""
+"""The texts of X and Y."""
 Alter = Callable[[TextPair, Generator], TextPair | None]
-"""Makes a variant of a pair; None, or the pair itself, if there is none."""
+"""Returns a variant of a pair; None, or the pair itself, if there is none."""
 
 DEFAULTS: Mapping[str, float] = {
     "lower": 0.05,
@@ -33,18 +33,18 @@ DEFAULTS: Mapping[str, float] = {
     "words": 3000,
     "copies": 1000,
 }
-"""Every kind with its rate: a share of the input pairs; for words and copies, a number."""
+"""The default rate of every kind: a share of the input pairs; for words and copies, a number of pairs."""
 ONE_SIDED = ("lower", "capitals", "typos")
 COUNTED = ("words", "copies")
 MAX_JOINED = 40
-"""Words that each side of joined pairs stays under."""
+"""Each side of joined pairs has fewer words than this."""
 
 _LETTER = r"[^\W\d_]"
 _WORD = re.compile(rf"{_LETTER}+(?:['\u2019-]{_LETTER}+)*")
 _INSIDE = re.compile(rf"(?<=[\w,;] ){_WORD.pattern}")  # a word that does not start a sentence
 _NAME = re.compile(r"(?<![\w'\u2019.-])[A-ZÄÖÜ][a-zäöüß]{2,}(?![\w'\u2019-])")
 _SLIPPABLE = re.compile(rf"(?<![\w\u0300-\u036f'\u2019-]){_LETTER}{{4,}}(?![\w\u0300-\u036f])")
-_NUMBER = re.compile(r"(?<!\w)[1-9][0-9]{0,17}(?!\w)")  # no digits of 10th or B2
+_NUMBER = re.compile(r"(?<!\w)[1-9][0-9]{0,17}(?!\w)")  # not the digits of 10th or B2
 _FINAL = re.compile(r"(?<![.!?…\s])\s*(?!\.\.)[.!?]+\Z")
 _COPIED = (
     "https://www.{0}.com/{1}/{2}-{n}",
@@ -61,7 +61,7 @@ _COPIED = (
 
 
 def checked(settings: Mapping[str, Any]) -> dict[str, float]:
-    """Complete rates by the defaults."""
+    """Validate rates, and complete them with the defaults."""
     for kind, rate in settings.items():
         if kind not in DEFAULTS:
             raise UsageError(f"{kind}: unknown kind{nearest(kind, list(DEFAULTS))}; known: {', '.join(DEFAULTS)}")
@@ -79,8 +79,8 @@ def variants(pairs: Sequence[TextPair], kind: str, rate: float, seed: int) -> di
     Args:
         pairs: texts of X and Y, each in one line.
         kind: one of `DEFAULTS`.
-        rate: its share of the pairs, or their number, as `checked` takes it.
-        seed: of all draws.
+        rate: the share of pairs to vary, or the number of pairs to write, as for `checked`.
+        seed: the seed of all draws.
 
     Returns:
         Variants by name of the file they belong to: `source_x` and `source_y`, or `both`.
@@ -107,7 +107,7 @@ def _generator(seed: int, name: str) -> Generator:
 
 
 def _drawn(pairs: Sequence[TextPair], rate: float, generator: Generator, alter: Alter) -> list[TextPair]:
-    """Vary pairs in random order until the share is reached or no pair is left."""
+    """Vary pairs in random order until their share reaches the rate or no pair is left."""
     wanted, found = round(rate * len(pairs)), []
     for index in generator.permutation(len(pairs)).tolist() if wanted else []:
         if (pair := alter(pairs[index], generator)) is not None and pair != pairs[index]:
@@ -142,10 +142,12 @@ def unpunctuated(pair: TextPair, generator: Generator) -> TextPair | None:
 
 
 def mistyped(text: str, generator: Generator, known: Container[str] = ()) -> str:
-    """Make a slip in one or two words of four letters or more; none makes a word that is known."""
+    """Make a slip in one or two words of four letters or more, but never one that gives a known word."""
     places = list(_SLIPPABLE.finditer(text))
     chosen = generator.permutation(len(places))[: 1 + (generator.random() < 0.3)]
-    for place in (places[index] for index in sorted(chosen, reverse=True)):  # from the end: earlier places stay valid
+    for place in (
+        places[index] for index in sorted(chosen, reverse=True)
+    ):  # from the end, so that earlier places stay valid
         word = slip(place[0], generator)
         if word.lower() not in known:
             text = text[: place.start()] + word + text[place.end() :]
@@ -153,16 +155,17 @@ def mistyped(text: str, generator: Generator, known: Container[str] = ()) -> str
 
 
 def slip(word: str, generator: Generator) -> str:
-    """Swap two letters of a word, or drop or double one; the first letter stays."""
+    """Swap two letters of a word, or drop or double one, but never the first."""
     at = int(generator.integers(1, len(word)))
     start, letter, end = word[:at], word[at], word[at + 1 :]
     return (start + end[:1] + letter + end[1:], start + end, start + letter + word[at:])[generator.integers(3)]
 
 
 def numbers(pair: TextPair, generator: Generator) -> TextPair:
-    """Replace numbers above 2 that occur equally often on both sides, alike on both.
+    """Replace numbers above 2 that occur equally often on both sides, in the same way on both.
 
-    Up to 60 the new number is smaller, so that hours, minutes and days stay plausible; a year becomes another year.
+    A number up to 60 becomes a smaller one, so that hours, minutes and days stay plausible; a year becomes another
+    year.
     """
     new: dict[str, str] = {}
     for digits in _alike(_NUMBER, pair):
@@ -176,7 +179,7 @@ def numbers(pair: TextPair, generator: Generator) -> TextPair:
 
 
 def find_names(pairs: Sequence[TextPair], least: int = 3) -> list[str]:
-    """Find the names of a corpus: capitalised words inside sentences, written alike on both sides of several pairs."""
+    """Find names: capitalised words inside sentences that are written the same on both sides of several pairs."""
     shared: Counter[str] = Counter()
     for x, y in pairs:
         alike = set(_INSIDE.findall(x)) & set(_INSIDE.findall(y))
@@ -185,7 +188,7 @@ def find_names(pairs: Sequence[TextPair], least: int = 3) -> list[str]:
 
 
 def renamed(pair: TextPair, names: Sequence[str], generator: Generator) -> TextPair:
-    """Replace names that occur equally often on both sides by others, alike on both."""
+    """Replace names that occur equally often on both sides by other names, in the same way on both."""
     new: dict[str, str] = {}
     for name in _alike(_NAME, pair):
         if name in names:
@@ -196,7 +199,7 @@ def renamed(pair: TextPair, names: Sequence[str], generator: Generator) -> TextP
 
 
 def _alike(pattern: re.Pattern[str], pair: TextPair) -> list[str]:
-    """Return what a pattern finds equally often on both sides."""
+    """Return the matches of a pattern that occur equally often on both sides."""
     x, y = (Counter(pattern.findall(text)) for text in pair)
     return [found for found, count in x.items() if y[found] == count]
 
@@ -207,7 +210,7 @@ def _replaced(pattern: re.Pattern[str], pair: TextPair, new: Mapping[str, str]) 
 
 
 def joined(pair: TextPair, pairs: Sequence[TextPair], generator: Generator) -> TextPair | None:
-    """Join a pair with one or, at times, two random ones; each must end its sentences and be another text."""
+    """Join a pair with one or sometimes two random pairs; all must be different texts that end in a full sentence."""
     more = generator.integers(len(pairs), size=1 + (generator.random() < 0.2))
     sides = list(zip(pair, *(pairs[index] for index in more), strict=True))
     whole = all(
@@ -218,7 +221,7 @@ def joined(pair: TextPair, pairs: Sequence[TextPair], generator: Generator) -> T
 
 
 def words(pairs: Sequence[TextPair], count: int, generator: Generator) -> list[TextPair]:
-    """Write the most frequent words with their translation as pairs, every fourth with capitals too."""
+    """Return the most frequent words with their translations as pairs, a quarter of them also capitalised."""
     if not count or not pairs:
         return []
     cased = [_cased(texts) for texts in zip(*pairs, strict=True)]
@@ -238,8 +241,8 @@ def dictionary(
 ) -> list[TextPair]:
     """Find words that translate each other, lower-cased, the most frequent first.
 
-    Two words do if the pairs that hold one hold the other too: their Dice coefficient is at least `overlap`, and
-    `margin` times it is above that of either with any other word, which leaves out the parts of compounds.
+    Two words translate each other if they occur in the same pairs: their Dice coefficient is at least `overlap`, and
+    `margin` times it exceeds that of either with any other word, which excludes parts of compounds.
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -265,13 +268,13 @@ def dictionary(
 
 
 def _cased(texts: Iterable[str]) -> dict[str, str]:
-    """The usual form of each lower-cased word inside sentences."""
+    """Return the most frequent casing of each lower-cased word inside sentences."""
     counts = Counter(word for text in texts for word in _INSIDE.findall(text))
     return {word.lower(): word for word, _ in reversed(counts.most_common())}
 
 
 def copies(pairs: Sequence[TextPair], count: int, generator: Generator) -> list[str]:
-    """Draw distinct texts that translate to themselves: addresses, file names and code, of words of the corpus."""
+    """Draw distinct texts that translate to themselves: addresses, file names and code, built from corpus words."""
     known = sorted({word for pair in pairs for text in pair for word in re.findall(r"\b[a-z]{3,}\b", text)})
     found: dict[str, None] = {}
     while known and len(found) < count:

@@ -1,6 +1,6 @@
-"""Families of models, one file each: KERMIT, and what the paper compares it with.
+"""Families of models, one file each: KERMIT and the models that the paper compares it with.
 
-A recipe names a family by `model.family`; a saved model belongs to the family with the `model_type` of its config. To
+A recipe selects a family by `model.family`; a saved model belongs to the family with the `model_type` of its config. To
 add a family, write a class with the methods of `kermit.families.base.Family` and call `register`.
 """
 
@@ -29,12 +29,12 @@ def family_names() -> list[str]:
 
 
 def register(family: Family) -> None:
-    """Make a family known by its name; it replaces one of the same name."""
+    """Register a family under its name, replacing any family of that name."""
     _FAMILIES.add(family.name, family)
 
 
 def get_family(name: str) -> Family:
-    """Return the family of that name."""
+    """Return the family with this name."""
     return _FAMILIES.get(name)
 
 

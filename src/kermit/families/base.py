@@ -1,4 +1,4 @@
-"""What the trainer, the tasks and the verbs ask of a family of models."""
+"""The interface of a family of models, as the trainer, the tasks and the commands use it."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
     from kermit.training.recipe import Recipe
 
 ITEMS = "items"
-"""Key of a batch's normaliser: (rows,) floats, what each row counts for in the mean of the loss."""
+"""Key of a batch's normaliser: (rows,) floats, the weight of each row in the mean loss."""
 
 
 class Collator(Protocol):
-    """Rows to the arrays that the model's loss needs, with `ITEMS`. Randomness does not depend on the share."""
+    """Turns rows into the arrays that the model's loss needs, and `ITEMS`. Random draws do not depend on the share."""
 
     def __call__(
         self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
     ) -> dict[str, Array]:
-        """Make the batch, and return one process's share of it."""
+        """Build a batch, and return one process's share of it."""
         ...
 
 
 class Family(Protocol):
-    """A kind of model that can be trained by a recipe, for the tasks that it names.
+    """A kind of model that recipes can train.
 
     Attributes:
-        name: as recipes give it.
-        tasks: names of the tasks that it serves.
-        model_type: of its saved models' configs; None if that does not identify the family.
-        decoding_settings: the recipe's section `decoding`.
+        name: the value of `model.family` in recipes.
+        tasks: names of the tasks that it can be trained for.
+        model_type: `model_type` of its saved models' configs; None if that does not identify the family.
+        decoding_settings: the schema of the recipe's section `decoding`.
     """
 
     name: str
@@ -55,23 +55,23 @@ class Family(Protocol):
     decoding_settings: type[Any]
 
     def check(self, recipe: Recipe) -> None:
-        """Raise a RecipeError for a recipe whose parts contradict each other."""
+        """Raise a RecipeError if parts of the recipe contradict each other."""
         ...
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        """Return a new model with random weights, drawn from torch's global generator, which the caller has seeded."""
+        """Build a new model; random weights come from torch's global generator, which the caller has seeded."""
         ...
 
     def load(self, path: Path) -> PreTrainedModel:
-        """Load a model from a folder of safetensors and a config, in float32 however it was saved."""
+        """Load a model in float32 from a folder of safetensors and a config."""
         ...
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
-        """Return what makes this family's training batches."""
+        """Return the collator of this family's training batches."""
         ...
 
     def loss(self, model: torch.nn.Module, batch: dict[str, torch.Tensor], recipe: Recipe) -> torch.Tensor:
-        """Return the loss summed over the batch's items (a scalar); call `model(...)` once, as DDP may wrap it."""
+        """Return the loss summed over the batch's items, a scalar; call `model(...)` exactly once, as DDP requires."""
         ...
 
 
@@ -79,20 +79,20 @@ class TranslationFamily(Family, Protocol):
     """A family whose models translate."""
 
     def runner(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Engine | Searcher:
-        """Return what runs the model for `kermit.Kermit`."""
+        """Return the engine or searcher that `kermit.Kermit` runs the model with."""
         ...
 
 
 class PretrainingFamily(Family, Protocol):
-    """A family whose models can be asked for held-out tokens."""
+    """A family whose models can predict held-out tokens."""
 
     def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
-        """Return what the model, in evaluation mode, makes of a batch."""
+        """Return which dropped tokens the model, in evaluation mode, recovers."""
         ...
 
 
 def refuse_orders(recipe: Recipe, needed: str) -> None:
-    """Raise if a recipe mixes orders and its model cannot; `needed` is what that takes."""
+    """Raise if a recipe sets `orders`, which its model does not support; `needed` names what supports it."""
     for number, source in enumerate(recipe.data.train):
         if source.orders is not None:
             raise RecipeError(f"data.train.{number}.orders: needs {needed}; leave it out")
@@ -101,7 +101,7 @@ def refuse_orders(recipe: Recipe, needed: str) -> None:
 
 
 def check_one_direction(recipe: Recipe, learner: str) -> None:
-    """Raise if a recipe asks a model that translates in one direction for more, or has a source of something else."""
+    """Raise unless a recipe and all its sources train one direction of translation, from pairs."""
     mix, data = set(recipe.factorizations), recipe.data
     if len(mix) != 1 or not mix <= {Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y}:
         raise RecipeError(
@@ -113,4 +113,6 @@ def check_one_direction(recipe: Recipe, learner: str) -> None:
         sources["data.validation"] = data.validation
     for place, source in sources.items():
         if not getattr(source, "paired", False) or set(source.mix(recipe.factorizations)) != mix:
-            raise RecipeError(f"{place}: {learner} learns from pairs, in one direction")
+            raise RecipeError(
+                f"{place}: {learner} trains only on pairs in the recipe's direction; remove or change this"
+            )

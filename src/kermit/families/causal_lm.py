@@ -1,8 +1,8 @@
-"""The causal language model, as GPT (Radford et al., 2018): what KERMIT's pretraining is compared with.
+"""The causal language model, like GPT (Radford et al., 2018): a baseline for KERMIT's pretraining.
 
-It reads `[CLS] x [SEP] y [SEP]` from left to right and predicts each next token, separators included. It gets no
+It reads `[CLS] x [SEP] y [SEP]` from left to right and predicts each next token, including separators. It gets no
 segments, so that plain `generate` continues a text as in training. A BERT trunk gets a causal mask (`is_decoder`), so
-that it can start from the same checkpoint as the others; GPT-2 and the like will do as well.
+that it can start from the same checkpoint as the other families; GPT-2 and similar models also work.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CausalCollator:
-    """Rows to texts; nothing here is random."""
+    """Turns rows into texts; nothing is random."""
 
     specials: SpecialTokens
 
     def __call__(
         self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
     ) -> dict[str, Array]:
-        """Make the batch, and return the share of one process."""
+        """Build a batch, and return one process's share of it."""
         batch = complete_texts(self.specials, rows).batch
         items = batch.valid.sum(1).astype(np.float32) - 1
         return share.of({"token_ids": batch.token_ids, "valid": batch.valid, ITEMS: items})
 
 
 class CausalLMFamily:
-    """How a causal language model is built, trained and evaluated."""
+    """Builds, trains and evaluates causal language models."""
 
     name = "causal_lm"
     tasks: tuple[str, ...] = ("pretraining",)
@@ -58,22 +58,22 @@ class CausalLMFamily:
     decoding_settings: type[Settings] = Settings
 
     def check(self, recipe: Recipe) -> None:
-        """Do nothing: the sections check themselves."""
+        """Do nothing: there are no constraints between sections."""
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        """A new model, or one from a checkpoint, an encoder's too."""
+        """Build a new model, or start from a checkpoint, possibly that of an encoder."""
         return build_language_model(recipe.model, tokenizer, AutoModelForCausalLM, is_decoder=True)
 
     def load(self, path: Path) -> PreTrainedModel:
-        """A saved model."""
+        """Load a saved model."""
         return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
-        """Whole texts."""
+        """Return a collator of whole texts."""
         return CausalCollator(specials_of(tokenizer))
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:
-        """The cross-entropy summed over all tokens but the first of each text."""
+        """Compute the cross-entropy, summed over all tokens but the first of each text."""
         token_ids, valid = batch["token_ids"], batch["valid"]
         vectors = _vectors(model, token_ids, valid)
         return token_loss(model, vectors[:, :-1][valid[:, 1:]], token_ids[:, 1:][valid[:, 1:]])

@@ -1,8 +1,8 @@
 """The Insertion Transformer (Stern et al., 2019): an encoder for the source and a decoder that inserts the target.
 
-The baseline that KERMIT generalises. The source is read by a bidirectional encoder; the target's canvas by a decoder
-with cross-attention and no causal mask. To everything else it is a trunk that turns canvases into hidden states: the
-head, the objective and the decoder are KERMIT's own. One model generates one side from the other.
+The baseline that KERMIT generalises. A bidirectional encoder reads the source; a decoder with cross-attention and no
+causal mask reads the target's canvas. To all other code it is a trunk that encodes canvases: the head, the objective
+and the decoding loop are KERMIT's. One model generates one side from the other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class InsertionTransformerConfig(KermitConfig):
-    """A `KermitConfig` whose trunk is the encoder, with a decoder beside it.
+    """A `KermitConfig` with a decoder; the trunk is the encoder.
 
     Args:
         decoder_config: the configuration of the decoder, a BERT with cross-attention.
@@ -48,7 +48,7 @@ class InsertionTransformerConfig(KermitConfig):
 
 
 class EncoderDecoderTrunk(KermitModel):
-    """Canvases to hidden states: the source's from the encoder, the target's from the decoder."""
+    """Encodes canvases: the source with the encoder, the target with the decoder."""
 
     config_class = InsertionTransformerConfig
 
@@ -66,7 +66,7 @@ class EncoderDecoderTrunk(KermitModel):
         segment_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> BaseModelOutput:
-        """Hidden states of canvases; the arguments are those of `KermitModel.forward`."""
+        """Encode canvases; the arguments are those of `KermitModel.forward`."""
         segment_ids = torch.zeros_like(input_ids) if segment_ids is None else segment_ids
         valid = torch.ones_like(input_ids, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
         positions = self.position_ids(segment_ids, valid)
@@ -83,7 +83,7 @@ class EncoderDecoderTrunk(KermitModel):
         decoded = self.decoder(
             input_ids=input_ids.gather(1, target),
             position_ids=positions.gather(1, target),
-            attention_mask=visible[:, None, None, :].expand(-1, 1, target.shape[1], -1),  # all of it: no causal mask
+            attention_mask=visible[:, None, None, :].expand(-1, 1, target.shape[1], -1),  # no causal mask
             encoder_hidden_states=encoded,
             encoder_attention_mask=source_valid.long(),
             use_cache=False,
@@ -94,7 +94,7 @@ class EncoderDecoderTrunk(KermitModel):
 
 
 def _packed(chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """The places of the chosen tokens of each row, moved to the left; (rows, most) indices, and which are real."""
+    """Return the indices of each row's chosen tokens, packed to the left, (rows, most), and which are real."""
     order = (~chosen).long().argsort(dim=1, stable=True)[:, : max(1, int(chosen.sum(1).max()))]
     return order, chosen.gather(1, order)
 
@@ -105,7 +105,7 @@ def _scattered(hidden: Tensor, places: Tensor, real: Tensor, values: Tensor) -> 
 
 
 class InsertionTransformer(KermitForInsertion):
-    """An encoder and a decoder that inserts missing tokens."""
+    """An encoder, and a decoder that predicts missing tokens."""
 
     config_class = InsertionTransformerConfig
     _tied_weights_keys = {  # noqa: RUF012
@@ -113,7 +113,7 @@ class InsertionTransformer(KermitForInsertion):
     }
 
     def make_trunk(self, config: KermitConfig) -> KermitModel:
-        """The encoder and the decoder."""
+        """Create the encoder and the decoder."""
         assert isinstance(config, InsertionTransformerConfig)
         return EncoderDecoderTrunk(config)
 
@@ -129,7 +129,7 @@ class InsertionTransformerSettings(EncoderDecoderSettings):
 
 
 class InsertionTransformerFamily(KermitFamily):
-    """How the Insertion Transformer is built; trained and asked as KERMIT is."""
+    """Builds Insertion Transformers; they are trained and used like KERMIT."""
 
     name = "insertion_transformer"
     tasks: tuple[str, ...] = ("translation",)
@@ -138,14 +138,14 @@ class InsertionTransformerFamily(KermitFamily):
     mixes_orders = False
 
     def check(self, recipe: Recipe) -> None:
-        """One direction, from pairs."""
+        """Check that the recipe trains one direction, from pairs."""
         check_one_direction(recipe, "an Insertion Transformer")
         objective = recipe.objective
         assert isinstance(objective, ObjectiveSettings)
         made("objective", lambda: objective.build(Termination.SLOT))
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        """A new model; weights are drawn with the standard deviation width ** -0.5."""
+        """Build a new model; weights are drawn with standard deviation width ** -0.5."""
         shape, objective = recipe.model, recipe.objective
         assert isinstance(shape, InsertionTransformerSettings)
         assert isinstance(objective, ObjectiveSettings)
@@ -176,7 +176,7 @@ class InsertionTransformerFamily(KermitFamily):
         return made("model", lambda: InsertionTransformer(InsertionTransformerConfig(**choices)))
 
     def load(self, path: Path) -> PreTrainedModel:
-        """A saved Insertion Transformer."""
+        """Load a saved Insertion Transformer."""
         return load_whole(InsertionTransformer, path)
 
 

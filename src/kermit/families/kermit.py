@@ -1,8 +1,8 @@
-"""KERMIT as a family of models: built and trained by recipes, used through `Kermit`, evaluated by pretraining.
+"""KERMIT as a family of models: built and trained by recipes, used through `Kermit`, evaluated in pretraining.
 
-The collator draws what is generated from each text of a batch and which tokens are kept, takes its process's share of
-the texts, and builds what the model's forward takes. Nothing is random after the drawing, so the texts of a step are
-the same on any number of processes.
+The collator draws the factorization and the kept tokens of every text of a batch, takes its process's share of the
+texts, and builds the arguments of the model's forward. Everything random is drawn before the split, so the texts of a
+step are the same on any number of processes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _Choice = TypeVar("_Choice")
 
 
 class KermitSettings(TrunkSettings):
-    """The trunk and the head's choices."""
+    """The trunk, and the options of the insertion head."""
 
     slot_vector: Literal["right", "both"] = "right"
     copy_width: NonNegativeInt = 0
@@ -68,13 +68,13 @@ class KermitSettings(TrunkSettings):
 
 @dataclass(frozen=True)
 class InsertionCollator:
-    """Rows to training canvases, for models without cached context.
+    """Turns rows into training canvases, for models without cached context.
 
     Args:
         specials: the ids that frame a canvas.
-        objective: what draws the kept sets.
-        mixes: for each data source, what is generated from its texts, with weights.
-        lone_texts: whether a row without y is a text of one segment, and not a pair whose other half is absent.
+        objective: draws the kept sets.
+        mixes: the factorizations of each data source, with weights.
+        lone_texts: whether a row without y is a text of one segment, instead of a pair whose other side is absent.
     """
 
     specials: SpecialTokens
@@ -85,7 +85,7 @@ class InsertionCollator:
     def __call__(
         self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
     ) -> dict[str, Array]:
-        """Draw a batch, and return the share of one process."""
+        """Draw a batch, and return one process's share of it."""
         noise = generator.random(len(rows)).tolist()
         ways = [_pick(self.mixes[row["source"]], value) for row, value in zip(rows, noise, strict=True)]
         texts = Texts.of(_complete(self.specials, rows, self.lone_texts), ways)
@@ -98,13 +98,13 @@ class InsertionCollator:
 
 @dataclass(frozen=True)
 class GenerationCollator:
-    """Rows to all rounds of a generation per text, for models with cached context.
+    """Turns rows into all rounds of one generation per text, for models with cached context.
 
     Args (others as in `InsertionCollator`):
-        objective: what draws the given part and the rounds.
-        orders: for each data source, in which orders, with weights.
+        objective: draws the given part and the rounds.
+        orders: the insertion orders of each data source, with weights.
         blank_id: the token that marks a blank.
-        blank_room: the positions that a blank leaves for what is inserted.
+        blank_room: the positions that each blank reserves for inserted tokens.
     """
 
     specials: SpecialTokens
@@ -118,7 +118,7 @@ class GenerationCollator:
     def __call__(
         self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
     ) -> dict[str, Array]:
-        """Draw a batch, and return the share of one process."""
+        """Draw a batch, and return one process's share of it."""
         noise = generator.random((len(rows), 2)).tolist()
         ways = [_pick(self.mixes[row["source"]], value) for row, (value, _) in zip(rows, noise, strict=True)]
         orders = [_pick(self.orders[row["source"]], value) for row, (_, value) in zip(rows, noise, strict=True)]
@@ -139,7 +139,7 @@ def _complete(specials: SpecialTokens, rows: Sequence[Row], lone_texts: bool) ->
 
 
 def _pick(mix: Mapping[_Choice, float], noise: float) -> _Choice:
-    """Return the choice at a point of the mix's unit interval."""
+    """Return the choice that `noise`, uniform in [0, 1), selects from weighted choices."""
     total, reached = sum(mix.values()), 0.0
     for way, weight in mix.items():
         reached += weight / total
@@ -149,7 +149,7 @@ def _pick(mix: Mapping[_Choice, float], noise: float) -> _Choice:
 
 
 class KermitFamily:
-    """How KERMIT is built, trained and used."""
+    """Builds, trains and runs KERMIT models."""
 
     name = "kermit"
     tasks: tuple[str, ...] = ("translation", "pretraining")
@@ -160,7 +160,7 @@ class KermitFamily:
     mixes_orders = True
 
     def check(self, recipe: Recipe) -> None:
-        """Check that every source can serve its factorizations, and that objective, model and decoding agree."""
+        """Check that every source supports its factorizations, and that objective, model and decoding agree."""
         mixes_of(recipe)
         if recipe.data.validation is not None:
             _mix(recipe.data.validation, recipe, "data.validation")
@@ -169,10 +169,10 @@ class KermitFamily:
         _check_objective(recipe, model)
         chosen = recipe.decoding.strategy if isinstance(recipe.decoding, DecodingChoices) else None
         if model.termination is Termination.SEQUENCE and chosen not in (None, Strategy.SERIAL):
-            raise RecipeError("decoding.strategy: a model with model.termination: sequence decodes only serially")
+            raise RecipeError("decoding.strategy: must be serial with model.termination: sequence")
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        """A new model, or one warm-started from an encoder."""
+        """Build a new model, or warm-start one from an encoder."""
         settings = recipe.model
         assert isinstance(settings, KermitSettings)
         choices = {
@@ -198,11 +198,11 @@ class KermitFamily:
         return model
 
     def load(self, path: Path) -> PreTrainedModel:
-        """A saved KERMIT model."""
+        """Load a saved KERMIT model."""
         return load_whole(KermitForInsertion, path)
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
-        """Draws factorizations and kept sets."""
+        """Return the collator that fits the model: of single canvases, or of whole generations."""
         specials = specials_of(tokenizer)
         termination = getattr(recipe.model, "termination", Termination.SLOT)
         if isinstance(recipe.model, KermitSettings) and recipe.model.cached_context:
@@ -223,7 +223,7 @@ class KermitFamily:
         )
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:
-        """The objective, summed over texts."""
+        """Compute the objective, summed over texts."""
         loss: Tensor = model(**batch, num_items_in_batch=1).loss
         return loss
 
@@ -232,15 +232,15 @@ class KermitFamily:
         return recovered_by(TorchEngine(model), held_out)
 
     def runner(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Engine:
-        """Return what runs the model."""
+        """Return the engine that runs the model."""
         return TorchEngine(model)
 
 
 def recovered_by(engine: Engine, held_out: HeldOutBatch) -> Recovered:
-    """Return what an engine makes of the slots of canvases without the dropped tokens."""
+    """Predict every slot of the canvases without the dropped tokens, with an engine."""
     texts, dropped = held_out.texts, held_out.dropped
     if engine.info.cached_context:
-        texts = replace(texts, generated=dropped)  # all else is given
+        texts = replace(texts, generated=dropped)  # everything else is given
     canvases, slot = canvases_of(texts, texts.present & ~dropped)
     found = ask_canvases(engine, canvases)
     best = np.zeros(canvases.token_ids.shape, dtype=np.int64)
@@ -260,12 +260,12 @@ def recovered_by(engine: Engine, held_out: HeldOutBatch) -> Recovered:
 
 
 def mixes_of(recipe: Recipe) -> list[Mapping[Factorization, float]]:
-    """Return what is generated from the texts of each source; one that it cannot serve is a RecipeError."""
+    """Return the factorizations of each source; raise a RecipeError for one that the source cannot support."""
     return [_mix(source, recipe, f"data.train.{number}") for number, source in enumerate(recipe.data.train)]
 
 
 def orders_of(recipe: Recipe) -> list[Mapping[str, float]]:
-    """Return the insertion orders for the texts of each source; one that the objective lacks is a RecipeError."""
+    """Return the insertion orders of each source; raise a RecipeError for one that the objective does not have."""
     own = _objective(recipe).prior
     found: list[Mapping[str, float]] = []
     for number, source in enumerate(recipe.data.train):
@@ -279,7 +279,7 @@ def orders_of(recipe: Recipe) -> list[Mapping[str, float]]:
 
 
 def _check_objective(recipe: Recipe, model: KermitSettings) -> None:
-    """Raise for an objective that contradicts the model, or orders that have no effect."""
+    """Raise if the objective contradicts the model, or if orders have no effect."""
     objective = _objective(recipe)
     whole = objective.name == ObjectiveName.GENERATION
     if whole != model.cached_context:
@@ -293,13 +293,13 @@ def _check_objective(recipe: Recipe, model: KermitSettings) -> None:
         refuse_orders(recipe, "model.cached_context: true")
         return
     orders = _all_orders(recipe)
-    strategy = recipe.decoding.strategy if isinstance(recipe.decoding, DecodingChoices) else None
-    ordered = strategy is Strategy.LEFT_TO_RIGHT
-    if strategy and not any((order == LEFT_TO_RIGHT) == ordered for order in orders):
-        raise RecipeError(
-            f"decoding.strategy: {strategy} does not go with the orders that are trained, {', '.join(orders)};"
-            " change one of them"
-        )
+    if isinstance(recipe.decoding, DecodingChoices) and (strategy := recipe.decoding.strategy):
+        ordered = strategy is Strategy.LEFT_TO_RIGHT
+        if not any((order == LEFT_TO_RIGHT) == ordered for order in orders):
+            raise RecipeError(
+                f"decoding.strategy: {strategy} does not match the trained orders"
+                f" ({', '.join(orders)}); change one of them"
+            )
 
 
 def _all_orders(recipe: Recipe) -> list[str]:

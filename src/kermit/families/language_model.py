@@ -1,7 +1,7 @@
-"""What masked and causal language models share: any model of transformers, with the loss only at chosen positions.
+"""Shared code of masked and causal language models: any model of transformers, with the loss at chosen positions.
 
-The model keeps its class, so that `AutoModelForMaskedLM` or `AutoModelForCausalLM` loads what was saved. In training
-its forward runs up to the logits, which are then computed in chunks, and only where they are needed.
+The model keeps its class, so `AutoModelForMaskedLM` or `AutoModelForCausalLM` can load it. In training its forward runs
+up to the output layer; logits are then computed in chunks, and only where needed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kermit.modeling.slot_loss import slot_loss
 from kermit.modeling.taps import inner_model, withheld_from
 from kermit.validated import FamilySettings
 
-_ROWS = 256  # logits at a time
+_ROWS = 256  # positions whose logits are computed at a time
 
 
 def run(model: nn.Module, **inputs: Any) -> Tensor:
-    """Run a model up to its logits; return the input of its output layer, (batch, length, width)."""
+    """Run a model without its output layer; return that layer's input, (batch, length, width)."""
     with withheld_from(inner_model(model).get_output_embeddings()) as vectors:
         model(**inputs)
     return vectors.value
@@ -35,16 +35,16 @@ def token_loss(model: nn.Module, vectors: Tensor, tokens: Tensor) -> Tensor:
 
 
 def position_loss(vectors: Tensor, weight: Tensor, bias: Tensor, tokens: Tensor, smoothing: float = 0.0) -> Tensor:
-    """Return the summed cross-entropy of tokens, given an output layer: each is a slot with one missing token."""
+    """Return the summed cross-entropy of tokens for a given output layer, computed as slots with one missing token."""
     each = torch.ones_like(tokens, dtype=torch.float32)
     rows = torch.arange(len(tokens), device=tokens.device)
     return slot_loss(vectors, weight, bias, each, rows, tokens, each, smoothing=smoothing)
 
 
 def best_tokens(model: nn.Module, vectors: Tensor) -> Tensor:
-    """Return the most likely token at each of (positions, width)."""
+    """Return the most likely token at each position, given vectors (positions, width)."""
     weight, bias = _output(model)
-    vectors = vectors.to(weight.dtype)  # autocast may have made them half precision
+    vectors = vectors.to(weight.dtype)  # autocast may have cast them to half precision
     parts = [nn.functional.linear(part, weight, bias).argmax(1) for part in torch.split(vectors, _ROWS)]
     return torch.cat(parts) if parts else vectors.new_zeros(0, dtype=torch.long)
 
@@ -60,10 +60,10 @@ def build_language_model(
     kind: type[AutoModelForMaskedLM] | type[AutoModelForCausalLM],
     **role: Any,
 ) -> PreTrainedModel:
-    """Build a new model of a class of transformers, or load one from a checkpoint, with a new head if it has none.
+    """Build a new model of a class of transformers, or load a checkpoint, adding a new head if it has none.
 
-    Its embedding has a row for every token of the tokenizer, including end-of-slot, as KERMIT's trunk has. `role` are
-    attributes that the kind of model needs, where the trunk's configuration has them.
+    Like KERMIT's trunk, it has an embedding row for every token of the tokenizer, including end-of-slot. `role` are
+    attributes to set in the trunk's configuration, where it has them.
     """
     assert isinstance(settings, TrunkSettings)
     end_of_slot_id(tokenizer)
@@ -78,7 +78,7 @@ def build_language_model(
 
 
 def segment_inputs(model: nn.Module, segment_ids: Tensor) -> dict[str, Tensor]:
-    """Return segments as input of a model, if it has two."""
+    """Return segments as an input of the model, or nothing if it has no token types."""
     inner = inner_model(model)
     knows = getattr(inner.config, "type_vocab_size", 0) >= 2
     takes = "token_type_ids" in inspect.signature(inner.forward).parameters

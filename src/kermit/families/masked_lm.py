@@ -1,4 +1,4 @@
-"""The masked language model of BERT (Devlin et al., 2019): what KERMIT's pretraining is compared with.
+"""The masked language model of BERT (Devlin et al., 2019): a baseline for KERMIT's pretraining.
 
 Of the tokens that KERMIT would drop, 80% become `[MASK]`, 10% a random token and 10% stay unchanged; the model predicts
 all of them. Any masked language model of transformers works, new or from a checkpoint.
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from kermit.training.recipe import Recipe
 
 _NO_LABEL = -100
-_MASKED, _REPLACED = 0.8, 0.1  # of the tokens to predict
+_MASKED, _REPLACED = 0.8, 0.1  # shares of the tokens to predict
 
 
 class MaskedLMObjective(Settings):
-    """The share of tokens to predict, and the mean length of their runs."""
+    """The probability of predicting a token, and the mean length of runs of such tokens."""
 
     drop_probability: Fraction = 0.15
     span_length: Annotated[float, Field(ge=1.0)] = 1.0
@@ -46,13 +46,13 @@ class MaskedLMObjective(Settings):
 
 @dataclass(frozen=True)
 class MaskingCollator:
-    """Rows to texts with tokens hidden.
+    """Turns rows into texts with masked tokens.
 
     Args:
         specials: the ids that frame a text.
-        mask_id: what hides a token.
-        ordinary: (tokens,) the ids that a random token is drawn from.
-        objective: how much is hidden.
+        mask_id: the mask token.
+        ordinary: (tokens,) the ids that random tokens are drawn from.
+        objective: how many tokens are masked.
     """
 
     specials: SpecialTokens
@@ -63,7 +63,7 @@ class MaskingCollator:
     def __call__(
         self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
     ) -> dict[str, Array]:
-        """Draw a batch, and return the share of one process."""
+        """Draw a batch, and return one process's share of it."""
         texts = complete_texts(self.specials, rows)
         token_ids, content = texts.batch.token_ids, texts.generated
         asked = self._asked(content, generator)
@@ -82,7 +82,7 @@ class MaskingCollator:
         return share.of(arrays)
 
     def _asked(self, content: Booleans, generator: np.random.Generator) -> Booleans:
-        """Draw the tokens to predict: as KERMIT drops them, but at least one per text, as in BERT."""
+        """Draw the tokens to predict as KERMIT's dropped tokens are, but at least one per text, as in BERT."""
         shape = (content.shape[0], content.shape[1])
         span_length = self.objective.span_length
         asked = content & sample_dropped(shape, self.objective.drop_probability, generator, span_length=span_length)
@@ -92,7 +92,7 @@ class MaskingCollator:
 
 
 class MaskedLMFamily:
-    """How a masked language model is built, trained and evaluated."""
+    """Builds, trains and evaluates masked language models."""
 
     name = "masked_lm"
     tasks: tuple[str, ...] = ("pretraining",)
@@ -102,31 +102,31 @@ class MaskedLMFamily:
     decoding_settings: type[Settings] = Settings
 
     def check(self, recipe: Recipe) -> None:
-        """Do nothing: the sections check themselves."""
+        """Do nothing: there are no constraints between sections."""
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        """A new model, or one from a checkpoint, whose missing head is new."""
+        """Build a new model, or start from a checkpoint, adding a new head if it has none."""
         if tokenizer.mask_token_id is None:
             raise RecipeError(
-                "tokenizer: a masked language model needs a mask token, and this tokenizer has none; set one"
+                "tokenizer: a masked language model needs a mask token, but this tokenizer has none; set one"
             )
         model = build_language_model(recipe.model, tokenizer, AutoModelForMaskedLM)
         model.config.mask_token_id = tokenizer.mask_token_id
         return model
 
     def load(self, path: Path) -> PreTrainedModel:
-        """A saved model."""
+        """Load a saved model."""
         return AutoModelForMaskedLM.from_pretrained(path, dtype=torch.float32)
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
-        """Draws what is hidden."""
+        """Return a collator that masks tokens."""
         assert isinstance(recipe.objective, MaskedLMObjective)
         specials = specials_of(tokenizer)
         ordinary = [index for index in range(len(tokenizer)) if index not in specials.ids]
         return MaskingCollator(specials, tokenizer.mask_token_id, np.array(ordinary), recipe.objective)
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:
-        """The cross-entropy summed over the tokens asked for."""
+        """Compute the cross-entropy, summed over the tokens to predict."""
         labels = batch["labels"]
         vectors = _vectors(model, batch["input_ids"], batch["valid"], batch["segment_ids"])
         asked = labels != _NO_LABEL

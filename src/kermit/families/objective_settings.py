@@ -1,7 +1,7 @@
 """The objectives of insertion models by name, and the recipe's section `objective`.
 
-To add an objective of your own, write a class (`kermit.objectives.Objective`), call `register_objective` in its module,
-and name the module in the recipe's `imports`.
+To add an objective, write a subclass of `kermit.objectives.Objective`, call `register_objective` in its module, and
+list the module in the recipe's `imports`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kermit.validated import Fraction, NotNegative, Settings, Share
 
 
 class ObjectiveName(StrEnum):
-    """The slot loss, the lower bound of section 3.1, or with cached context all rounds of a generation."""
+    """The built-in objectives: the slot loss, the lower bound of section 3.1, and all rounds of a generation."""
 
     SLOT = "slot"
     LOWER_BOUND = "lower_bound"
@@ -41,9 +41,9 @@ _OBJECTIVES: Registry[Callable[..., Objective]] = Registry(
 
 
 def register_objective(name: str, make: Callable[..., Objective]) -> None:
-    """Make an objective known by a name, as recipes give it in `objective.name`.
+    """Register an objective under a name, the value of `objective.name` in recipes.
 
-    `make` gets the prior, all other arguments of `SlotObjective` by their names, as the recipe has them, and
+    `make` is called with the prior, the other arguments of `SlotObjective` as keyword arguments from the recipe, and
     `objective.settings` as further keyword arguments.
     """
     _OBJECTIVES.add(name, make)
@@ -71,7 +71,7 @@ _OF_GENERATIONS = ("infilling", "missing", "unmarked", "staggered")
 class ObjectiveSettings(Settings):
     """The loss: see `kermit.objectives`; `kept` is one way of keeping tokens, or a mix.
 
-    `settings` and `prior_settings` are for objectives and priors of your own.
+    `settings` and `prior_settings` are passed to custom objectives and priors.
     """
 
     name: str = ObjectiveName.SLOT.value
@@ -107,7 +107,7 @@ class ObjectiveSettings(Settings):
     @classmethod
     def _ascending(cls, shares: tuple[float, float]) -> tuple[float, float]:
         if shares[0] > shares[1]:
-            raise ValueError(f"give the lower share first, not {list(shares)}")
+            raise ValueError(f"the first share must not exceed the second: {list(shares)}")
         return shares
 
     @model_validator(mode="after")
@@ -121,7 +121,7 @@ class ObjectiveSettings(Settings):
         return self
 
     def _unused(self) -> list[str]:
-        """Return the keys that were given and that the objective of that name does not use."""
+        """Return the keys that were given but that this objective does not use."""
         match self.name:
             case ObjectiveName.LOWER_BOUND:
                 return self.changed(*_OF_SLOT_LOSS, *_OF_GENERATIONS)
@@ -134,24 +134,24 @@ class ObjectiveSettings(Settings):
                 return []
 
     def for_validation(self) -> ObjectiveSettings:
-        """Return the objective with no empty slot left out by chance."""
+        """Return the settings without random omission of empty slots."""
         whole = dict(self) | {"empty_slot_rate": 1.0}
         return type(self).model_construct(self.model_fields_set, **whole)
 
     @cached_property
     def order_prior(self) -> OrderPrior:
-        """The prior, made once."""
+        """The order prior, created once."""
         return make_prior(self.prior, temperature=self.temperature, **self.prior_settings)
 
     def build(self, termination: Termination) -> Objective:
-        """Return the objective for single canvases, made once."""
+        """Return the objective for single canvases, created once."""
         if termination not in self._objectives:
             self._objectives[termination] = self._make(termination)
         return self._objectives[termination]
 
     @cached_property
     def generation(self) -> GenerationObjective:
-        """The objective for whole generations, made once."""
+        """The objective for whole generations, created once."""
         names = ("location_weight", "empty_slot_weight", *_OF_GENERATIONS)
         return GenerationObjective(self.order_prior, **{name: getattr(self, name) for name in names})
 

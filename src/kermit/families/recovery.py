@@ -1,4 +1,4 @@
-"""Asking models of any family for tokens that they are not shown: complete texts, what is dropped, what comes back."""
+"""Recovery of dropped tokens by models of any family: the texts, the dropped tokens, and which were recovered."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HeldOutBatch:
-    """Complete texts, whose content is all generated, and what is dropped from them: (batch, tokens) bool."""
+    """Complete texts, whose content is all generated, and the tokens dropped from them, (batch, tokens) bool."""
 
     texts: Texts
     dropped: Booleans
 
     @property
     def single(self) -> Booleans:
-        """(batch, tokens) bool: the dropped tokens between two that are not."""
+        """(batch, tokens) bool: the dropped tokens whose neighbours are both kept."""
         beside = np.pad(self.dropped, ((0, 0), (1, 1)))
         return self.dropped & ~beside[:, :-2] & ~beside[:, 2:]
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """What a model recovered of a batch.
+    """The tokens of a batch that a model recovered.
 
     Args:
         correct: (batch, tokens) bool, whether a dropped token was recovered; False elsewhere.
         said_end: (slots,) bool, which slots predict end-of-slot; None for models without slots.
-        empty: (slots,) bool, which slots have nothing missing.
+        empty: (slots,) bool, which slots lack no token.
     """
 
     correct: Booleans
@@ -46,7 +46,7 @@ class Recovered:
 
 
 def complete_texts(specials: SpecialTokens, rows: Sequence[Row]) -> Texts:
-    """Return packed rows as complete texts whose content is all generated; a row without y has one segment."""
+    """Turn packed rows into complete texts whose content is all generated; a row without y has one segment."""
     segments = [(row["x"], row["y"]) if row["y"] else (row["x"],) for row in rows]
     batch = CanvasBatch.from_segments(specials, segments)
     return Texts.of(batch, [Factorization.JOINT] * len(rows))

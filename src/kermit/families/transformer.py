@@ -1,8 +1,9 @@
-"""The autoregressive Transformer: transformers' Marian architecture, from scratch.
+"""The autoregressive Transformer: transformers' Marian architecture, trained from scratch.
 
-The teacher of distillation, and the baseline of the paper's Table 2: an encoder, a causal decoder with cross-attention,
-sinusoidal positions, and one embedding matrix for both sides and the output. The source is `x [SEP]`, the target
-`[CLS] y [SEP]` shifted by one, so `[CLS]` starts and `[SEP]` ends a text. One model translates in one direction.
+It is the teacher for distillation and the baseline of the paper's Table 2: an encoder, a causal decoder with
+cross-attention, sinusoidal positions, and one embedding matrix for both sides and the output. The source is `x [SEP]`,
+the target `[CLS] y [SEP]` shifted by one, so `[CLS]` starts and `[SEP]` ends a text. One model translates in one
+direction.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class TransformerSettings(EncoderDecoderSettings):
     @classmethod
     def _known_activation(cls, name: str) -> str:
         if name not in ACT2FN:
-            raise ValueError(f"transformers has no such activation{nearest(name, list(ACT2FN))}")
+            raise ValueError(f"transformers does not have this activation{nearest(name, list(ACT2FN))}")
         return name
 
 
@@ -69,7 +70,7 @@ class BeamSearch(Settings):
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> BeamSearch:
-        """Check choices by name; None stands for the default."""
+        """Validate settings given by name; None stands for the default."""
         known = list(cls.model_fields)
         for name in choices:
             if name not in known:
@@ -83,11 +84,11 @@ class BeamSearch(Settings):
             raise DecodingError(f"{problem['loc'][0]}: {problem['msg']}") from error
 
     def settings(self) -> BeamSearch:
-        """Return itself: the search takes these settings as they are."""
+        """Return itself: beam search uses these settings directly."""
         return self
 
     def seeds(self, count: int) -> None:
-        """Return nothing: beam search draws nothing."""
+        """Return None: beam search is deterministic."""
 
     def record(self) -> dict[str, Any]:
         """Return the settings as plain data."""
@@ -95,12 +96,12 @@ class BeamSearch(Settings):
 
 
 class Transformer(MarianMTModel):  # type: ignore[misc]
-    """Marian's model with a label-smoothed, summed training loss that does not keep the logits."""
+    """Marian's model with a label-smoothed, summed training loss that does not hold all logits."""
 
     def forward(
         self, *arguments: Any, labels: torch.Tensor | None = None, label_smoothing: float = 0.0, **keywords: Any
     ) -> Any:
-        """Return Marian's outputs; with labels (rows, length), -100 for none, return the summed loss."""
+        """Return Marian's outputs or, given labels (rows, length) with -100 for none, the summed loss."""
         if labels is None:
             return super().forward(*arguments, **keywords)
         hidden = self.model(*arguments, **{**keywords, "use_cache": False})[0]
@@ -111,7 +112,7 @@ class Transformer(MarianMTModel):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class TransformerCollator:
-    """Rows to encoder inputs, decoder inputs and labels."""
+    """Turns rows into encoder inputs, decoder inputs and labels."""
 
     forward: bool
     start_id: int
@@ -121,7 +122,7 @@ class TransformerCollator:
     def __call__(
         self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
     ) -> dict[str, Array]:
-        """Make the batch, and return the share of one process; nothing here is random."""
+        """Build a batch, and return one process's share of it; nothing is random."""
         sources = [row["x"] if self.forward else row["y"] for row in rows]
         targets = [row["y"] if self.forward else row["x"] for row in rows]
         input_ids = padded([[*source, self.end_id] for source in sources], self.pad_id)
@@ -157,7 +158,7 @@ class BeamSearcher:
         )
 
     def decoding(self, choices: Mapping[str, Any]) -> BeamSearch:
-        """Check decoding choices by name."""
+        """Validate decoding settings given by name."""
         return BeamSearch.of(choices)
 
     @torch.inference_mode()
@@ -167,7 +168,7 @@ class BeamSearcher:
         settings: BeamSearch,
         on_progress: Callable[[int], object] | None = None,
     ) -> list[Hypothesis]:
-        """Translate sources, those of similar length together."""
+        """Translate sources in batches of similar length."""
         found: dict[int, Hypothesis] = {}
         for places in _batches(sources, settings.batch_tokens):
             part = [sources[place] for place in places]
@@ -178,7 +179,7 @@ class BeamSearcher:
 
 
 class TransformerFamily:
-    """How the Transformer is built, trained and used."""
+    """Builds, trains and runs Transformers."""
 
     name = "transformer"
     tasks: tuple[str, ...] = ("translation",)
@@ -188,16 +189,17 @@ class TransformerFamily:
     decoding_settings: type[Any] = BeamSearch
 
     def check(self, recipe: Recipe) -> None:
-        """One direction, from pairs."""
+        """Check that the recipe trains one direction, from pairs, and that the model has enough positions."""
         check_one_direction(recipe, "a Transformer")
         positions, longest = _settings(recipe).max_positions, recipe.data.max_tokens
         if longest >= positions:
             raise RecipeError(
-                f"model.max_positions: {positions} is too few for texts of data.max_tokens {longest} and an end mark"
+                f"model.max_positions: {positions} is too few for texts of {longest} tokens (data.max_tokens) and an"
+                " end token; raise it, or lower data.max_tokens"
             )
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        """A new Marian model; weights are drawn with the standard deviation width ** -0.5."""
+        """Build a new model; weights are drawn with standard deviation width ** -0.5."""
         shape = _settings(recipe)
         config = MarianConfig(
             vocab_size=len(tokenizer),
@@ -223,11 +225,11 @@ class TransformerFamily:
         return made("model", lambda: Transformer(config))
 
     def load(self, path: Path) -> PreTrainedModel:
-        """A saved Marian model."""
+        """Load a saved Transformer."""
         return load_whole(Transformer, path)
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
-        """Batches for the recipe's direction."""
+        """Return a collator for the recipe's direction."""
         return TransformerCollator(
             forward=Factorization.Y_GIVEN_X in recipe.factorizations,
             start_id=tokenizer.cls_token_id,
@@ -236,14 +238,14 @@ class TransformerFamily:
         )
 
     def loss(self, model: torch.nn.Module, batch: dict[str, torch.Tensor], recipe: Recipe) -> torch.Tensor:
-        """Label-smoothed cross-entropy summed over the target tokens."""
+        """Compute the label-smoothed cross-entropy, summed over the target tokens."""
         objective = recipe.objective
         assert isinstance(objective, TransformerObjective)
         loss: torch.Tensor = model(**batch, label_smoothing=objective.label_smoothing)
         return loss
 
     def runner(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> BeamSearcher:
-        """Return what runs the model."""
+        """Return the searcher that runs the model."""
         return BeamSearcher(model, tokenizer)
 
 
@@ -256,7 +258,7 @@ def _settings(recipe: Recipe) -> TransformerSettings:
 
 
 def _batches(sources: Sequence[Sequence[int]], budget: float) -> Iterator[list[int]]:
-    """Yield batches of texts sorted by length, each within the budget of source tokens."""
+    """Yield batches of text indices, sorted by length, each within a budget of source tokens."""
     batch: list[int] = []
     for place in sorted(range(len(sources)), key=lambda place: len(sources[place])):
         if batch and (len(sources[place]) + 1) * (len(batch) + 1) > budget:
@@ -297,5 +299,5 @@ def _beam_search(
 
 
 def _until(ids: list[int], end: int, limit: int) -> tuple[list[int], bool]:
-    """Return the ids before the end mark, and whether there is one; without one, at most `limit`."""
+    """Return the ids before the end token, and whether there is one; without one, the first `limit` ids."""
     return (ids[: ids.index(end)], True) if end in ids else (ids[:limit], False)

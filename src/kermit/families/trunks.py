@@ -1,4 +1,4 @@
-"""The trunk that a recipe names: a configuration of transformers for a new one, or a checkpoint to start from."""
+"""The trunk of a recipe's model: a configuration of transformers for a new one, or a checkpoint to start from."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class EncoderDecoderSettings(FamilySettings):
 
 
 class TrunkSettings(FamilySettings):
-    """The trunk, as a configuration of transformers or as a checkpoint to start from, a folder or a name on the Hub.
+    """The trunk: a configuration of transformers, or a checkpoint to start from (a folder or a name on the Hub).
 
-    With `trunk_from`, `trunk` holds what differs from the checkpoint's own configuration, such as dropout.
+    With `trunk_from`, `trunk` holds changes to the checkpoint's own configuration, such as dropout.
     """
 
     trunk: dict[str, Any] | None = None
@@ -52,7 +52,7 @@ class TrunkSettings(FamilySettings):
         return self
 
     def load(self, kind: Any, **role: Any) -> PreTrainedModel:
-        """Load the checkpoint as a model of one of transformers' classes; `role` is what this kind of model needs."""
+        """Load the checkpoint as a model of a class of transformers; `role` are configuration values that it needs."""
         assert self.trunk_from is not None
         place, changes = self.trunk_from, {**(self.trunk or {}), **role}
         config = made("model.trunk_from", lambda: AutoConfig.from_pretrained(place))
@@ -63,7 +63,7 @@ class TrunkSettings(FamilySettings):
         if lacking := lacking_in_trunk(model, report):
             raise RecipeError(
                 f"model.trunk_from: {place} lacks {len(lacking)} weights of its trunk ({', '.join(lacking[:3])}), which"
-                " would be random numbers; name a complete checkpoint"
+                " would be random; use a complete checkpoint"
             )
         return model
 
@@ -92,19 +92,19 @@ def new_trunk_config(settings: TrunkSettings, tokenizer: PreTrainedTokenizerFast
 
 
 def _is_read(name: str, kind: type[PreTrainedConfig]) -> bool:
-    """Whether a kind of configuration reads a key that it does not store, such as an older name."""
+    """Return whether a configuration class reads a key that it does not store, such as an older name."""
     return any(f'"{name}"' in inspect.getsource(base) for base in kind.__mro__ if issubclass(base, PreTrainedConfig))
 
 
 def _refuse_unknown(names: Sequence[str], config: PreTrainedConfig) -> None:
-    """Raise for keys that a configuration does not have."""
-    for name in names:
-        guess = nearest(name, sorted(config.to_dict()))
-        raise RecipeError(f"model.trunk.{name}: the configuration of {config.model_type} has no such key{guess}")
+    """Raise for the first unknown key of a configuration, if there are any."""
+    if names:
+        guess = nearest(names[0], sorted(config.to_dict()))
+        raise RecipeError(f"model.trunk.{names[0]}: unknown key for a {config.model_type} configuration{guess}")
 
 
 def _changed(config: PreTrainedConfig, changes: dict[str, Any]) -> PreTrainedConfig:
-    """Change those attributes of a configuration that it has."""
+    """Set the attributes that a configuration has, and ignore the others."""
     for name, value in changes.items():
         if hasattr(config, name):
             setattr(config, name, value)
@@ -112,7 +112,7 @@ def _changed(config: PreTrainedConfig, changes: dict[str, Any]) -> PreTrainedCon
 
 
 def made(place: str, make: Callable[[], _T]) -> _T:
-    """Return what `make` makes of a recipe's key; translate what transformers raises about it."""
+    """Call `make`; turn what transformers raises into a RecipeError about the recipe's key at `place`."""
     wrong: tuple[type[Exception], ...] = (TypeError, *library_errors())
     try:
         return make()

@@ -1,4 +1,4 @@
-"""KERMIT models: any bidirectional encoder of transformers with an insertion head; and classifiers."""
+"""KERMIT models: any bidirectional encoder of transformers with an insertion head, and classifiers."""
 
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 

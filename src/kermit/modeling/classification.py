@@ -1,12 +1,12 @@
 """Classifiers: a label or a number for a text or a pair of texts (the paper's section 4.2).
 
-`KermitForSequenceClassification` reads complete canvases with no open slot. The hidden state of the first token goes
-through a pooler like BERT's, and a linear layer reads the labels from it. The insertion head of the checkpoint is
-carried along untrained, so that a finetuned model can still be loaded to generate.
+`KermitForSequenceClassification` reads complete canvases with no open slot. The hidden state of the first token
+passes through a pooler like BERT's and a linear layer with one output per label. The insertion head of the checkpoint
+is kept unchanged, so that a finetuned model can still be loaded to generate.
 
 `LastTokenForSequenceClassification` takes any encoder with a causal mask (BERT's `is_decoder`), such as this project's
-own causal language model. transformers has a classifier that reads the last token for each of its causal models; that
-of such an encoder would read the first token, which has seen nothing but itself.
+own causal language model. For such an encoder the classifier of transformers would read the first token, which attends
+only to itself.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from kermit.modeling.trunk import KermitModel, KermitPreTrainedModel
 
 
 class Pooler(nn.Module):
-    """The first token's hidden state, through a linear layer and tanh."""
+    """A linear layer and tanh on the first token's hidden state."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.dense = nn.Linear(width, width)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """(batch, length, hidden) to (batch, hidden)."""
+        """Map (batch, length, hidden) to (batch, hidden)."""
         return torch.tanh(self.dense(hidden[:, 0]))
 
 
 class KermitForSequenceClassification(KermitPreTrainedModel):
-    """An encoder that classifies canvases, or with a single label gives each a number.
+    """An encoder that classifies canvases, or predicts one number per canvas if the config has one label.
 
-    A checkpoint that has an insertion head keeps it where the config says `keep_insertion_head`, and is then loaded by
-    `KermitForInsertion` as well; where the checkpoint has none, none is made up.
+    With `keep_insertion_head` the insertion head of the checkpoint, if it has one, is kept, and `KermitForInsertion`
+    can load the result too.
     """
 
     _keys_to_ignore_on_load_unexpected = (r"^(head|next_sentence)\.",)
@@ -59,7 +59,7 @@ class KermitForSequenceClassification(KermitPreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, *arguments: Any, output_loading_info: bool = False, **settings: Any) -> Any:
-        """Load as every transformers model does, from the checkpoint of any KERMIT model."""
+        """Load the checkpoint of any KERMIT model, as transformers' `from_pretrained` does."""
         model, info = super().from_pretrained(*arguments, output_loading_info=True, **settings)
         absent = {name for name in info["missing_keys"] if name.startswith("head.")}
         if absent:
@@ -80,9 +80,8 @@ class KermitForSequenceClassification(KermitPreTrainedModel):
         Args:
             input_ids: (batch, length).
             attention_mask: (batch, length), False or 0 at padding.
-            segment_ids: (batch, length), 0 for X and 1 for Y; ``token_type_ids`` is taken for it.
-            labels: (batch,) label numbers for the cross-entropy, or numbers for the squared error where the config
-                has one label.
+            segment_ids: (batch, length), 0 for X and 1 for Y; ``token_type_ids`` is an alias.
+            labels: (batch,) label indices (cross-entropy), or numbers (squared error) if the config has one label.
             kwargs: passed on to the trunk.
         """
         found = self.kermit(input_ids, attention_mask, segment_ids, **kwargs)
@@ -95,7 +94,7 @@ class LastTokenConfig(PreTrainedConfig):  # type: ignore[misc]
 
     Args:
         trunk_config: the configuration of an encoder with a causal mask.
-        initializer_range: the spread of the new layer's weights.
+        initializer_range: standard deviation of the new layer's weights.
     """
 
     model_type = "kermit_last_token"
@@ -106,7 +105,7 @@ class LastTokenConfig(PreTrainedConfig):  # type: ignore[misc]
 
 
 class LastTokenForSequenceClassification(PreTrainedModel):  # type: ignore[misc]
-    """A trunk with a causal mask, and a linear layer that reads the labels from its last token."""
+    """A trunk with a causal mask and a linear layer that classifies its last token."""
 
     config_class = LastTokenConfig
     base_model_prefix = "trunk"
@@ -123,7 +122,7 @@ class LastTokenForSequenceClassification(PreTrainedModel):  # type: ignore[misc]
 
     @classmethod
     def from_trunk(cls, trunk: PreTrainedModel, **settings: Any) -> LastTokenForSequenceClassification:
-        """Create a classifier with a loaded trunk, which it takes over, and a new layer.
+        """Create a classifier from a loaded trunk, which it owns from then on, and a new layer.
 
         Args:
             trunk: the encoder.
@@ -134,7 +133,7 @@ class LastTokenForSequenceClassification(PreTrainedModel):  # type: ignore[misc]
         return model
 
     def get_input_embeddings(self) -> nn.Module:
-        """The trunk's word embedding."""
+        """Return the trunk's word embedding."""
         return self.trunk.get_input_embeddings()  # type: ignore[no-any-return]
 
     def forward(
@@ -150,9 +149,8 @@ class LastTokenForSequenceClassification(PreTrainedModel):  # type: ignore[misc]
         Args:
             input_ids: (batch, length).
             attention_mask: (batch, length), False or 0 at padding.
-            token_type_ids: (batch, length), ignored: a causal language model knows no segments.
-            labels: (batch,) label numbers for the cross-entropy, or numbers for the squared error where the config has
-                one label.
+            token_type_ids: (batch, length), ignored: a causal language model has no segments.
+            labels: (batch,) label indices (cross-entropy), or numbers (squared error) if the config has one label.
             kwargs: passed on to the trunk.
         """
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()

@@ -1,4 +1,4 @@
-"""The settings of a KERMIT model: any bidirectional encoder as the trunk, and the choices of the insertion head."""
+"""The configuration of a KERMIT model: its trunk, any bidirectional encoder, and its insertion head."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from kermit.engines.engine import LEFT_TO_RIGHT
 
 
 class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
-    """The configuration of `KermitModel` and its children.
+    """The configuration of `KermitModel` and the models built on it.
 
     Args:
         trunk_config: the configuration of a bidirectional encoder of transformers.
-        slot_vector: what a slot is read from: ``right``, the token on its right (the paper), or ``both`` neighbours
-            (the Insertion Transformer).
-        cached_context: whether given tokens attend to given tokens only, so that they are read once per generation
-            (`kermit.canvas.context`); false is the paper's model, in which every token attends to every token.
+        slot_vector: the states that make a slot's vector: ``right``, that of the token on its right (the paper), or
+            ``both``, those of both neighbours (the Insertion Transformer).
+        cached_context: whether given tokens attend only to given tokens, so that they are encoded once per generation
+            (`kermit.canvas.context`); if false, every token attends to every token (the paper).
         blank_token_id: the token that marks a blank inside given text; only with cached_context.
         blank_width: number of positions that each blank has room for; only with cached_context.
-        position_limit: number of positions that a segment may use; where it has too many blanks for it, each gets less
-            room. For trunks with a table of positions; None for no limit.
-        copy_width: how wide are the vectors by which a slot finds tokens of its canvas to say again; 0 where every
-            token comes out of the vocabulary (the paper).
+        position_limit: number of positions that a segment may use, for trunks with a table of positions; if a segment
+            has too many blanks for it, each gets less room. None for no limit.
+        copy_width: width of the vectors that a slot compares to find tokens of its canvas to copy; 0 to predict every
+            token from the vocabulary (the paper).
         termination: ``slot`` or ``sequence``.
         positions: ``restart`` in each segment, so that the first content token of either is at 1, or ``continue``.
         cls_token_id: the id of ``[CLS]``.
@@ -35,13 +35,12 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
         end_of_slot_token_id: the id of end-of-slot, a token of its own.
         never_generated: further ids that are never content, such as ``[MASK]``.
         label_smoothing: the share of each slot's target that is spread over the vocabulary in training.
-        languages: what X and Y are called by users, such as ``{"x": "en", "y": "de"}``.
-        factorizations: what the model was trained to generate, by name; None where that is not known.
-        orders: the insertion orders that it was trained with, by the names of their priors; None where that is not
-            known.
-        strategy: the decoding strategy to use where none is asked for; None for the first that the model can use.
-        termination_penalty: the penalty on ending to translate with where none is asked for, chosen on validation text.
-        keep_insertion_head: whether a classifier carries the insertion head along, so that its checkpoint generates.
+        languages: the user's names for X and Y, such as ``{"x": "en", "y": "de"}``.
+        factorizations: names of the factorizations that the model was trained with; None if unknown.
+        orders: names of the order priors that the model was trained with; None if unknown.
+        strategy: the default decoding strategy; None for the first that the model supports.
+        termination_penalty: the default termination penalty for translation, chosen on validation text.
+        keep_insertion_head: whether a classifier keeps the insertion head, so that its checkpoint can generate.
         classifier_dropout: the dropout before a classifier's last layer.
     """
 
@@ -98,7 +97,9 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
             raise ValueError(f"languages must name x and y, as {{'x': 'en', 'y': 'de'}}, not {self.languages!r}")
         if self.languages["x"] == self.languages["y"]:
             name = self.languages["x"]
-            raise ValueError(f"languages: x and y are both called {name}; name them {name} and {name}2, say")
+            raise ValueError(
+                f"languages: x and y have the same name, {name}; use different names, such as {name} and {name}2"
+            )
         if self.factorizations is not None and not _all_are(str, self.factorizations):
             raise ValueError(f"factorizations must be a list of names, or null, not {self.factorizations!r}")
         if self.orders is not None and not _all_are(str, self.orders):
@@ -107,7 +108,7 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
             raise ValueError("orders: left_to_right needs cached_context: true")
 
     def _check_cached_context(self) -> None:
-        """Refuse what does not go with cached context."""
+        """Raise if other settings contradict cached context."""
         needed = {"slot_vector": "both", "positions": "restart", "termination": Termination.SLOT, "copy_width": 0}
         for name, value in needed.items():
             if getattr(self, name) != value:
@@ -120,12 +121,12 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
 
     @property
     def blank_room(self) -> BlankRoom:
-        """The positions that a blank leaves for what is inserted."""
+        """The positions that each blank reserves for inserted tokens."""
         return BlankRoom(self.blank_width, self.position_limit)
 
     @property
     def vocab_size(self) -> int:
-        """The number of rows of the embedding."""
+        """Number of rows of the embedding."""
         return int(self.trunk_config.vocab_size)
 
     @vocab_size.setter
@@ -139,7 +140,7 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
 
     @property
     def specials(self) -> SpecialTokens:
-        """The ids that frame a canvas or are never content; the marker of blanks is one of them."""
+        """The ids that frame a canvas or are never content, including the blank marker."""
         marker = set() if self.blank_token_id is None else {self.blank_token_id}
         return SpecialTokens(
             self.cls_token_id,
@@ -151,6 +152,6 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
 
 
 def _all_are(kind: type, values: object) -> bool:
-    """Whether this is a collection, and all in it are of that kind."""
+    """Return whether `values` is a collection whose items are all of the given type."""
     collections = (list, tuple, set, frozenset)
     return isinstance(values, collections) and all(type(value) is kind for value in values)

@@ -1,9 +1,9 @@
-"""Slots that say again what stands in their canvas.
+"""Slots that can copy tokens of their canvas.
 
-The tokens of a canvas stand in the softmax of each of its slots once more, beside those of the vocabulary: a token is
-inserted as a word, or as a copy of any of its places (CopyNet, Gu et al., 2016). What a place is worth to a slot is how
-alike are the neighbours of the two, and how well the token that stands there answers what the slot asks for. So names
-that a passage has can be filled in, however rare they are, as soon as it is known where to look.
+The softmax of a slot covers the vocabulary and, in addition, every token position of its canvas: a token is inserted
+from the vocabulary or as a copy of one of its occurrences (CopyNet, Gu et al., 2016). The score of an occurrence
+compares the neighbours of the slot with those of the occurrence, and the slot's query with the token there. Rare names
+in a passage can so be filled in once the model has found where they are.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import torch
 from torch import Tensor, nn
 
 NEVER = -1e4
-"""The score of what is not copied: finite, so that gradients of a canvas without anything to copy are."""
+"""The score of tokens that cannot be copied; finite, so that gradients stay finite if a canvas has nothing to copy."""
 
 
 class Copying(nn.Module):
-    """Scores of the tokens of canvases as copies.
+    """Scores each token of a canvas as a copy.
 
     Args:
-        hidden_size: of the hidden states.
-        width: of the vectors that are compared.
+        hidden_size: width of the hidden states.
+        width: width of the vectors that are compared.
     """
 
     def __init__(self, hidden_size: int, width: int) -> None:
@@ -37,15 +37,16 @@ class Copying(nn.Module):
         Args:
             hidden: (batch, length, hidden).
             slots: (slots,) as row * length + slot, ascending.
-            copied: (batch, length) bool, what may be copied.
+            copied: (batch, length) bool, the tokens that may be copied.
 
         Returns:
-            (slots, length) logits in float32, `NEVER` at what may not be.
+            (slots, length) logits in float32, `NEVER` for tokens that may not be copied.
         """
         flat = hidden.flatten(0, 1)
         beside = torch.cat([flat[slots - 1], flat[slots]], 1)
         asking = torch.cat([self.around(beside), self.ask(beside)], 1)
-        neighbours = torch.cat([hidden.roll(1, 1), hidden.roll(-1, 1)], 2)  # what rolls over is a frame, never copied
+        # roll wraps around only at tokens that frame a canvas, which are never copied
+        neighbours = torch.cat([hidden.roll(1, 1), hidden.roll(-1, 1)], 2)
         answering = torch.cat([self.around(neighbours), self.answer(hidden)], 2)
         rows = slots // hidden.shape[1]
         counts = rows.bincount(minlength=len(hidden))
@@ -56,15 +57,15 @@ class Copying(nn.Module):
 
 
 def add_copies(logits: Tensor, scores: Tensor, token_ids: Tensor) -> Tensor:
-    """Logits of tokens that can also be copied.
+    """Add the scores of copies to the logits of their tokens.
 
     Args:
         logits: (slots, vocab) in float32.
-        scores: (slots, length) of the tokens of each slot's canvas as copies.
+        scores: (slots, length) scores of each slot's canvas tokens as copies.
         token_ids: (slots, length) these tokens.
 
     Returns:
-        (slots, vocab) log of the sum of a token's exponentials.
+        (slots, vocab) logsumexp of a token's own logit and the scores of its copies.
     """
     peak = scores.amax(1, keepdim=True)
     mass = torch.zeros_like(logits).scatter_add(1, token_ids, (scores - peak).exp().where(scores > NEVER, 0))
@@ -75,16 +76,16 @@ def add_copies(logits: Tensor, scores: Tensor, token_ids: Tensor) -> Tensor:
 def copy_masses(
     scores: Tensor, token_ids: Tensor, target_slots: Tensor, target_tokens: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """What copies add to each slot's softmax, and to its targets.
+    """Return what copies contribute to each slot's softmax and to its targets.
 
     Args:
-        scores: (slots, length) of the tokens of each slot's canvas as copies.
+        scores: (slots, length) scores of each slot's canvas tokens as copies.
         token_ids: (slots, length) these tokens.
         target_slots: (targets,).
         target_tokens: (targets,).
 
     Returns:
-        (slots,) and (targets,), logarithms; about `NEVER` where nothing can be copied.
+        (slots,) and (targets,) log of the contributions; about `NEVER` where nothing can be copied.
     """
     same = token_ids[target_slots] == target_tokens[:, None]
     return scores.logsumexp(1), scores[target_slots].masked_fill(~same, NEVER).logsumexp(1)

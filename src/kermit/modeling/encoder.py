@@ -1,13 +1,13 @@
-"""The trunk of our own: a small bidirectional encoder that can read given text once.
+"""The project's own trunk: a small bidirectional encoder that can cache the given text.
 
-Pre-norm layers without biases, rotary positions that may be fractions, a gated MLP, and torch's attention. Three things
-set it apart from the encoders of transformers: padding costs nothing outside of attention, as all other layers see a
-flat list of real tokens; keys and values of a text can be kept (`EncoderOutput.cache`) and attended to by tokens that
-are read later; and it exports to ONNX as it stands.
+Pre-norm layers without biases, rotary positions that may be fractions, a gated MLP, and torch's attention. It differs
+from the encoders of transformers in three ways: padding costs nothing outside attention, because all other layers see a
+flat list of real tokens; the keys and values of a text can be kept (`EncoderOutput.cache`) for tokens that are encoded
+later; and it exports to ONNX unchanged.
 
-With `given_layers`, the first layers read given tokens and the others inserted ones, which attend to the final states
-of the given tokens: an encoder and a decoder, as in the Insertion Transformer, in one stack. Without, all tokens pass
-all layers. The module knows no canvas: `kermit.modeling.trunk` gives it tokens, positions and a mask.
+With `given_layers`, given tokens pass the first layers, and inserted tokens the others, in which they attend to the
+final states of the given tokens: an encoder and a decoder, as in the Insertion Transformer, in one stack. Without it,
+all tokens pass all layers. The module knows no canvas: `kermit.modeling.trunk` gives it tokens, positions and a mask.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from transformers import PreTrainedConfig, PreTrainedModel, initialization
 from transformers.modeling_outputs import ModelOutput
 
 LayerCache = tuple[tuple[Tensor, Tensor], ...]
-"""Keys and values of layers, each (batch, heads, length, width of a head)."""
+"""Keys and values of layers, each (batch, heads, length, head width)."""
 
 Rotation = tuple[Tensor, Tensor]
-"""Cosines and sines of tokens, each (tokens, 1, half the width of a head)."""
+"""Cosines and sines of tokens, each (tokens, 1, half the head width)."""
 
 
 class EncoderConfig(PreTrainedConfig):  # type: ignore[misc]
     """The configuration of `Encoder`.
 
     Args:
-        vocab_size: rows of the embedding.
+        vocab_size: number of rows of the embedding.
         hidden_size: width of the hidden states.
         num_hidden_layers: number of layers.
-        given_layers: number of first layers that only given tokens pass; they pass no others. 0 for all tokens in all
-            layers.
+        given_layers: number of first layers, which only given tokens pass; inserted tokens pass the others. 0: all
+            tokens pass all layers.
         num_attention_heads: heads per layer; each must have an even width.
         intermediate_size: width of the gated MLP.
         rotary_base: the slowest rotary frequency is about 1 / rotary_base radians per position.
-        dropout: on the embedding and on what each half layer adds.
+        dropout: rate on the embedding and on the output of each attention and MLP block.
         norm_eps: epsilon of the layer norms.
         initializer_range: standard deviation of new weights; None for hidden_size ** -0.5.
     """
@@ -78,7 +78,7 @@ class EncoderConfig(PreTrainedConfig):  # type: ignore[misc]
 
 @dataclass
 class EncoderOutput(ModelOutput):  # type: ignore[misc]
-    """Hidden states, and where asked for what later tokens need to attend to these.
+    """Hidden states and, with `use_cache`, the keys and values that later tokens attend to.
 
     Args:
         last_hidden_state: (batch, length, hidden), zero at padding.
@@ -91,19 +91,19 @@ class EncoderOutput(ModelOutput):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class _Places:
-    """Where the flat list of real tokens stands in the padded rows; `index` is None where nothing is padded."""
+    """The positions of the flat list of real tokens in the padded rows; `index` is None without padding."""
 
     batch: int
     length: int
     index: Tensor | None
 
     def flat(self, padded: Tensor) -> Tensor:
-        """(batch, length, ...) to (tokens, ...)."""
+        """Map (batch, length, ...) to (tokens, ...)."""
         flat = padded.flatten(0, 1)
         return flat if self.index is None else flat[self.index]
 
     def padded(self, flat: Tensor) -> Tensor:
-        """(tokens, ...) to (batch, length, ...), zero at padding."""
+        """Map (tokens, ...) to (batch, length, ...), zero at padding."""
         if self.index is not None:
             flat = flat.new_zeros(self.batch * self.length, *flat.shape[1:]).index_copy(0, self.index, flat)
         return flat.view(self.batch, self.length, *flat.shape[1:])
@@ -126,7 +126,7 @@ class _Tokens:
 
 
 class _Adding(nn.Linear):
-    """A linear layer whose output is added to the states."""
+    """A linear layer whose output is added to the residual stream."""
 
 
 class _Attention(nn.Module):
@@ -139,7 +139,7 @@ class _Attention(nn.Module):
     def forward(
         self, tokens: _Tokens, mask: Tensor | None, past: tuple[Tensor, Tensor] | None, beside: _Tokens | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return what to add to the tokens, (tokens, hidden), and the keys and values of all that they may see."""
+        """Return the update of the tokens (tokens, hidden), and the keys and values that they may attend to."""
         states, places = self.qkv(tokens.hidden), tokens.places
         query, key, value = states.unflatten(1, (3, self.heads, -1)).unbind(1)
         query, key = _rotated(query, tokens.rotation), _rotated(key, tokens.rotation)
@@ -176,10 +176,10 @@ class _Layer(nn.Module):
         """Return the tokens with their next states, and this layer's keys and values.
 
         Args:
-            tokens: what passes the layer.
-            mask: (batch, 1, length, keys) bool, what each token of the rows sees; None for everything.
-            past: keys and values of tokens that were read before.
-            beside: tokens of the same rows that are seen but do not pass the layer.
+            tokens: the tokens that pass the layer.
+            mask: (batch, 1, length, keys) bool, the keys that each token of the rows attends to; None for all.
+            past: keys and values of tokens encoded before.
+            beside: tokens of the same rows that are attended to but do not pass the layer.
         """
         norm, hidden = self.attention_norm, tokens.hidden
         normed = None if beside is None else replace(beside, hidden=norm(beside.hidden))
@@ -191,7 +191,7 @@ class _Layer(nn.Module):
 
 
 class Encoder(PreTrainedModel):  # type: ignore[misc]
-    """Tokens with positions and a mask to hidden states."""
+    """Encodes tokens, given their positions and an attention mask."""
 
     config_class = EncoderConfig
     base_model_prefix = "encoder"
@@ -207,7 +207,7 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """The word embedding."""
+        """Return the word embedding."""
         return self.embeddings
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
@@ -216,7 +216,7 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
 
     def _init_weights(self, module: nn.Module) -> None:
         std = self.config.initializer_range or self.config.hidden_size**-0.5
-        if isinstance(module, _Adding):  # what is added to the residual stream grows with the depth
+        if isinstance(module, _Adding):  # the residual stream grows with depth
             std /= math.sqrt(2 * self.config.num_hidden_layers)
         if isinstance(module, nn.Linear | nn.Embedding):
             initialization.normal_(module.weight, std=std)
@@ -236,19 +236,19 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
         use_cache: bool = False,
         **kwargs: Any,
     ) -> EncoderOutput:
-        """Hidden states of padded rows.
+        """Encode padded rows.
 
         Args:
             input_ids: (batch, length).
-            attention_mask: (batch, length), 0 at padding; or (batch, 1, length, keys) bool, what each token sees, where
-                keys counts those of `past` first.
+            attention_mask: (batch, length), 0 at padding; or (batch, 1, length, keys) bool, the keys that each token
+                attends to, those of `past` first.
             position_ids: (batch, length), fractions allowed; 0, 1, 2, ... by default.
             inputs_embeds: (batch, length, hidden), instead of input_ids.
-            valid: (batch, length) bool, the real tokens, beside a mask of four dimensions.
-            given: (batch, length) bool, the given tokens, all by default; only for `given_layers`.
-            past: the cache of the tokens that were read before.
-            use_cache: whether to return the keys and values, those of `past` included.
-            kwargs: ignored, as other trunks take more.
+            valid: (batch, length) bool, the real tokens; required with a four-dimensional mask.
+            given: (batch, length) bool, the given tokens, all by default; used only with `given_layers`.
+            past: the cache of the tokens encoded before.
+            use_cache: whether to return the keys and values, including those of `past`.
+            kwargs: ignored; other trunks take more arguments.
         """
         embedded = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
         batch, length = embedded.shape[:2]
@@ -276,10 +276,10 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
     def _read_apart(
         self, tokens: _Tokens, given: Tensor, mask: Tensor | None, past: LayerCache | None
     ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-        """Read given tokens with the first layers, the others with the rest; (tokens, hidden) states, and a cache."""
+        """Encode given tokens with the first layers, others with the rest; return (tokens, hidden) and a cache."""
         first, second = given.nonzero().flatten(), (~given).nonzero().flatten()
         read, inserted, cache = tokens.select(first), tokens.select(second), []
-        if len(first):  # never beside a cache: what is given is read first
+        if len(first):  # never together with a cache: given tokens are encoded first
             for layer in self.layers[: self.config.given_layers]:
                 read, _ = layer(read, mask)
         for number, layer in enumerate(self.layers[self.config.given_layers :]):
@@ -297,7 +297,7 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
 
 
 def _rotated(states: Tensor, rotation: Rotation) -> Tensor:
-    """Rotate pairs of (tokens, heads, width of a head), the first half with the second; in float32 or better."""
+    """Rotate (tokens, heads, head width), the first half paired with the second; in float32 or better."""
     cos, sin = rotation
     first, second = states.to(torch.promote_types(states.dtype, cos.dtype)).chunk(2, -1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)

@@ -1,7 +1,7 @@
 """`KermitForInsertion`: which token to insert at each slot, and at which slot (the paper's section 3.4).
 
 p(c, l) = p(c given l) p(l): a softmax over the vocabulary at each open slot, tied to the input embedding, and a softmax
-over the open slots of the canvas. The model scores only the slots it is asked about.
+over the open slots of the canvas. The model scores only the requested slots.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class InsertionOutput(ModelOutput):  # type: ignore[misc]
     """The losses of a batch of training canvases, each a mean over texts.
 
     Args:
-        loss: what is minimised, the sum of the two below.
-        content_loss: that of the tokens.
-        location_loss: that of the locations and of stopping.
-        last_hidden_state: (batch, length, hidden), of the trunk.
+        loss: the loss to minimise, the sum of the next two.
+        content_loss: the loss of the tokens.
+        location_loss: the loss of the locations and of stopping.
+        last_hidden_state: (batch, length, hidden), from the trunk.
     """
 
     loss: Tensor | None = None
@@ -45,7 +45,7 @@ class InsertionOutput(ModelOutput):  # type: ignore[misc]
 
 
 class SlotHead(nn.Module):
-    """Hidden states to slot vectors, and those to logits."""
+    """Turns hidden states into slot vectors, and slot vectors into logits."""
 
     def __init__(self, config: KermitConfig, width: int) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class SlotHead(nn.Module):
         self.stop = nn.Linear(config.hidden_size, 1) if sequence else None
 
     def vectors(self, hidden: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        """Slot vectors.
+        """Compute slot vectors.
 
         Args:
             hidden: (batch, length, hidden).
@@ -77,14 +77,16 @@ class SlotHead(nn.Module):
 
 
 class KermitForInsertion(KermitPreTrainedModel):
-    """An encoder that inserts missing tokens."""
+    """An encoder with an insertion head, which predicts missing tokens."""
 
     _keys_to_ignore_on_load_unexpected = (r"^(pooler|classifier|next_sentence)\.",)
 
     def __init__(self, config: KermitConfig) -> None:
         super().__init__(config)
         if not config.keep_insertion_head:
-            raise ModelError("the model was saved as a classifier without an insertion head; it cannot generate")
+            raise ModelError(
+                "the model is a classifier saved without an insertion head, so it cannot generate; load another model"
+            )
         self.kermit = self.make_trunk(config)
         self.head = SlotHead(config, self.kermit.get_input_embeddings().embedding_dim)
         self.specials: SpecialTokens = config.specials  # read once: a config's attributes are slow to read
@@ -92,7 +94,7 @@ class KermitForInsertion(KermitPreTrainedModel):
         self.post_init()
 
     def make_trunk(self, config: KermitConfig) -> KermitModel:
-        """The network under the head; other architectures put theirs here."""
+        """Create the network under the head; subclasses override this."""
         return KermitModel(config)
 
     @classmethod
@@ -102,12 +104,12 @@ class KermitForInsertion(KermitPreTrainedModel):
         """Start from the weights of an existing encoder.
 
         Args:
-            encoder: a checkpoint folder, a name on the Hub, or a loaded model, which stays as it is.
-            tokenizer: its tokenizer, which gets an end-of-slot token if it has none.
+            encoder: a checkpoint folder, a name on the Hub, or a loaded model, which is not changed.
+            tokenizer: its tokenizer; an end-of-slot token is added if it has none.
             settings: further `KermitConfig` settings.
 
         Raises:
-            ModelError: a tokenizer without a [CLS], [SEP] or padding token, or an encoder that cannot be a trunk.
+            ModelError: the tokenizer lacks [CLS], [SEP] or a padding token, or the encoder cannot be a trunk.
         """
         if isinstance(encoder, PreTrainedModel):
             trunk = copy.deepcopy(encoder.base_model)  # its embedding may grow below
@@ -128,25 +130,25 @@ class KermitForInsertion(KermitPreTrainedModel):
         if model.kermit.order_embeddings is not None:
             nn.init.zeros_(model.kermit.order_embeddings.weight)
         if model.head.stop is None:
-            # seven slots in eight finished, so that the trunk is not torn while the head learns no more than that
+            # start at 7/8 for end-of-slot, so that learning this rate does not disturb the trunk
             nn.init.constant_(model.head.bias[config.end_of_slot_token_id], math.log(7 * config.vocab_size))
         refuse_unfit_at_work(model.kermit)
         return model
 
     @property
     def max_length(self) -> int | None:
-        """The most tokens of a whole canvas, where positions continue from X to Y."""
+        """Maximum number of tokens of a canvas, if positions continue from X to Y."""
         return self.kermit.max_positions if self.config.positions == "continue" else None
 
     @property
     def max_segment_length(self) -> int | None:
-        """The most content tokens of a segment, where positions restart: [CLS] or the place before, and [SEP] count."""
+        """Maximum number of content tokens of a segment, if positions restart; two positions frame the segment."""
         limit = self.kermit.max_positions
         return None if limit is None or self.config.positions == "continue" else limit - 2
 
     @property
     def content_bias(self) -> Tensor:
-        """(vocab,), -inf at what may never be inserted: all special tokens, and end-of-slot where the text stops."""
+        """Return (vocab,), -inf at tokens that are never inserted: specials and, with a stop action, end-of-slot."""
         never = torch.tensor(self._never, device=self.head.bias.device)
         return self.head.bias.index_fill(0, never, -torch.inf)
 
@@ -171,29 +173,28 @@ class KermitForInsertion(KermitPreTrainedModel):
         num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> InsertionOutput:
-        """The loss of training canvases, as the `model_inputs` of an objective's targets describe them.
+        """Compute the loss of training canvases; the arguments are the `model_inputs` of an objective's targets.
 
-        To ask about the slots of canvases, use `kermit.engines.torch_engine.TorchEngine`; for hidden states,
-        ``model.kermit``.
+        For predictions use `kermit.engines.torch_engine.TorchEngine`; for hidden states, ``model.kermit``.
 
         Args:
             input_ids: (batch, length).
-            attention_mask: (batch, length), or with cached context (batch, length, length), what each token sees.
+            attention_mask: (batch, length), or with cached context (batch, length, length), what each token attends to.
             segment_ids: (batch, length).
             left: (slots,) the left neighbours of all open slots, as row * length + place.
             right: (slots,) their right neighbours.
-            canvases: (slots,) the canvas of each, ascending; a row of cached context holds several.
-            asked: (asked,) indices of the slots whose content is asked for, ascending.
+            canvases: (slots,) the canvas index of each, ascending; with cached context a row holds several canvases.
+            asked: (asked,) indices of the slots with a content loss, ascending.
             slot_weights: (asked,).
             target_slots: (targets,) indices into ``asked``, ascending.
             target_tokens: (targets,).
             target_weights: (targets,).
-            location_weights: (slots,); of no slots where locations are not learned.
+            location_weights: (slots,), or (0,) if locations are not learned.
             stop_weights: (canvases,).
             positions: (batch, length), with cached context.
             orders: (batch, length), with cached context.
-            num_items_in_batch: how many texts the loss is averaged over; the batch's own number by default, the
-                number over all processes and accumulation steps when the trainer says so.
+            num_items_in_batch: number of texts that the loss is divided by, for example over all processes and
+                accumulation steps; the batch's own number by default.
             kwargs: passed on to the trunk.
         """
         if positions is None:
@@ -208,7 +209,7 @@ class KermitForInsertion(KermitPreTrainedModel):
         learns_location = len(location_weights) > 0
         chosen = slice(None) if learns_location or len(asked) == len(left) else asked
         vectors = self.head.vectors(hidden, left[chosen], right[chosen])
-        location_loss = 0 * self.head.location.weight.sum()  # a gradient for every weight: several processes need it
+        location_loss = 0 * self.head.location.weight.sum()  # every weight needs a gradient in distributed training
         if learns_location:
             location_loss = self._location_loss(
                 hidden, input_ids, right, vectors, canvases, location_weights, stop_weights
@@ -241,7 +242,7 @@ class KermitForInsertion(KermitPreTrainedModel):
         location_weights: Tensor,
         stop_weights: Tensor,
     ) -> Tensor:
-        """The loss of the locations and of stopping; the arguments are those of `forward`, of all open slots."""
+        """Compute the loss of locations and of stopping; the arguments are those of `forward`, over all open slots."""
         location = self.head.location(vectors).squeeze(1).float()
         normaliser = logsumexp_by_row(location, canvases, len(stop_weights))
         stop_loss: Tensor
@@ -260,19 +261,19 @@ class KermitForInsertion(KermitPreTrainedModel):
         return location_loss + stop_loss
 
     def _end_loss(self, content: Tensor, log_location: Tensor, rows: Tensor, stop_weights: Tensor) -> Tensor:
-        """Slot termination's stopping: -log of the sum over slots of p(l) p(end-of-slot given l), weighted by row."""
+        """Compute the loss of slot termination: -log of the sum over slots of p(l) p(end given l), weighted by row."""
         log_end = content.log_softmax(1)[:, self.specials.end_of_slot_id]
         log_stop = logsumexp_by_row(log_location + log_end, rows, len(stop_weights))
         return -(stop_weights * torch.where(stop_weights > 0, log_stop, 0)).sum()
 
     def _content(self, hidden: Tensor, token_ids: Tensor, slots: Tensor, vectors: Tensor) -> Tensor:
-        """(slots, vocab) logits of the token to insert, in float32."""
+        """Return (slots, vocab) logits of the token to insert, in float32."""
         logits = nn.functional.linear(vectors, self.get_input_embeddings().weight, self.content_bias).float()
         copies = self._copies(hidden, token_ids, slots)
         return logits if copies is None else add_copies(logits, *copies)
 
     def _copies(self, hidden: Tensor, token_ids: Tensor, slots: Tensor) -> tuple[Tensor, Tensor] | None:
-        """The scores of the tokens of each slot's canvas as copies, and these tokens; None where none are made."""
+        """Score each slot's canvas tokens as copies; return scores and tokens, or None if the model does not copy."""
         if self.head.copying is None:
             return None
         never = torch.tensor(sorted(self.specials.ids), device=token_ids.device)
@@ -282,17 +283,17 @@ class KermitForInsertion(KermitPreTrainedModel):
     def slot_logits(
         self, hidden: Tensor, token_ids: Tensor, left: Tensor, right: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Logits of slots, in float32.
+        """Compute the logits of slots, in float32.
 
         Args:
             hidden: (batch, length, hidden).
-            token_ids: (batch, length), what may be copied.
+            token_ids: (batch, length) tokens to copy from.
             left: (slots,) the left neighbours, as row * length + place.
             right: (slots,) the right neighbours.
 
         Returns:
-            (slots, vocab) of the token to insert, (slots,) of the location, and (batch,) of stopping, or None with
-            termination per slot.
+            (slots, vocab) of the token to insert, (slots,) of the location, and (batch,) of the stop action, or None
+            with slot termination.
         """
         vectors = self.head.vectors(hidden, left, right)
         content = self._content(hidden, token_ids, right, vectors)
@@ -306,7 +307,7 @@ def logsumexp_by_row(values: Tensor, rows: Tensor, batch: int) -> Tensor:
     Args:
         values: (items,).
         rows: (items,) the row of each.
-        batch: the number of rows.
+        batch: number of rows.
 
     Returns:
         (batch,), -inf for a row without items.
@@ -318,25 +319,25 @@ def logsumexp_by_row(values: Tensor, rows: Tensor, batch: int) -> Tensor:
 
 
 def specials_of(tokenizer: PreTrainedTokenizerFast) -> SpecialTokens:
-    """The ids that frame a canvas of a tokenizer's tokens, or are never content.
+    """Return the ids of a tokenizer that frame a canvas or are never content.
 
     Raises:
-        ModelError: a token that a canvas needs is not there.
+        ModelError: the tokenizer lacks a token that a canvas needs.
     """
     return KermitConfig(**special_token_settings(tokenizer)).specials
 
 
 def special_token_settings(tokenizer: PreTrainedTokenizerFast, *, cached_context: bool = False) -> dict[str, Any]:
-    """The special token ids of a tokenizer, as `KermitConfig` names them.
+    """Return the special token ids of a tokenizer under their names in `KermitConfig`.
 
-    The unknown token, if there is one, may stand in a text and so counts as content.
+    The unknown token can occur in a text, so it counts as content.
 
     Args:
-        tokenizer: the tokenizer, which gets the tokens of ours that it lacks.
+        tokenizer: the tokenizer; end-of-slot and, if needed, a blank marker are added if it lacks them.
         cached_context: whether the model needs a token that marks blanks.
 
     Raises:
-        ModelError: a token that a canvas needs is not there.
+        ModelError: the tokenizer lacks a token that a canvas needs.
     """
     names = {"cls_token_id": "[CLS]", "sep_token_id": "[SEP]", "pad_token_id": "padding"}
     settings: dict[str, Any] = {name: getattr(tokenizer, name) for name in names}

@@ -1,8 +1,8 @@
-"""The content loss over many slots, without ever holding all their logits.
+"""The content loss over many slots, without holding all their logits in memory.
 
-The loss of a slot is logsumexp(logits) minus the weighted sum of its target logits. Slots are worked off in chunks: the
-logits of a chunk are made, turned in place into their own gradient and folded into those of the slot vectors and of the
-embedding, so the vocabulary-sized memory is that of one chunk, and the logits are computed once, not twice.
+The loss of a slot is logsumexp(logits) minus the weighted sum of its target logits. Slots are processed in chunks: the
+logits of a chunk are computed, turned into their gradient in place, and accumulated into the gradients of the slot
+vectors and the embedding. So only one chunk of logits is held at a time, and logits are computed once, not twice.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 CHUNK_ELEMENTS = 4 * 1024 * 1024
-"""The most logits to hold at once."""
+"""Maximum number of logits held at a time."""
 
 
 class _ChunkedSlotLoss(torch.autograd.Function):
-    """Sum of weighted slot losses; its gradient is computed on the way forward.
+    """Sum of weighted slot losses; the gradient is computed in the forward pass.
 
-    Matrices are multiplied in ``dtype``, and everything is summed up in float32 or better: in a sum of halves, the row
-    of a token that thousands of slots ask for, as they do for end-of-slot, would soon stand still.
+    Matrices are multiplied in ``dtype``, but sums are accumulated in float32 or better: in half precision the row of a
+    token that is the target of thousands of slots, such as end-of-slot, would soon stop changing.
     """
 
     @staticmethod
@@ -43,12 +43,13 @@ class _ChunkedSlotLoss(torch.autograd.Function):
         chunk = max(1, chunk_elements // embedding.shape[0])
         mass = torch.zeros_like(slot_weights).index_add_(0, target_slots, target_weights.to(slot_weights.dtype))
         scale = (slot_weights * mass).to(exact)
-        pull = (1 - smoothing) * (target_weights * slot_weights[target_slots]).to(exact)  # of each target
+        # the weight of each target's logit
+        pull = (1 - smoothing) * (target_weights * slot_weights[target_slots]).to(exact)
         starts = torch.arange(0, len(vectors) + chunk, chunk, device=vectors.device)
         edges = torch.searchsorted(target_slots, starts).tolist()
         loss = vectors.new_zeros((), dtype=exact)
         grads = _Gradients.of(vectors, embedding, bias, exact) if needs_grad else None
-        by_word = pull.clone()  # the part of each pull that is not by copies
+        by_word = pull.clone()  # the share that does not go to copies
         by_copy = None if slot_copies is None else torch.zeros_like(scale)
         for number, start in enumerate(range(0, len(vectors), chunk)):
             piece, asked = slice(start, start + chunk), slice(edges[number], edges[number + 1])
@@ -88,14 +89,14 @@ class _ChunkedSlotLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        *grads, slot_copies, target_copies = (  # in float32 or better; autograd gives each its input's format
+        *grads, slot_copies, target_copies = (  # in float32 or better; autograd casts each to its input's dtype
             None if grad is None else grad * upstream for grad in ctx.saved_tensors
         )
         return (*grads, None, slot_copies, target_copies, None, None, None)
 
 
 class _Gradients(NamedTuple):
-    """Those of the slot vectors, the embedding and the bias, being summed up."""
+    """Accumulated gradients of the slot vectors, the embedding and the bias."""
 
     vectors: Tensor
     embedding: Tensor
@@ -106,7 +107,7 @@ class _Gradients(NamedTuple):
         return cls(*(torch.zeros_like(tensor, dtype=exact) for tensor in (vectors, embedding, bias)))
 
     def add_to_embedding(self, exponentials: Tensor, rated: Tensor) -> None:
-        """Add the product of (slots, vocab), transposed, and (slots, width)."""
+        """Add the product of the transposed (slots, vocab) and (slots, width)."""
         if exponentials.dtype == self.embedding.dtype:
             self.embedding.addmm_(exponentials.t(), rated)
         else:
@@ -114,7 +115,7 @@ class _Gradients(NamedTuple):
 
 
 def _spread_target(vectors: Tensor, embedding: Tensor, bias: Tensor, scale: Tensor, grads: _Gradients | None) -> Tensor:
-    """The weighted sum of each slot's mean logit, which needs the mean of the embedding alone, and its gradients."""
+    """Return the weighted sum of mean logits, computed from the mean of the embedding, and add its gradients."""
     allowed = bias.isfinite()
     share = allowed.to(bias.dtype) / allowed.sum()
     mean = share @ embedding
@@ -140,20 +141,20 @@ def slot_loss(
     smoothing: float = 0.0,
     chunk_elements: int = CHUNK_ELEMENTS,
 ) -> Tensor:
-    """The weighted sum of slot losses.
+    """Compute the weighted sum of slot losses.
 
     Args:
-        vectors: (slots, width); logits are computed in their format, or in autocast's.
+        vectors: (slots, width); logits are computed in their dtype, or in that of autocast.
         embedding: (vocab, width), the output embedding.
-        bias: (vocab,), -inf at what may never be inserted.
+        bias: (vocab,), -inf at tokens that are never inserted.
         slot_weights: (slots,).
         target_slots: (targets,) ascending.
         target_tokens: (targets,).
         target_weights: (targets,).
-        slot_copies: (slots,) log of what the copies of a canvas's tokens add to the slot's softmax, if any are made.
-        target_copies: (targets,) log of what the copies of the target itself do.
-        smoothing: the share of each slot's target that is spread over what may be inserted.
-        chunk_elements: the most logits to hold at once.
+        slot_copies: (slots,) log of what copies contribute to the slot's softmax; None if the model does not copy.
+        target_copies: (targets,) log of what copies of the target token contribute.
+        smoothing: share of each slot's target that is spread over the tokens that may be inserted.
+        chunk_elements: maximum number of logits held at a time.
 
     Returns:
         A scalar, differentiable once.

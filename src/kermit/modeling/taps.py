@@ -1,7 +1,7 @@
-"""Taps: what passes through a part of a model while the whole of it runs.
+"""Taps: capture the input of a module while the whole model runs.
 
-A training loss needs the states that a model would turn into logits at every position, and the logits at a few. With
-these contexts that works for any model of transformers, whose forward stays as it is.
+A training loss needs the states before the output layer at every position, but logits only at a few. A tap gets them
+from any model of transformers without changing its forward.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from transformers import PreTrainedModel
 
 
 def inner_model(model: nn.Module) -> PreTrainedModel:
-    """Return the model inside a wrapper for several processes, or the model itself."""
+    """Return the model inside a DDP wrapper, or the model itself."""
     return getattr(model, "module", model)
 
 
 class Tap:
-    """What went through; it has no value before the model has run."""
+    """A captured input; it has no value before the model has run."""
 
     value: Tensor
 
 
 @contextmanager
 def withheld_from(module: nn.Module) -> Iterator[Tap]:
-    """Yield the input of a module, (..., length, width); the module itself gets one of length 0, and does nothing."""
+    """Yield the input of a module, (..., length, width); the module itself gets an empty input of length 0."""
     tap = Tap()
 
     def keep(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""From arrays to tensors: the rows that a trunk reads, and the inputs of a training step."""
+"""Arrays as tensors: the rows that a trunk reads, and the inputs of a training step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RowTensors:
         segment_ids: (batch, length).
         positions: (batch, length) float.
         orders: (batch, length), 0 for given tokens and padding, 1 for a block, 2 for a left-to-right block.
-        mask: (batch, length, past + length) bool, what each token sees.
+        mask: (batch, length, past + length) bool, what each token attends to.
     """
 
     token_ids: Tensor

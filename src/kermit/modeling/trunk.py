@@ -1,14 +1,14 @@
 """`KermitModel`: any bidirectional encoder of transformers, fed with canvases.
 
-Every trunk gets segments and restarting positions. A trunk with two or more token types of its own takes segments as
-those; for the others a segment embedding is added to the word embeddings. Trunks that number positions from their
-padding index (RoBERTa, MPNet) get the offset they expect. Trunks that know the distance of two tokens alone (DeBERTa)
-take no notice of positions: for them Y goes on where X ends. A trunk with a causal mask is refused.
+Every trunk gets segments and restarting positions. A trunk with two or more token types uses them for segments; for
+other trunks a segment embedding is added to the word embeddings. Trunks that number positions from their padding index
+(RoBERTa, MPNet) get the offset they expect. Trunks with only relative positions (DeBERTa) ignore the positions they are
+given: for them Y continues after X. A trunk with a causal mask is refused.
 
-With cached context a trunk reads rows (`kermit.canvas.context`): it must keep to a mask of what each token sees, and
-know tokens by the positions it is given, fractions included. A learned table of positions is interpolated, and layers
-with a sliding window see the part of the mask that is near in the text. Whether a trunk does all that is tried out;
-those that count places in the row instead (MPNet, DeBERTa) are refused.
+With cached context a trunk reads rows (`kermit.canvas.context`): it must respect a mask per token, and use the
+positions it is given, including fractions. A learned table of positions is interpolated, and layers with a sliding
+window see the part of the mask that is near in the text. All this is tested when the model is created; trunks that
+count places in the row instead (MPNet, DeBERTa) are refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kermit.modeling.tensors import RowTensors
 
 
 class KermitPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
-    """What all KERMIT models share."""
+    """Base class of all KERMIT models."""
 
     config_class = KermitConfig
     base_model_prefix = "kermit"
@@ -45,7 +45,7 @@ class KermitPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
 
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
-        if isinstance(module, Copying):  # transformers knows layers, and no parameters of our own
+        if isinstance(module, Copying):  # transformers initialises only its own layers
             initialization.zeros_(module.bias)
 
     @property
@@ -54,7 +54,7 @@ class KermitPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
         return self.base_model.encoder
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """The trunk's word embedding."""
+        """Return the trunk's word embedding."""
         return self.trunk.get_input_embeddings()  # type: ignore[no-any-return]
 
     def set_input_embeddings(self, value: nn.Module) -> None:
@@ -62,7 +62,7 @@ class KermitPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
         self.trunk.set_input_embeddings(value)
 
     def resize_token_embeddings(self, new_num_tokens: int | None = None, *arguments: Any, **settings: Any) -> Any:
-        """As every transformers model does; the insertion head's bias goes along, 0 for tokens that are new."""
+        """Resize the embedding, and the insertion head's bias with it (0 for new tokens)."""
         embedding = super().resize_token_embeddings(new_num_tokens, *arguments, **settings)
         head = getattr(self, "head", None)
         if head is not None:
@@ -73,17 +73,19 @@ class KermitPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
 
 
 class KermitModel(KermitPreTrainedModel):
-    """The trunk: canvases to hidden states."""
+    """The trunk, which encodes canvases."""
 
     _keys_to_ignore_on_load_unexpected = (r"^(head|pooler|classifier|next_sentence)\.",)
 
     def __init__(self, config: KermitConfig) -> None:
         super().__init__(config)
         if getattr(config.trunk_config, "is_decoder", False):
-            raise ModelError("the trunk's config has is_decoder set, a causal mask; KERMIT sees the whole canvas")
+            raise ModelError(
+                "the trunk's config sets is_decoder, a causal mask, but KERMIT must see the whole canvas; unset it"
+            )
         if getattr(config.trunk_config, "given_layers", 0) and not config.cached_context:
-            raise ModelError("the trunk has given_layers, which need cached_context: true")
-        # in the format of the whole model, whatever the one that a checkpoint's trunk was saved in
+            raise ModelError("a trunk with given_layers needs cached_context: true")
+        # in the dtype of the whole model, whatever dtype the trunk's checkpoint has
         self.encoder = AutoModel.from_config(config.trunk_config, dtype=torch.get_default_dtype())
         if getattr(self.encoder, "pooler", None) is not None:
             self.encoder.pooler = None
@@ -105,12 +107,12 @@ class KermitModel(KermitPreTrainedModel):
 
     @property
     def max_positions(self) -> int | None:
-        """How many positions the trunk has, or None if there is no limit."""
+        """Number of positions of the trunk; None if there is no limit."""
         limit: int | None = getattr(self.config.trunk_config, "max_position_embeddings", None)
         return None if limit is None else limit - self.position_offset
 
     def position_ids(self, segment_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The positions of canvas tokens, as the config says; (batch, length)."""
+        """Return the positions of canvas tokens, (batch, length), according to the config."""
         positions = torch.arange(segment_ids.shape[1], device=segment_ids.device).expand_as(segment_ids)
         if self._restarts:
             x_length = ((segment_ids == 0) & attention_mask).sum(1, keepdim=True)
@@ -124,12 +126,12 @@ class KermitModel(KermitPreTrainedModel):
         segment_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> BaseModelOutput:
-        """Hidden states of canvases.
+        """Encode canvases.
 
         Args:
             input_ids: (batch, length).
             attention_mask: (batch, length), False or 0 at padding; None for no padding.
-            segment_ids: (batch, length), 0 for X and 1 for Y; None for X alone. ``token_type_ids`` is taken for it.
+            segment_ids: (batch, length), 0 for X and 1 for Y; None for X only. ``token_type_ids`` is an alias.
             kwargs: passed on to the trunk.
         """
         token_types = kwargs.pop("token_type_ids", None)
@@ -147,22 +149,22 @@ class KermitModel(KermitPreTrainedModel):
 
     @property
     def caches(self) -> bool:
-        """Whether the trunk can keep what it reads of given text."""
+        """Whether the trunk can cache the given text."""
         return isinstance(self.encoder, Encoder)
 
     def read(
         self, rows: RowTensors, *, past: LayerCache | None = None, use_cache: bool = False, **kwargs: Any
     ) -> EncoderOutput:
-        """Hidden states of rows of cached context.
+        """Encode rows of cached context.
 
         Args:
             rows: the rows.
-            past: the cache of the tokens read before; only of a trunk that caches.
-            use_cache: whether to return a cache, that of `past` included.
+            past: the cache of the tokens encoded before; only for trunks that cache.
+            use_cache: whether to return a cache, including that of `past`.
             kwargs: passed on to the trunk.
 
         Raises:
-            ModelError: a position beyond those that the trunk has.
+            ModelError: a row needs more positions than the trunk has.
         """
         assert self.order_embeddings is not None
         embedded = self.get_input_embeddings()(rows.token_ids)
@@ -184,19 +186,19 @@ class KermitModel(KermitPreTrainedModel):
         else:
             inputs["attention_mask"] = _added(mask, embedded)
         trunk, windows = self.config.trunk_config, "sliding_attention"
-        if windows in (getattr(trunk, "layer_types", None) or ()):  # transformers drops the window with a mask of ours
+        if windows in (getattr(trunk, "layer_types", None) or ()):  # transformers ignores the window if a mask is given
             near = _added(_near(rows, valid, trunk.sliding_window), embedded)
             inputs["attention_mask"] = {"full_attention": inputs["attention_mask"], windows: near}
         found = self.encoder(inputs_embeds=embedded, position_ids=positions, **inputs, **kwargs)
         return found if self.caches else EncoderOutput(found[0])
 
     def _between_rows_of(self, table: nn.Embedding, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Whole positions for a table, and what to add to the embedding of its tokens for the fractions."""
+        """Return whole positions for a table, and what to add to the token embeddings to interpolate fractions."""
         limit = self.max_positions or table.num_embeddings - self.position_offset
         if bool((positions > limit - 1).any()):
             needed = math.ceil(float(positions.max())) + 1
             raise ModelError(
-                f"a canvas needs {needed} positions, and the trunk has {limit}; shorten the text, or leave fewer blanks"
+                f"a canvas needs {needed} positions, but the trunk has {limit}; shorten the text, or leave fewer blanks"
             )
         whole = positions.floor()
         first = whole.long() + self.position_offset
@@ -206,15 +208,15 @@ class KermitModel(KermitPreTrainedModel):
 
 
 def _added(mask: Tensor, embedded: Tensor) -> Tensor:
-    """A mask as encoders of transformers add it to attention scores."""
+    """Return a mask in the form that encoders of transformers add to attention scores."""
     return embedded.new_zeros(mask.shape).masked_fill(~mask, torch.finfo(embedded.dtype).min)
 
 
 def _near(rows: RowTensors, valid: Tensor, window: int) -> Tensor:
-    """What each token sees at most that many places away in the text, Y after X; (batch, 1, length, length) bool.
+    """Return the mask of tokens within a window, with Y after X; (batch, 1, length, length) bool.
 
-    With nothing given, places are those of the canvas, as without cached context; otherwise Y follows the given part of
-    X.
+    If nothing is given, distances are those of the canvas, as without cached context; otherwise Y follows the given
+    part of X.
     """
     given = (rows.orders == 0) & valid
     of_x = (rows.segment_ids == 0) & (given | ~given.any(1, keepdim=True))
@@ -224,17 +226,16 @@ def _near(rows: RowTensors, valid: Tensor, window: int) -> Tensor:
 
 
 def refuse_unfit(encoder: PreTrainedModel) -> None:
-    """Raise a ModelError for a model that cannot be a trunk, as far as its looks tell."""
+    """Raise a ModelError if a model's class or config shows that it cannot be a trunk."""
     if reason := _unfit(encoder, inspect.signature(encoder.forward).parameters):
         raise _refusal(encoder, reason)
 
 
 def refuse_unfit_at_work(model: KermitModel) -> None:
-    """Let a new model read short canvases, and a long one where that costs little, and raise a ModelError if it cannot.
+    """Run a new model on short canvases, and on a long one if that is cheap; raise a ModelError if it fails.
 
-    With cached context it must also read short rows as their mask and positions say.
-
-    The weights, the mode and the random state stay as they are. On the meta device there is nothing to read with.
+    With cached context, also check that it respects the mask and positions of short rows. Weights, mode and random
+    state are left unchanged. On the meta device nothing is checked.
     """
     if model.device.type == "meta":
         return
@@ -254,26 +255,26 @@ def refuse_unfit_at_work(model: KermitModel) -> None:
 
 
 _SHORT, _LONG = 8, 512
-"""How many tokens a new trunk is tried with, and up to how many positions more than these."""
+"""Number of tokens of a test canvas, and the largest position limit or window that is tested with a longer one."""
 
 
 def _unfit_at_work(model: KermitModel) -> str | None:
-    """Why a trunk cannot read canvases, or does not see what is right of a token; None if it does."""
+    """Return why a trunk cannot read canvases or does not see the tokens on the right; None if it can."""
     cls, sep = model.config.cls_token_id, model.config.sep_token_id
     canvas = torch.full((1, _SHORT), cls, device=model.device)
     try:
         if not _sees(model, canvas, 0, -1, sep) and _sees(model, canvas, -1, 0, sep):
-            return "it reads from left to right, and KERMIT sees the whole canvas"
+            return "it reads only from left to right, but KERMIT must see the whole canvas"
         limit = model.max_positions
         if model.config.positions == "restart" and limit is not None and _SHORT <= limit <= _LONG:
             _states(model, canvas[:, :1].expand(1, limit + 1))
-    except Exception as error:  # whatever it is, the trunk cannot read a canvas
+    except Exception as error:  # any error means that the trunk cannot read a canvas
         return f"it cannot read a canvas: {in_a_line(error) or type(error).__name__}"
     return None
 
 
 def _states(model: KermitModel, canvas: Tensor) -> Tensor:
-    """Hidden states of a canvas of two halves."""
+    """Encode a canvas of two halves."""
     hidden: Tensor = model(canvas, torch.ones_like(canvas), _halves(canvas)).last_hidden_state
     return hidden
 
@@ -289,31 +290,31 @@ def _halves(canvas: Tensor) -> Tensor:
 
 
 def _sees(model: KermitModel, canvas: Tensor, place: int, other: int, token_id: int) -> bool:
-    """Whether the state at a place depends on the token at another."""
+    """Return whether the state at one place depends on the token at another."""
     changed = canvas.clone()
     changed[:, other] = token_id
     return not torch.equal(_states(model, canvas)[:, place], _states(model, changed)[:, place])
 
 
 def _unfit_for_cached_context(model: KermitModel) -> str | None:
-    """Why a trunk does not read rows of cached context as their mask and positions say; None if it does."""
+    """Return why a trunk does not respect the mask and positions of cached context; None if it does."""
     assert model.order_embeddings is not None
     order = model.order_embeddings.weight.clone()
-    model.order_embeddings.weight.zero_()  # with nothing given, nothing else may differ from a plain canvas
+    model.order_embeddings.weight.zero_()  # the only difference between a plain canvas and a row with nothing given
     try:
         found = _faults(model)
-    except Exception as error:  # whatever it is, the trunk cannot read rows
+    except Exception as error:  # any error means that the trunk cannot read rows
         reason = in_a_line(error) or type(error).__name__
-        return f"it cannot read rows of cached context with a mask of what each token sees: {reason}"
+        return f"it cannot read rows of cached context with a mask per token: {reason}"
     finally:
         model.order_embeddings.weight.copy_(order)
     return next((f"with cached_context, {reason}" for reason, holds in found.items() if holds), None)
 
 
 def _faults(model: KermitModel) -> dict[str, bool]:
-    """What may be wrong with how a trunk reads rows, and whether it is.
+    """Return possible faults in how a trunk reads rows, each with whether it has it.
 
-    Two rows, one of either order, have three given tokens and two blocks with the same three tokens and positions.
+    Two rows, one per order, have three given tokens and two blocks with the same three tokens and positions.
     """
     cls, sep, end = model.config.cls_token_id, model.config.sep_token_id, model.config.end_of_slot_token_id
     given, one, other = slice(0, 3), slice(3, 6), slice(6, 9)
@@ -329,14 +330,14 @@ def _faults(model: KermitModel) -> dict[str, bool]:
     states = _read(model, rows)
 
     def changes(name: str, place: int, value: float) -> Tensor:
-        """(2, 9), how much the states change with one entry of the rows."""
+        """Return (2, 9), how much the states change with one entry of the rows."""
         changed = getattr(rows, name).clone()
         changed[:, place] = value
         return (_read(model, replace(rows, **{name: changed})) - states).abs().amax(2)
 
     by_given, by_last = changes("token_ids", 1, end), changes("token_ids", 5, end)
     by_whole, by_fraction = changes("positions", 4, 1.0), changes("positions", 4, 2.5)
-    little = 100 * torch.finfo(states.dtype).eps * states.abs().max()  # of rounding
+    little = 100 * torch.finfo(states.dtype).eps * states.abs().max()  # tolerance for rounding
     window = getattr(model.config.trunk_config, "sliding_window", None) or 0
     canvas = torch.full((1, _SHORT + (window if window <= _LONG else 0)), cls, device=model.device)
     canvas[:, ::3] = sep
@@ -347,19 +348,19 @@ def _faults(model: KermitModel) -> dict[str, bool]:
     alone = RowTensors(canvas, segments, positions.float(), whole * (not apart), sees_all)
 
     def differs(difference: Tensor) -> bool:
-        return not bool((difference <= little).all())  # nor is NaN the same as anything
+        return not bool((difference <= little).all())  # NaN counts as different
 
     return {
         "its given tokens see what is inserted": differs(by_last[:, given]),
         "its canvases see each other": differs(by_last[:, other]),
         "its tokens see later ones from left to right": differs(by_last[1, 3:5]),
         "its inserted tokens do not see the whole canvas": not bool(by_given[:, 3:].all() and by_last[0, one].all()),
-        "it tells tokens apart by their places in a row, not by the positions it is given": differs(
+        "it uses the places of tokens in a row, not the positions it is given": differs(
             (states[:, one] - states[:, other]).abs()
         ),
-        "it takes no notice of the positions it is given": not bool(by_whole[:, 4].all()),
-        "it knows whole positions only, and no fractions": not bool(by_fraction[:, 4].all()),
-        "it reads a canvas with nothing given differently than without it": differs(
+        "it ignores the positions it is given": not bool(by_whole[:, 4].all()),
+        "it does not distinguish fractions of positions": not bool(by_fraction[:, 4].all()),
+        "it encodes a canvas with nothing given differently than without cached context": differs(
             (_read(model, alone) - _states(model, canvas)).abs()
         ),
     }
@@ -374,26 +375,26 @@ def _refusal(encoder: PreTrainedModel, reason: str, advice: str = _ADVICE) -> Mo
 
 
 def _unfit(encoder: PreTrainedModel, accepted: Container[str]) -> str | None:
-    """Why a model whose forward takes these arguments cannot be a trunk; None if it can."""
+    """Return why a model whose forward takes the `accepted` arguments cannot be a trunk; None if it can."""
     if missing := [name for name in ("attention_mask", "inputs_embeds", "position_ids") if name not in accepted]:
         return f"its forward takes no {', '.join(missing)}"
     if any(getattr(module, "is_causal", False) for module in encoder.modules()):
-        return "its attention has a causal mask, and KERMIT sees the whole canvas"
+        return "its attention has a causal mask, but KERMIT must see the whole canvas"
     try:
         table = encoder.get_input_embeddings()
     except (AttributeError, NotImplementedError):
         table = None
-    return None if isinstance(table, nn.Embedding) else "its word embedding is no plain table"
+    return None if isinstance(table, nn.Embedding) else "its word embedding is not a plain table"
 
 
 def position_table(encoder: PreTrainedModel) -> nn.Embedding | None:
-    """The table of learned positions that a trunk adds to its embeddings; None where it has none."""
+    """Return the table of learned positions that a trunk adds to its embeddings; None if it has none."""
     table = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
     return table if isinstance(table, nn.Embedding) else None
 
 
 def first_position(encoder: PreTrainedModel) -> int:
-    """The number of the first position: 0, or one after the padding index where a trunk numbers from there."""
+    """Return the first position: 0, or the padding index plus 1 for trunks that number from there."""
     embeddings = getattr(encoder, "embeddings", None)
     padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
     return 0 if padding is None else padding + 1

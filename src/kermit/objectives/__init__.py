@@ -1,4 +1,4 @@
-"""Objectives: order priors, what is dropped and kept of texts, and what that asks of a model. NumPy only."""
+"""Objectives: order priors, which tokens are dropped from texts, and the resulting training targets. NumPy only."""
 
 from kermit.objectives.generations import GenerationObjective
 from kermit.objectives.objective import KeptSampling, LowerBoundObjective, Objective, SlotObjective, SlotShare

@@ -1,6 +1,6 @@
-"""Which tokens a text loses in pretraining: all with the same chance, alone or in runs, or what it said before.
+"""Which tokens are dropped in pretraining: each with the same probability, singly or in runs, or repeated text.
 
-Masked language models hide the tokens that are drawn here, KERMIT leaves them out. This module knows no model.
+Masked language models mask the tokens drawn here; KERMIT removes them. This module knows no model.
 """
 
 from __future__ import annotations
@@ -19,28 +19,27 @@ def sample_dropped(
 ) -> Booleans:
     """Drop every token with the same probability, in runs of a geometric length.
 
-    Each token does one of three things: it begins a run, it does as the token before it, or it is kept. The chances
-    are such that a run goes on for `span_length` tokens on average before it is let go (runs may touch, and then look
-    like one), and that every token, the first of a row included, is dropped with the probability asked for. A span
-    length of 1 drops each token on its own.
+    Each token either begins a run, follows the token before it, or is kept. The probabilities are such that a run lasts
+    `span_length` tokens on average (adjacent runs look like one), and that every token, including the first of a row,
+    is dropped with the given probability. With a span length of 1, tokens are dropped independently.
 
     Args:
         shape: (rows, tokens).
-        probability: of each token; one number, or (rows, 1).
+        probability: probability of each token; one number, or (rows, 1).
         generator: the source of randomness.
-        span_length: the mean length of a run, 1 or more; one number, or (rows, 1).
+        span_length: mean length of a run, 1 or more; one number, or (rows, 1).
 
     Returns:
         (rows, tokens) bool.
     """
     if np.any(np.asarray(span_length) < 1):
         raise ValueError(f"the mean length of a span must be 1 or more, not {span_length}")
-    follow = 1 - 1 / span_length  # the chance of a token that begins no run to do as the one before it
+    follow = 1 - 1 / span_length  # probability that a token which begins no run follows the one before it
     begin = probability * (1 - follow) / (1 - probability * follow)  # solves p = begin + (1 - begin) * follow * p
     noise = generator.random(shape)
     begins = noise < begin
     lets_go = noise >= begin + (1 - begin) * follow
-    begins[:, :1] = noise[:, :1] < probability  # nothing is before the first: it is as in the midst of a text
+    begins[:, :1] = noise[:, :1] < probability  # the first token follows none, so it is drawn directly
     lets_go[:, :1] = ~begins[:, :1]
     place = np.arange(shape[1])
     last_begun, last_let_go = (np.maximum.accumulate(np.where(event, place, -1), 1) for event in (begins, lets_go))
@@ -48,27 +47,27 @@ def sample_dropped(
 
 
 LONGEST_REPEAT = 8
-"""So many tokens of what a text says again are lost at once."""
+"""Maximum number of tokens in a dropped run of repeated text."""
 
 
 def sample_repeated(
     token_ids: Integers, among: Booleans, probability: float, generator: np.random.Generator, *, common: int = 0
 ) -> Booleans:
-    """Drop runs of tokens that stand earlier in the text too, so that what is missing can be found in what is left.
+    """Drop runs of tokens that also occur earlier in the text, so that what is missing can be copied from what is left.
 
-    First sayings stay, and so do runs without a token that is not common. Runs are drawn such that the share asked for
-    is dropped on average, or less where there are too few. Of a word said six times each of the last five has a fifth
-    of the chance of the second of a word said twice, as long as no chance comes to 1; of a text that has few runs
-    nearly all that are rare are dropped, and some of the others. What a text is about would else be most of what is
-    missing from it, and a guess at that as good as a look.
+    First occurrences are kept, and so are runs of only common tokens. Runs are drawn such that the given share is
+    dropped on average, or less if there are too few. The probability of a run is inversely proportional to the number
+    of its repetitions: each of the last five occurrences of a word that occurs six times has a fifth of the probability
+    of the second occurrence of a word that occurs twice, unless a probability reaches 1. Otherwise the topic words of a
+    text would be most of what is missing, and guessing them would be as good as looking them up.
 
     Args:
         token_ids: (rows, tokens).
-        among: (rows, tokens) bool, what may be dropped; a run lies within it, and so does its first saying.
-        probability: the share of these tokens to drop.
+        among: (rows, tokens) bool, the tokens that may be dropped; a run and its first occurrence lie within it.
+        probability: share of these tokens to drop.
         generator: the source of randomness.
-        common: no run begins or ends with a token of a lower id. Vocabularies list their characters first and then what
-            is frequent, so this keeps to what a text is about.
+        common: no run begins or ends with a token of a lower id. Vocabularies list characters and frequent tokens
+            first, so this selects rarer words.
 
     Returns:
         (rows, tokens) bool.
@@ -84,7 +83,7 @@ def sample_repeated(
 
 
 def repeat_lengths(token_ids: Integers, among: Booleans, common: int = 0) -> Integers:
-    """Return how long a run begins at each token that was there before; 0 where none does, and inside a longer one.
+    """Return the length of the repeated run that begins at each token; 0 if none does, and inside a longer run.
 
     Args:
         token_ids: (rows, tokens).
@@ -111,13 +110,13 @@ def repeat_lengths(token_ids: Integers, among: Booleans, common: int = 0) -> Int
 
 
 def _times(token_ids: Integers, among: Booleans) -> Integers:
-    """(rows, tokens) how often each token stands in its row."""
+    """Return (rows, tokens), how often each token occurs in its row."""
     first = _first_place(token_ids) + np.arange(len(token_ids))[:, None] * token_ids.shape[1]
     return np.asarray(np.bincount(first.ravel(), among.ravel(), first.size).astype(np.int64)[first])
 
 
 def _first_place(keys: Integers) -> Integers:
-    """(rows, places) where each key stood first in its row."""
+    """Return (rows, places), the place of the first occurrence of each key in its row."""
     place = keys.argsort(axis=1, kind="stable")
     ordered = np.take_along_axis(keys, place, 1)
     begins = np.ones(ordered.shape, dtype=bool)

@@ -1,9 +1,9 @@
 """The third objective: all rounds of one generation, from one row (`kermit.canvas.context`).
 
-A text is generated once: what is given of it is decided, and the order prior says in which round every other token is
-inserted. The row then asks every open slot of every round's canvas, from the first to the complete one, so that one
-pass learns a whole generation: each insertion, and each end-of-slot. A left-to-right row asks for every token given all
-that comes before it, which is the exact likelihood of that order. This module knows no model.
+For each text, a given part is drawn, and the order prior draws the round in which every other token is inserted. The
+row then has targets at every open slot of every round's canvas, from the first to the complete one, so that one pass
+trains a whole generation: every insertion and every end-of-slot. A left-to-right row has every token as a target, given
+all tokens before it: the exact likelihood in that order. This module knows no model.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from kermit.objectives.orders import OrderPrior, checked_weights
 from kermit.objectives.texts import Texts
 
 _ONE_BY_ONE, _SPANS = 0.35, 0.35
-"""Of infilling: the shares of texts that miss single tokens, and spans; the others miss one span of any length."""
+"""Infilling: shares of texts that lack single tokens, and spans; the others lack one span of any length."""
 MISSING = (0.05, 0.8)
-"""Of infilling: the least and the greatest share of tokens that are missing one by one or in spans."""
+"""Infilling: minimum and maximum share of tokens that are missing singly or in spans."""
 _LONGEST_MEAN_SPAN = 8.0
-"""Of infilling: the mean length of missing spans is drawn between one token and this."""
+"""Infilling: the mean length of missing spans is drawn between one token and this."""
 _MARKED_RATE, _ALL_MARKED = 0.05, 0.25
-"""Of infilling: the share of the other slots that are marked as blanks, and of the texts all of whose slots are."""
+"""Infilling: share of empty slots that are marked as blanks, and share of texts in which all slots are marked."""
 
 _WAITING = 0.5
-"""Of staggered rounds: the probability of an unfinished slot to wait."""
+"""Staggered rounds: probability that an unfinished slot waits."""
 
 
 @dataclass(frozen=True)
 class GenerationTargets:
-    """Rows with all that is asked of them, and what each part weighs in the loss.
+    """Rows with their training targets and the weights of the loss.
 
     Args:
         layout: the rows and their open slots.
-        canvases: (slots,) the canvas of each open slot, ascending.
-        asked: (asked,) indices of the open slots whose content is asked for, ascending.
+        canvases: (slots,) the canvas index of each open slot, ascending.
+        asked: (asked,) indices of the open slots with a content loss, ascending.
         slot_weights: (asked,).
         target_slots: (targets,) ascending indices into ``asked``.
         target_tokens: (targets,) missing tokens, or end-of-slot.
         target_weights: (targets,) summing to 1 in each slot.
-        location_weights: (slots,), or of no slots where locations are not learned.
-        stop_weights: (canvases,), all 0: every slot says itself when it is finished.
+        location_weights: (slots,), or (0,) if locations are not learned.
+        stop_weights: (canvases,), all 0: termination is per slot.
     """
 
     layout: RowLayout
@@ -85,16 +85,15 @@ class GenerationObjective:
     """The loss of all rounds of one generation per text, summed over slots.
 
     Args:
-        prior: the order prior, which draws the rounds and weighs the tokens missing from a slot.
-        location_weight: what the location's loss of a canvas weighs beside the content's loss of a slot.
-        empty_slot_weight: what the loss of an empty slot weighs beside that of an unfinished one, 1; left-to-right rows
-            always weigh it 1.
-        infilling: the share of texts of which a random part of what is to be generated is given as well.
-        missing: the least and the greatest share of their tokens that are missing one by one or in spans; a text's is
-            drawn between them.
-        unmarked: the share of those in which blanks are not marked, and any slot may miss something.
-        staggered: the share of texts in whose rounds each unfinished slot waits with a probability of a half. Serial
-            decoding meets such canvases; rounds that serve every slot do not lead to them.
+        prior: the order prior, which draws the rounds and weights the tokens missing from a slot.
+        location_weight: weight of a canvas's location loss, relative to a slot's content loss.
+        empty_slot_weight: weight of an empty slot's loss, relative to 1 for an unfinished slot; always 1 in
+            left-to-right rows.
+        infilling: share of texts in which a random part of the text to generate is given.
+        missing: minimum and maximum share of their tokens that are missing singly or in spans; drawn per text.
+        unmarked: share of those in which blanks are not marked and any slot may lack tokens.
+        staggered: share of texts in which each unfinished slot waits with probability 1/2 per round. Serial decoding
+            produces such canvases; rounds that fill every slot do not.
     """
 
     prior: OrderPrior
@@ -106,15 +105,15 @@ class GenerationObjective:
     staggered: float = 0.0
 
     def draw(self, texts: Texts, left_to_right: Booleans, generator: np.random.Generator) -> tuple[Texts, Integers]:
-        """Decide what is given, where blanks are marked, and in which round every other token is inserted.
+        """Draw what is given, where blanks are marked, and the round in which every other token is inserted.
 
         Args:
             texts: complete texts with their factorizations.
-            left_to_right: (batch,) bool, the texts of the left-to-right order.
+            left_to_right: (batch,) bool, the texts to generate from left to right.
             generator: the source of randomness.
 
         Returns:
-            The texts with less to be generated and with marks, and the rounds, (batch, tokens).
+            The texts with less to generate and with marks, and the rounds, (batch, tokens).
         """
         if self.infilling:
             texts = self._partly_given(texts, left_to_right, generator)
@@ -140,14 +139,14 @@ class GenerationObjective:
     def build(
         self, texts: Texts, rounds: Integers, left_to_right: Booleans, *, blank_id: int, blank_room: BlankRoom
     ) -> GenerationTargets:
-        """Ask every open slot of every canvas.
+        """Build the targets of every open slot of every canvas.
 
         Args:
-            texts: what `draw` returned.
-            rounds: what it returned too.
-            left_to_right: (batch,) bool.
+            texts: the texts that `draw` returned.
+            rounds: (batch, tokens) the rounds that `draw` returned.
+            left_to_right: (batch,) bool, as for `draw`.
             blank_id: the token that marks a blank.
-            blank_room: the positions that a blank leaves for what is inserted.
+            blank_room: the positions that each blank reserves for inserted tokens.
         """
         batch = texts.batch
         layout = lay_out(texts.generations(rounds, left_to_right), blank_id, blank_room)
@@ -160,7 +159,7 @@ class GenerationObjective:
         prior = self.prior.for_texts(np.repeat(batch.token_ids, count, 0))
         weights = prior.slot_weights(kept, present).reshape(missing.shape)
         found = missing
-        if left_to_right.any():  # a slot asks for the token that it stands before
+        if left_to_right.any():  # the target of a slot is the next token
             ordered = np.zeros_like(missing)
             ordered[:, 0] = texts.generated & left_to_right[:, None]
             weights = np.where(ordered, 1, weights)
@@ -201,7 +200,7 @@ class GenerationObjective:
 
 
 def _sample_missing(among: Booleans, share: tuple[float, float], generator: np.random.Generator) -> Booleans:
-    """Draw what infilling asks for among tokens, (batch, tokens) bool: tokens one by one, in spans, or one span."""
+    """Draw the tokens that infilling removes, (batch, tokens) bool: single tokens, several spans, or one span."""
     kind, rate, span, first, last = generator.random((5, len(among), 1))
     rate = share[0] + (share[1] - share[0]) * rate
     span = np.where(kind < _ONE_BY_ONE, 1.0, 1 + (_LONGEST_MEAN_SPAN - 1) * span)

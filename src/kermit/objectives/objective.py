@@ -1,7 +1,7 @@
-"""What is learned from complete texts: the paper's section 3.1 and the Insertion Transformer's slot loss.
+"""Objectives for single canvases: the lower bound of the paper's section 3.1 and the Insertion Transformer's slot loss.
 
-Tokens are removed from a complete text and asked back (`kermit.objectives.texts`). Two objectives say how the tokens
-are removed and what each slot's loss weighs: `SlotObjective` and `LowerBoundObjective`. This module knows no model.
+Tokens are removed from a complete text and become targets (`kermit.objectives.texts`). `SlotObjective` and
+`LowerBoundObjective` differ in how tokens are removed and how each slot's loss is weighted. This module knows no model.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from kermit.objectives.texts import KeptLayout, Texts, TrainingCanvases
 class KeptSampling(StrEnum):
     """How the kept tokens are drawn.
 
-    A uniform subset; what the order prior has inserted one by one, or in whole rounds, as parallel decoding meets it;
-    the same of each side by itself, so that one may be complete before the other is begun; all but those dropped at
-    random, on their own or in runs; or all but runs that were there before, and what rounds have inserted of these
-    (`kermit.objectives.dropping`).
+    UNIFORM keeps a uniform subset. PRIOR keeps what the order prior has inserted one by one, ROUNDS what it has
+    inserted in whole rounds, as in parallel decoding; SIDES does so independently for each side, so that one may be
+    complete before the other is begun. BERNOULLI drops tokens at random, singly or in runs. REPEATED drops repeated
+    runs, and keeps what rounds have inserted of these (`kermit.objectives.dropping`).
     """
 
     UNIFORM = "uniform"
@@ -39,11 +39,11 @@ class KeptSampling(StrEnum):
 
 
 class SlotShare(StrEnum):
-    """What a slot weighs in the slot loss.
+    """How slots are weighted in the slot loss.
 
-    By canvas, the slots of a canvas share a weight of 1, so that the only slot of an empty canvas weighs as much as the
-    twenty of a nearly complete one. By text, every slot of a text weighs the same, whatever the canvas: 2 / (n + 2),
-    which is 1 over the mean number of slots when the number kept is uniform.
+    CANVAS: the slots of a canvas share a weight of 1, so the only slot of an empty canvas counts as much as all slots
+    of a nearly complete one. TEXT: every slot of a text has the weight 2 / (n + 2), whatever the canvas; this is 1 over
+    the mean number of slots if the number of kept tokens is uniform.
     """
 
     CANVAS = "canvas"
@@ -51,9 +51,9 @@ class SlotShare(StrEnum):
 
 
 class Objective(ABC):
-    """Draws training canvases from complete texts, in two steps: which tokens are kept, and what that asks for.
+    """Turns complete texts into training canvases in two steps: draw which tokens are kept, then build the targets.
 
-    Everything random is drawn before `build`, so that the texts of a batch can be divided among processes in between.
+    Everything random is drawn before `build`, so that the texts of a batch can be split over processes in between.
     """
 
     @abstractmethod
@@ -67,37 +67,36 @@ class Objective(ABC):
         Args:
             texts: the complete texts.
             kept: (batch, tokens) bool.
-            noise: (batch, tokens) uniform in [0, 1), by which slots are left out; None leaves none out.
+            noise: (batch, tokens) uniform in [0, 1), which decides the slots to leave out; None to leave out none.
         """
 
     def sample(self, texts: Texts, generator: np.random.Generator) -> TrainingCanvases:
-        """Remove tokens and say what is missing; the same canvases for the same generator state."""
+        """Draw kept sets and build their training canvases; the result depends only on the generator's state."""
         kept = self.sample_kept(texts, generator)
         return self.build(texts, kept, generator.random(kept.shape))
 
 
 @dataclass(frozen=True)
 class SlotObjective(Objective):
-    """The slot loss: the loss of every open slot, weighted, and averaged over texts.
+    """The slot loss: the weighted loss of every open slot, averaged over texts.
 
-    The number of kept tokens is uniform over 0..n, both ends included, unless tokens are kept by rounds or dropped on
-    their own.
+    The number of kept tokens is uniform over 0..n, both included, for UNIFORM and PRIOR sampling.
 
     Args:
-        prior: the order prior, which weighs the tokens missing from a slot.
-        kept: how the kept tokens are drawn, or several ways with weights, one of which is drawn for each text.
-        drop_probability: of each token, for Bernoulli dropping and that of repeated runs.
-        span_length: the mean length of the runs of Bernoulli dropping; 1 drops each token on its own.
-        termination: slot termination asks end-of-slot of the empty slots; sequence termination leaves them out and asks
-            for the stop action when nothing is missing.
-        share: what a slot weighs, by canvas or by text.
-        location_weight: what the location's loss weighs beside the content's.
-        empty_slot_rate: the share of empty slots whose loss is computed, drawn at random and weighed up by its
-            inverse, which leaves the expected loss as it is. Below 1 it saves most of the vocabulary softmax where few
-            tokens are missing.
-        empty_slot_weight: what the loss of an empty slot weighs beside that of an unfinished one. Below 1 more is
-            learned of what is missing and less of whether anything is, and slots end as if with a termination penalty
-            of minus the weight's logarithm; a penalty of the logarithm takes that back.
+        prior: the order prior, which weights the tokens missing from a slot.
+        kept: how the kept tokens are drawn, or several ways with weights, one of which is drawn per text.
+        drop_probability: probability of each token, for BERNOULLI and REPEATED sampling.
+        span_length: mean length of the runs of BERNOULLI sampling; 1 drops tokens independently.
+        termination: with slot termination the target of empty slots is end-of-slot; with sequence termination they
+            have none, and the stop action is the target when nothing is missing.
+        share: how slots are weighted.
+        location_weight: weight of the location loss, relative to the content loss.
+        empty_slot_rate: share of empty slots whose loss is computed, drawn at random and weighted by the inverse, so
+            that the expected loss is unchanged. Below 1 it saves most of the vocabulary softmax if few tokens are
+            missing.
+        empty_slot_weight: weight of an empty slot's loss, relative to 1 for an unfinished slot. Below 1 the model
+            learns more about what is missing and less about whether anything is; slots then end as if with a
+            termination penalty of -log(weight), which a penalty of log(weight) undoes.
         common_ids: no repeated run begins or ends with a token of a lower id.
     """
 
@@ -123,7 +122,7 @@ class SlotObjective(Objective):
         object.__setattr__(self, "share", member_of(SlotShare, self.share, "share"))
 
     def build(self, texts: Texts, kept: Booleans, noise: Array | None = None) -> TrainingCanvases:
-        """Weigh what is missing from the open slots."""
+        """Build the canvases and weight what is missing from their open slots."""
         layout = KeptLayout.of(texts, kept)
         unfinished = layout.missing_from_slot > 0
         asked = layout.open if self.termination is Termination.SLOT else layout.open & unfinished
@@ -142,15 +141,15 @@ class SlotObjective(Objective):
         return layout.training_canvases(asked, shares, weights, location, np.asarray(stop * self.location_weight))
 
     def shares(self, texts: Texts, asked: Booleans, missing: Integers) -> Array:
-        """What the loss of each slot weighs: as `share` says, or as an objective of your own does.
+        """Return the weight of each slot's loss according to `share`; subclasses may override it.
 
         Args:
             texts: the complete texts.
-            asked: (batch, length) bool, the slots of the canvases that are asked.
-            missing: (batch, length) how many tokens are missing from each.
+            asked: (batch, length) bool, the slots with a loss.
+            missing: (batch, length) number of tokens missing from each slot.
 
         Returns:
-            (batch, length) float; what it gives to slots that are not asked does not count.
+            (batch, length) float; values at other slots are ignored.
         """
         match self.share:
             case SlotShare.CANVAS:
@@ -159,7 +158,7 @@ class SlotObjective(Objective):
                 return np.asarray(asked * (2 / (texts.lengths + 2))[:, None])
 
     def sample_kept(self, texts: Texts, generator: np.random.Generator) -> Booleans:
-        """Draw how many tokens to keep, and which; or drop each on its own."""
+        """Draw the kept set of each text in one of the ways of `kept`."""
         if isinstance(self.kept, KeptSampling):
             return self._sample_kept(self.kept, texts, generator)
         shares = np.array(list(self.kept.values()), dtype=np.float64)
@@ -201,15 +200,15 @@ class SlotObjective(Objective):
 
 
 def _uniform_count(lengths: Integers, noise: Array) -> Integers:
-    """A number from 0 to each length, both included; (batch,)."""
+    """Return a number from 0 to each length, both included; (batch,)."""
     return np.asarray(np.minimum((noise * (lengths + 1)).astype(np.int64), lengths))
 
 
 def _rounds_reached(rounds: Integers, noise: Array, *, complete: bool) -> Integers:
-    """How many rounds are over: the complete text once in (rounds + 1) times, else those before a token's, drawn alike.
+    """Return the number of finished rounds: all with probability 1 / (rounds + 1), else those before a random token's.
 
     Args:
-        rounds: (batch, tokens) the round of each token, from 1; 0 at what is there from the start.
+        rounds: (batch, tokens) the round of each token, from 1; 0 for tokens that are there from the start.
         noise: (batch,) uniform.
         complete: whether complete texts are drawn at all.
 
@@ -227,11 +226,11 @@ def _rounds_reached(rounds: Integers, noise: Array, *, complete: bool) -> Intege
 
 @dataclass(frozen=True)
 class LowerBoundObjective(Objective):
-    """The lower bound on the log-likelihood of section 3.1, negated: an unbiased estimate from one step a text.
+    """The negated lower bound of section 3.1 on the log-likelihood: an unbiased estimate from one step per text.
 
-    A text of n tokens takes n insertions and then stops: n + 1 steps. One is drawn uniformly, the kept set before it is
-    drawn from the prior, and the next-step losses are weighed by the prior and by the number of steps. How the text
-    stops is the model's: by its stop action, or with slot termination by the drawn slot's end-of-slot.
+    A text of n tokens takes n insertions and then stops: n + 1 steps. One step is drawn uniformly, the kept set before
+    it is drawn from the prior, and the next-step losses are weighted by the prior and by the number of steps. The model
+    decides how the text stops: by its stop action, or with slot termination by the drawn slot's end-of-slot.
 
     Args:
         prior: the order prior.
@@ -240,13 +239,13 @@ class LowerBoundObjective(Objective):
     prior: OrderPrior
 
     def sample_kept(self, texts: Texts, generator: np.random.Generator) -> Booleans:
-        """Draw a step and the kept set before it."""
+        """Draw a step, and the kept set before it."""
         count = _uniform_count(texts.lengths, generator.random(len(texts.batch)))
         given = texts.present & ~texts.generated
         return self.prior.for_texts(texts.batch.token_ids).sample_kept(given, texts.present, count, generator)
 
     def build(self, texts: Texts, kept: Booleans, noise: Array | None = None) -> TrainingCanvases:
-        """Weigh what is missing, or stopping where nothing is."""
+        """Build the canvases and weight what is missing, or stopping if nothing is."""
         layout = KeptLayout.of(texts, kept)
         prior = self.prior.for_texts(texts.batch.token_ids)
         steps = texts.lengths + 1

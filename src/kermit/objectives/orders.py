@@ -1,8 +1,8 @@
 """Order priors: which missing token is inserted next, given what is kept (the paper's p(z), section 3).
 
 Every function takes ``kept`` and ``valid``, two bool arrays (batch, tokens): ``valid`` is False at padding, a token is
-*missing* where it is valid and not kept, and a *span* is a run of missing tokens between kept ones (or an end of the
-row). Tokens that are never dropped, such as ``[SEP]``, are simply kept, and so separate the spans.
+*missing* if it is valid and not kept, and a *span* is a run of missing tokens between kept ones (or an end of the row).
+Tokens that are never dropped, such as ``[SEP]``, are always kept, so they separate spans.
 
 A prior is q(slot) times w(token within the slot's span). This module knows no model.
 """
@@ -18,20 +18,20 @@ from kermit.canvas.arrays import Array, Booleans, Floats, Integers
 from kermit.errors import ModelError
 
 _TOLERANCE = 1e-3
-"""How far from 1 the sum of a prior's weights may be."""
+"""Tolerance of the sum of a prior's weights, which should be 1."""
 
 
 @dataclass(frozen=True)
 class Spans:
-    """Where the missing tokens lie, as a list of them in order; the tokens of a span follow one another.
+    """The missing tokens in order, grouped by span.
 
     Args:
-        shape: (batch, tokens) of the arrays that they were found in.
-        places: (missing,) where each stands, as row * tokens + place.
+        shape: (batch, tokens), the shape of the arrays that the spans were found in.
+        places: (missing,) the place of each token, as row * tokens + place.
         starts: (spans,) indices into ``places`` of the first token of each span.
-        lengths: (spans,) number of tokens in each.
-        rank: (missing,) its place in the span, from 0.
-        length: (missing,) the number of tokens in its span.
+        lengths: (spans,) number of tokens in each span.
+        rank: (missing,) the token's place in its span, from 0.
+        length: (missing,) number of tokens in the token's span.
     """
 
     shape: tuple[int, int]
@@ -55,17 +55,17 @@ class Spans:
         return cls((len(valid), width), places, starts, lengths, rank, np.repeat(lengths, lengths))
 
     def spread(self, values: Array) -> Array:
-        """Return (batch, tokens) with values, (missing,), at the missing tokens and 0 elsewhere."""
+        """Scatter values (missing,) to (batch, tokens), 0 elsewhere."""
         out = np.zeros(self.shape, dtype=values.dtype)
         out.reshape(-1)[self.places] = values
         return out
 
     def at(self, plane: Array) -> Array:
-        """Return (missing,), the values of (batch, tokens) at the missing tokens."""
+        """Gather the values of (batch, tokens) at the missing tokens, (missing,)."""
         return np.asarray(plane).reshape(-1)[self.places]
 
     def normalise(self, values: Array) -> Array:
-        """Scale values, (missing,), to sum to 1 in each span; where a span's sum is 0, alike for all its tokens."""
+        """Scale values (missing,) to sum to 1 in each span; a span whose sum is 0 becomes uniform."""
         if not len(self.places):
             return values
         total = np.repeat(np.add.reduceat(values, self.starts), self.lengths)
@@ -73,7 +73,7 @@ class Spans:
         return np.where(some, values / np.where(some, total, 1), 1 / self.length)
 
     def draw(self, weights: Array, generator: np.random.Generator) -> Booleans:
-        """Choose one token per span with the probability that its weight says; (missing,) bool."""
+        """Draw one token per span with probability proportional to its weight; (missing,) bool."""
         if not len(self.places):
             return np.zeros(0, dtype=bool)
         waits = generator.exponential(size=len(self.places))
@@ -83,44 +83,44 @@ class Spans:
 
     @property
     def count(self) -> Integers:
-        """(batch, 1) the number of spans of each row."""
+        """Return (batch, 1), the number of spans of each row."""
         rows = self.places[self.starts] // self.shape[1]
         return np.bincount(rows, minlength=self.shape[0])[:, None]
 
 
 class OrderPrior(ABC):
-    """A distribution over insertion orders. A prior of your own needs only `weights`."""
+    """A distribution over insertion orders. A custom prior only needs to define `weights`."""
 
     def for_texts(self, token_ids: Integers) -> OrderPrior:
-        """Return the prior of these texts, which everything else is then asked of.
+        """Return the prior to use for these texts.
 
-        A prior that looks at the tokens and not only at where some are missing returns a copy of itself that has them.
+        A prior that depends on the tokens, and not only on which are missing, returns a copy of itself that holds them.
 
         Args:
-            token_ids: (batch, tokens), special tokens and padding included.
+            token_ids: (batch, tokens), including special tokens and padding.
         """
         return self
 
     @abstractmethod
     def weights(self, kept: Booleans, valid: Booleans) -> Array:
-        """Return the probability of each token being the next, given the kept set.
+        """Return the probability that each token is inserted next, given the kept set.
 
         Returns:
             (batch, tokens) float: zero at kept tokens and padding, summing to 1 wherever a token is missing.
         """
 
     def slot_weights(self, kept: Booleans, valid: Booleans) -> Array:
-        """Return the probability of each token being the next *of its slot*: w, summing to 1 in each span."""
+        """Return the probability that each token is the next *in its slot*: w, which sums to 1 in each span."""
         spans = Spans.of(kept, valid)
         return spans.spread(spans.normalise(spans.at(self.weights(kept, valid))))
 
     def sample_kept(self, kept: Booleans, valid: Booleans, count: Integers, generator: np.random.Generator) -> Booleans:
-        """Insert tokens one by one, as the prior would, and say which are there in the end.
+        """Draw the kept set after inserting tokens one by one according to the prior.
 
         Args:
-            kept: (batch, tokens) bool, what is there at the start.
+            kept: (batch, tokens) bool, the tokens at the start.
             valid: (batch, tokens) bool.
-            count: (batch,) how many tokens to insert, at most as many as are missing.
+            count: (batch,) number of tokens to insert, at most the number missing.
             generator: the source of randomness.
 
         Returns:
@@ -141,17 +141,17 @@ class OrderPrior(ABC):
         *,
         waiting: Array | None = None,
     ) -> Integers:
-        """Insert a token into every unfinished slot at once, round by round, and say in which round each came.
+        """Draw the round in which each token is inserted, if every round inserts one token into every unfinished slot.
 
         Args:
-            kept: (batch, tokens) bool, what is there at the start.
+            kept: (batch, tokens) bool, the tokens at the start.
             valid: (batch, tokens) bool.
             generator: the source of randomness.
-            waiting: (batch,) the probability of each unfinished slot to wait for a later round; none waits by default,
-                and never all of a text.
+            waiting: (batch,) probability that an unfinished slot waits for a later round; 0 by default. At least one
+                slot of a text never waits.
 
         Returns:
-            (batch, tokens) the round of each missing token, from 1; 0 at what was there, and at padding.
+            (batch, tokens) the round of each missing token, from 1; 0 at kept tokens and padding.
         """
         present = kept & valid
         rounds = np.zeros(kept.shape, dtype=np.int64)
@@ -171,10 +171,10 @@ class OrderPrior(ABC):
 
 
 def checked_weights(prior: OrderPrior, kept: Booleans, valid: Booleans) -> Array:
-    """Return the prior's `weights`, checked: a prior of a user's own may not be a distribution.
+    """Return the prior's `weights` after checking them: those of a custom prior may not be a distribution.
 
     Raises:
-        ModelError: they are not 0 at what is not missing, or do not sum to 1.
+        ModelError: the weights are not 0 where no token is missing, or do not sum to 1.
     """
     weights = np.asarray(prior.weights(kept, valid))
     missing = valid & ~kept
@@ -182,14 +182,14 @@ def checked_weights(prior: OrderPrior, kept: Booleans, valid: Booleans) -> Array
     wrong = astray.any(1) | ~(np.abs(weights.sum(1) - 1) <= _TOLERANCE)
     if bool((wrong & missing.any(1)).any()):
         raise ModelError(
-            f"the weights of the prior {type(prior).__name__} are no probabilities of the missing tokens; let "
-            "`weights` be 0 at kept tokens and padding, and sum to 1 over the missing tokens of each text"
+            f"the weights of the prior {type(prior).__name__} are not probabilities of the missing tokens; `weights` "
+            "must be 0 at kept tokens and padding, and sum to 1 over the missing tokens of each text"
         )
     return weights
 
 
 def draw_by_row(weights: Array, generator: np.random.Generator) -> Integers:
-    """Draw an index of each row with the probability that its weight says; (rows,)."""
+    """Draw an index per row with probability proportional to its weight; (rows,)."""
     reached = weights.cumsum(1, dtype=np.float64)
     noise = generator.random((len(weights), 1)) * reached[:, -1:]
     last = weights.shape[1] - 1 - (weights[:, ::-1] > 0).argmax(1)
@@ -197,32 +197,32 @@ def draw_by_row(weights: Array, generator: np.random.Generator) -> Integers:
 
 
 def sample_uniform_kept(kept: Booleans, valid: Booleans, count: Integers, generator: np.random.Generator) -> Booleans:
-    """Add to ``kept`` a uniform subset of the missing tokens, of the size that ``count`` (batch,) says."""
+    """Add to ``kept`` a uniform subset of ``count`` (batch,) missing tokens."""
     return _first(generator.random(kept.shape), valid & ~kept, count) | (kept & valid)
 
 
 def _first(times: Array, missing: Booleans, count: Integers) -> Booleans:
-    """Return the ``count`` missing tokens of each row whose times are the smallest."""
+    """Return the ``count`` missing tokens of each row with the smallest times."""
     place = np.where(missing, times, np.inf).argsort(1).argsort(1)
     return missing & (place < count[:, None])
 
 
 @dataclass(frozen=True)
 class UniformPrior(OrderPrior):
-    """Every missing token alike: q is the span's share of the missing tokens, w is flat."""
+    """Every missing token is equally likely: q is the span's share of the missing tokens, w is flat."""
 
     def weights(self, kept: Booleans, valid: Booleans) -> Floats:
-        """1 over the number of missing tokens."""
+        """Return 1 over the number of missing tokens."""
         missing = valid & ~kept
         return np.asarray(missing / np.maximum(missing.sum(1, keepdims=True), 1), dtype=np.float32)
 
     def slot_weights(self, kept: Booleans, valid: Booleans) -> Floats:
-        """1 over the number of tokens in the span."""
+        """Return 1 over the number of tokens in the span."""
         spans = Spans.of(kept, valid)
         return spans.spread((1 / spans.length).astype(np.float32))
 
     def sample_kept(self, kept: Booleans, valid: Booleans, count: Integers, generator: np.random.Generator) -> Booleans:
-        """A uniform subset."""
+        """Draw a uniform subset."""
         return sample_uniform_kept(kept, valid, count, generator)
 
 
@@ -230,12 +230,12 @@ class UniformPrior(OrderPrior):
 class BalancedTreePrior(OrderPrior):
     """Middle first: q is flat over the unfinished slots, w falls off exponentially from the span's middle.
 
-    Inserting the middle of every span at once builds a balanced binary tree, so a text of n tokens is there after about
-    log2 n rounds.
+    Inserting the middle of every span at once builds a balanced binary tree, so a text of n tokens is complete after
+    about log2 n rounds.
 
     Args:
-        temperature: w is proportional to exp(-d / temperature), d the distance from the middle; w becomes flat as the
-            temperature grows and a certain middle as it shrinks.
+        temperature: w is proportional to exp(-d / temperature), where d is the distance from the middle. A high
+            temperature makes w flat; a low one concentrates it on the middle.
     """
 
     temperature: float = 1.0
@@ -245,12 +245,12 @@ class BalancedTreePrior(OrderPrior):
             raise ValueError(f"the temperature of a balanced tree prior must be above 0, not {self.temperature}")
 
     def weights(self, kept: Booleans, valid: Booleans) -> Floats:
-        """The slot's weights, shared by the row's spans alike."""
+        """Return the slot weights divided by the number of spans of the row."""
         spans = Spans.of(kept, valid)
         return (spans.spread(self._of_spans(spans)) / np.maximum(spans.count, 1)).astype(np.float32)
 
     def slot_weights(self, kept: Booleans, valid: Booleans) -> Floats:
-        """exp(-d / temperature), normalised in each span."""
+        """Return exp(-d / temperature), normalised in each span."""
         spans = Spans.of(kept, valid)
         return spans.spread(self._of_spans(spans).astype(np.float32))
 
@@ -260,18 +260,18 @@ class BalancedTreePrior(OrderPrior):
         return spans.normalise(np.exp(-from_nearest / self.temperature))
 
     def sample_kept(self, kept: Booleans, valid: Booleans, count: Integers, generator: np.random.Generator) -> Booleans:
-        """The kept set after ``count`` insertions, in as many passes as the tree is deep.
+        """Draw the kept set after ``count`` insertions, with one pass per level of the tree.
 
-        With q flat, each unfinished slot is as likely to be next as any other: slots fire like clocks of rate 1. So
-        give each token the time at which it is inserted, its parent's plus an exponential draw, and keep the first
-        ``count``. Every pass splits all spans at once.
+        With q flat, every unfinished slot is equally likely to be next, like independent clocks of rate 1. So each
+        token gets an insertion time, its parent's plus an exponential draw, and the first ``count`` are kept. Every
+        pass splits all spans at once.
         """
         start = kept & valid
         present = start.copy()
         times = np.zeros(kept.size)
         while len((spans := Spans.of(present, valid)).places):
             chosen = spans.draw(self._of_spans(spans), generator)
-            # times holds, at a missing token, when its span came to be
+            # at a missing token, times holds the time at which its span was created
             split = times[spans.places[chosen]] + generator.exponential(size=len(spans.starts))
             times[spans.places] = np.repeat(split, spans.lengths)
             present.reshape(-1)[spans.places[chosen]] = True
@@ -280,19 +280,19 @@ class BalancedTreePrior(OrderPrior):
 
 @dataclass(frozen=True)
 class LeftToRightPrior(OrderPrior):
-    """The leftmost missing token, always: an autoregressive model's order."""
+    """Always the leftmost missing token: the order of an autoregressive model."""
 
     def weights(self, kept: Booleans, valid: Booleans) -> Floats:
-        """1 at the leftmost missing token."""
+        """Return 1 at the leftmost missing token."""
         missing = valid & ~kept
         return np.asarray(missing & (missing.cumsum(1) == 1), dtype=np.float32)
 
     def slot_weights(self, kept: Booleans, valid: Booleans) -> Floats:
-        """1 at the leftmost token of each span."""
+        """Return 1 at the leftmost token of each span."""
         spans = Spans.of(kept, valid)
         return spans.spread((spans.rank == 0).astype(np.float32))
 
     def sample_kept(self, kept: Booleans, valid: Booleans, count: Integers, generator: np.random.Generator) -> Booleans:
-        """The leftmost ``count`` of the missing tokens."""
+        """Add the leftmost ``count`` missing tokens."""
         missing = valid & ~kept
         return (kept & valid) | (missing & (missing.cumsum(1) <= count[:, None]))

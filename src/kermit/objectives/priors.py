@@ -1,7 +1,7 @@
-"""Order priors by name, as recipes, the command line and requests give them.
+"""Order priors by name, for recipes, the command line and requests.
 
-To add a prior of your own, write a class (`kermit.objectives.OrderPrior`), call `register_prior` in its module, and
-name the module in the recipe's `imports`.
+To add a prior, write a subclass of `kermit.objectives.OrderPrior`, call `register_prior` in its module, and list the
+module in the recipe's `imports`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PriorName(StrEnum):
-    """The priors of the package."""
+    """The built-in priors."""
 
     UNIFORM = "uniform"
     BALANCED_TREE = "balanced_tree"
@@ -40,11 +40,11 @@ def prior_names() -> list[str]:
 
 
 def register_prior(name: str, make: Callable[..., OrderPrior]) -> None:
-    """Make a prior known by a name; it replaces one of the same name.
+    """Register a prior under a name, replacing any prior of that name.
 
     Args:
-        name: as recipes give it in `objective.prior`.
-        make: the class, or what makes an instance; it gets `objective.prior_settings` as keyword arguments.
+        name: the value of `objective.prior` in recipes.
+        make: the class or a function that returns a prior; called with `objective.prior_settings` as keyword arguments.
     """
     _PRIORS.add(name, make)
 
@@ -53,9 +53,9 @@ def make_prior(name: str, *, temperature: float = 1.0, **settings: Any) -> Order
     """Make a prior.
 
     Args:
-        name: its name.
-        temperature: of the balanced tree; other priors have none.
-        settings: keyword arguments for the prior.
+        name: the registered name.
+        temperature: temperature of the balanced tree; ignored by other priors.
+        settings: keyword arguments of the prior.
     """
     own = {"temperature": temperature} if name == PriorName.BALANCED_TREE else {}
     return _PRIORS.get(name)(**own, **settings)

@@ -1,8 +1,8 @@
-"""Complete texts, and what is missing from the canvases of the tokens that are kept of them.
+"""Complete texts, the canvases of their kept tokens, and the targets: the tokens missing from each slot.
 
-Where a missing token belongs follows from the kept mask by a cumulative sum, so the targets of a canvas are a short
-list of (slot, token, weight), never a dense (slots, vocabulary) array. This module knows no model and draws nothing;
-`TrainingCanvases.model_inputs` is what a model's forward takes, as arrays.
+The slot of a missing token follows from the kept mask by a cumulative sum, so the targets of a canvas are a short list
+of (slot, token, weight), never a dense (slots, vocabulary) array. This module knows no model and draws nothing;
+`TrainingCanvases.model_inputs` returns the arguments of a model's forward as arrays.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kermit.errors import member_of
 
 @dataclass(frozen=True)
 class TrainingCanvases:
-    """Canvases with what is missing from their slots, and what each part weighs in the loss.
+    """Canvases with the tokens missing from their slots, and the weights of the loss.
 
     The loss of a batch is the sum over scored slots of ``slot_weights`` times (logsumexp of the logits minus the
     weighted target logits), plus the sums of ``location_weights`` and ``stop_weights`` times the negative
@@ -70,16 +70,16 @@ class TrainingCanvases:
 
 @dataclass(frozen=True)
 class Texts:
-    """Complete texts and what is to be generated of them.
+    """Complete texts, and which part of them is generated.
 
     Args:
         batch: the complete canvases.
-        present: (batch, tokens) bool: valid, and not of a segment that the factorization leaves empty.
+        present: (batch, tokens) bool: valid, and not in a segment that the factorization leaves empty.
         generated: (batch, tokens) bool: the content tokens that may be removed.
         open_segments: (batch, 2) bool: the segments whose slots are open.
-        marked: (batch, tokens) bool: the given tokens with a marked blank left of them; no other slot between two given
-            tokens is open. None where every slot of the open segments is, and none is marked.
-        unmarked: (batch,) bool: the texts of which that holds too, among others with marks.
+        marked: (batch, tokens) bool: the given tokens with a marked blank on their left; no other slot between two
+            given tokens is open. None if no blank is marked and every slot of the open segments is open.
+        unmarked: (batch,) bool: texts without marks, whose slots are all open, in a batch with `marked`.
     """
 
     batch: CanvasBatch
@@ -91,7 +91,7 @@ class Texts:
 
     @classmethod
     def of(cls, batch: CanvasBatch, factorizations: Sequence[Factorization]) -> Texts:
-        """Read off the factorization of each text which of its tokens are generated, given or absent."""
+        """Determine from each text's factorization which of its tokens are generated, given or absent."""
         ways = [member_of(Factorization, way, "factorization") for way in factorizations]
         generated = np.array([[s in way.generated for s in Segment] for way in ways]).reshape(-1, len(Segment))
         absent = np.array([[s in way.absent for s in Segment] for way in ways]).reshape(-1, len(Segment))
@@ -101,7 +101,7 @@ class Texts:
 
     @cached_property
     def given(self) -> Booleans:
-        """(batch, tokens) bool, what is there at the start, with the frame that belongs to it."""
+        """(batch, tokens) bool, the tokens at the start, with the special tokens that frame them."""
         batch = self.batch
         given = self.present & ~batch.framing & ~self.generated
         return self.present & given_part(
@@ -110,7 +110,7 @@ class Texts:
 
     @cached_property
     def open_slots(self) -> Booleans:
-        """(batch, tokens) bool, whether the slot left of each token is open, once the token is there."""
+        """(batch, tokens) bool, whether the slot left of each token is open once the token is on the canvas."""
         open_slots = self._in_open_segment
         if self.marked is None:
             return open_slots
@@ -119,7 +119,7 @@ class Texts:
 
     @property
     def marks(self) -> Booleans:
-        """(batch, tokens) bool, the given tokens that a marker stands left of."""
+        """(batch, tokens) bool, the given tokens with a marker on their left."""
         if self.marked is None:
             return np.zeros_like(self.present)
         return self.marked if self.unmarked is None else self.marked & ~self.unmarked[:, None]
@@ -131,21 +131,21 @@ class Texts:
 
     @property
     def lengths(self) -> Integers:
-        """(batch,) how many tokens are to be generated."""
+        """(batch,) number of tokens to generate."""
         return np.asarray(self.generated.sum(1))
 
     def generations(self, rounds: Integers, left_to_right: Booleans) -> Generations:
-        """Return how the texts come about.
+        """Describe the generation of each text by its rounds.
 
         Args:
-            rounds: (batch, tokens) the round in which a token is inserted, from 1; 0 for what is there at the start.
-            left_to_right: (batch,) bool, whether the row is of the left-to-right order.
+            rounds: (batch, tokens) the round in which a token is inserted, from 1; 0 for tokens at the start.
+            left_to_right: (batch,) bool, whether the text is generated from left to right.
         """
         batch, planes = self.batch, (self.present, self.given, self.marks, self.open_slots)
         return Generations(batch.token_ids, batch.segment_ids, *planes, rounds, left_to_right, batch.specials)
 
     def select(self, rows: Integers) -> Texts:
-        """Return some of the texts, or one of them several times."""
+        """Select texts by index; an index may occur several times."""
         marks = [None if plane is None else plane[rows] for plane in (self.marked, self.unmarked)]
         return Texts(
             self.batch.select(rows), self.present[rows], self.generated[rows], self.open_segments[rows], *marks
@@ -153,20 +153,20 @@ class Texts:
 
 
 def _by_segment(flags: Booleans, segment_ids: Integers) -> Booleans:
-    """(batch, tokens), the flag of each token's segment, of (batch, 2)."""
+    """Return (batch, tokens), the flag in (batch, 2) of each token's segment."""
     return np.where(segment_ids == Segment.Y, flags[:, 1:], flags[:, :1])
 
 
 @dataclass(frozen=True)
 class KeptLayout:
-    """Where the tokens of texts lie on the canvases of their kept tokens.
+    """The canvases of kept tokens, and the slots that missing tokens belong to.
 
     Args:
         texts: the complete texts.
         canvases: the canvases of their kept tokens.
-        missing: (batch, tokens) bool, what is not kept.
-        slot: (batch, tokens) the slot that a missing token belongs in; 0 elsewhere.
-        missing_from_slot: (batch, length) how many tokens are missing from each slot.
+        missing: (batch, tokens) bool, the tokens that are not kept.
+        slot: (batch, tokens) the slot of each missing token; 0 elsewhere.
+        missing_from_slot: (batch, length) number of tokens missing from each slot.
     """
 
     texts: Texts
@@ -177,11 +177,11 @@ class KeptLayout:
 
     @classmethod
     def of(cls, texts: Texts, kept: Booleans) -> KeptLayout:
-        """Lay out kept sets, (batch, tokens) bool."""
+        """Build the layout of kept sets, (batch, tokens) bool."""
         batch = texts.batch
         kept = kept & texts.present
         missing = texts.present & ~kept
-        slot = kept.cumsum(1)  # of a missing token: how many are kept before it
+        slot = kept.cumsum(1)  # a missing token's slot is the number of kept tokens before it
         length = int(slot[:, -1].max())
         rows, tokens = kept.nonzero()
         places = (rows, slot[rows, tokens] - 1)
@@ -211,7 +211,7 @@ class KeptLayout:
 
     @property
     def no_stop(self) -> Floats:
-        """(batch,) weights of stopping where it is not asked for."""
+        """(batch,) zero weights, for canvases that do not train stopping."""
         return np.zeros(len(self.canvases), dtype=np.float32)
 
     def by_slot(self, values: Array) -> Array:
@@ -225,13 +225,13 @@ class KeptLayout:
     def training_canvases(
         self, asked: Booleans, shares: Array, weights: Array, location: Array, stop: Array
     ) -> TrainingCanvases:
-        """List the asked slots and what is missing from them."""
+        """List the slots with a loss and the tokens missing from them."""
         length = asked.shape[1]
         slots = np.flatnonzero(asked)
         number = asked.ravel().cumsum() - 1
         rows, tokens = self.missing.nonzero()
         places = rows * length + self.slot[rows, tokens]
-        wanted = asked.ravel()[places]  # a slot that the prior gives no share has no loss to weigh
+        wanted = asked.ravel()[places]  # slots without a loss have no targets
         empty = slots[self.missing_from_slot.ravel()[slots] == 0]
         target_slots = np.concatenate([number[places[wanted]], number[empty]])
         end = self.canvases.specials.end_of_slot_id

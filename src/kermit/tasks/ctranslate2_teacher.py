@@ -1,8 +1,8 @@
-"""A Transformer run by CTranslate2, several times faster on a CPU: the fast teacher of distillation.
+"""A Transformer run by CTranslate2, several times faster on a CPU: the fast teacher for distillation.
 
-The weights are converted into a temporary folder, loaded from there, and quantised while they are loaded. Beam search
-has the Transformer's settings; rounding may decide near ties differently. The package ctranslate2 is optional. This
-module reads no text files.
+The weights are converted into a temporary folder, and quantised while they are loaded from there. Beam search has the
+Transformer's settings; rounding may break near ties differently. The package ctranslate2 is optional. This module reads
+no text files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INSTALL = "pip install 'kermit-insertion[distill]'"
 
 
 class CTranslate2Searcher(BeamSearcher):
-    """A converted Transformer; `converted` makes one."""
+    """A converted Transformer, as returned by `converted`."""
 
     backend = "ctranslate2"
 
@@ -41,16 +41,17 @@ class CTranslate2Searcher(BeamSearcher):
     ) -> list[Hypothesis]:
         """Translate sources; `on_progress` is called once, at the end.
 
-        Log-probabilities are slightly higher than those of torch: special tokens have no share in them.
+        Log-probabilities are slightly higher than torch's, because special tokens get no probability.
         """
         tokenizer, end = self.tokenizer, self.tokenizer.sep_token
         results = self.translator.translate_batch(
             [[*tokenizer.convert_ids_to_tokens(list(source)), end] for source in sources],
             beam_size=settings.beams,
             length_penalty=settings.length_penalty,
-            max_decoding_length=min(settings.max_tokens, self.model.config.max_position_embeddings - 2) + 1,  # with end
+            max_decoding_length=min(settings.max_tokens, self.model.config.max_position_embeddings - 2)
+            + 1,  # including the end token
             min_decoding_length=0,
-            max_input_length=0,  # no limit besides the model's
+            max_input_length=0,  # only the model's own limit
             max_batch_size=max(1, int(settings.batch_tokens)),
             batch_type="tokens",
             suppress_sequences=[[token] for token in tokenizer.all_special_tokens if token != end],
@@ -69,7 +70,7 @@ class CTranslate2Searcher(BeamSearcher):
 
 
 def converted(kermit: Kermit, precision: str = "int8", *, threads_per_batch: int | None = None) -> Kermit:
-    """Convert a Transformer's weights, for a GPU if there is one, else for as many threads as torch has.
+    """Convert a Transformer to CTranslate2: on a GPU if there is one, else with torch's number of threads.
 
     Args:
         kermit: a loaded model of the family `transformer`, in float32.
@@ -78,12 +79,12 @@ def converted(kermit: Kermit, precision: str = "int8", *, threads_per_batch: int
             several batches with one thread each.
 
     Raises:
-        ModelError: the package is missing, the model is of another family, or CTranslate2 cannot run it.
+        ModelError: the package is missing, the model is not a Transformer, or CTranslate2 cannot run it.
     """
     searcher = kermit.searcher
     if not isinstance(searcher, BeamSearcher):
         raise ModelError(
-            "the backend ctranslate2 runs only the family transformer, and the teacher's model_type is"
+            "the backend ctranslate2 supports only the family transformer, but the teacher's model_type is"
             f" {kermit.model_type}; use the backend transformers"
         )
     try:
@@ -92,7 +93,7 @@ def converted(kermit: Kermit, precision: str = "int8", *, threads_per_batch: int
         raise ModelError(f"the backend ctranslate2 needs the package {error.name}; {INSTALL}") from error
     device = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
     if precision not in (known := ctranslate2.get_supported_compute_types(device)):
-        raise ModelError(f"CTranslate2 has no precision {precision} on this machine; known: {', '.join(sorted(known))}")
+        raise ModelError(f"CTranslate2 does not support {precision} on this machine, only {', '.join(sorted(known))}")
     batches = torch.get_num_threads() if device == "cpu" and threads_per_batch is None else 1
     with TemporaryDirectory(prefix="kermit-ctranslate2-") as folder:
         save_converted(searcher, folder)
@@ -107,10 +108,10 @@ def converted(kermit: Kermit, precision: str = "int8", *, threads_per_batch: int
 
 
 def save_converted(searcher: BeamSearcher, folder: str | Path) -> None:
-    """Write a Transformer as a model of CTranslate2.
+    """Write a Transformer in CTranslate2's format.
 
-    It differs from the package's own conversion of Marian models: the decoder starts from the embedding of `[CLS]`
-    instead of zeros, and the row of the padding token is kept.
+    Unlike in the package's own conversion of Marian models, the decoder starts from the embedding of `[CLS]` instead of
+    zeros, and the row of the padding token is kept.
     """
     from ctranslate2.converters.transformers import BartLoader
     from ctranslate2.specs import TransformerSpec
@@ -122,8 +123,8 @@ def save_converted(searcher: BeamSearcher, folder: str | Path) -> None:
     activations |= {"silu": Activation.SWISH, "swish": Activation.SWISH}
     if config.activation_function not in activations:
         raise ModelError(
-            f"the backend ctranslate2 has no activation {config.activation_function}, which the teacher was trained"
-            f" with; known: {', '.join(activations)}; use the backend transformers"
+            f"the backend ctranslate2 does not support the teacher's activation {config.activation_function}, only"
+            f" {', '.join(activations)}; use the backend transformers"
         )
     specification = TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),

@@ -1,8 +1,8 @@
-"""Distillation: a teacher's own translations as training data (sequence-level knowledge distillation).
+"""Distillation: a teacher's translations as training data (sequence-level knowledge distillation).
 
 The text is translated in blocks, so that an interrupted run can resume; a manifest records teacher, decoding and text,
-and other settings are refused. At the end the blocks become two line-aligned files, source and translation, without
-translations that did not end and, with a filter, without pairs that are clearly wrong.
+and a run with other settings is refused. At the end the blocks are joined into two line-aligned files, source and
+translation, without unfinished translations and, with a filter, without pairs that are clearly wrong.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TRANSFORMERS = ("transformers", version("transformers"))
 
 @dataclass(frozen=True)
 class Distilled:
-    """The two line-aligned files, with the numbers of texts in them and left out.
+    """The two line-aligned files, with the number of texts in them and the numbers left out.
 
     `filtered` counts the pairs that are clearly wrong, by reason; it is empty without a filter.
     """
@@ -51,7 +51,7 @@ class Distilled:
 
 @dataclass(frozen=True)
 class _Teacher:
-    """A teacher with its direction, its decoding, and where progress and invalid texts are reported."""
+    """A teacher with its direction and decoding settings, and the receivers of progress and invalid texts."""
 
     facade: Kermit
     direction: Direction
@@ -60,7 +60,7 @@ class _Teacher:
     progress: Callable[[int], None]
 
     def translate(self, block: list[tuple[str, Place]]) -> Iterator[tuple[str, Generation]]:
-        """Translate texts, given with their places; those that are too long for the model go to the report."""
+        """Translate texts, given with their places; report those that are too long for the model."""
         while True:
             texts = [text for text, _ in block]
             seeds = self.decoding.seeds(len(texts))
@@ -108,17 +108,17 @@ def distill(
     """Translate a file with a teacher and write `NAME.SOURCE` and `NAME.TARGET` into a folder.
 
     Args:
-        facade: the teacher, loaded; or converted, to be run by CTranslate2.
-        teacher: its name, as it was loaded by.
-        text: the source side, one text per line, plain or gzipped; NAME is its name without the language.
-        direction: from which language to which.
+        facade: the loaded teacher, possibly converted to CTranslate2.
+        teacher: the name that it was loaded by.
+        text: the source side, one text per line, plain or gzipped; NAME is its file name without the language.
+        direction: the direction of translation.
         decoding: how the teacher decodes.
         output: the output folder; blocks of the same run in it are not translated again.
         limit: translate only the first N texts; None for all.
         on_bad: what to do with lines that are empty, not UTF-8, or too long for the teacher.
         filter_pairs: leave out pairs that are clearly wrong (see `distillation_filters`).
         block_size: number of texts per block.
-        progress: called with the number of texts just done.
+        progress: called with the number of texts just translated.
     """
     name = text.name.removesuffix(".gz").removesuffix(f".{direction.source}")
     files = [output / f"{name}.{language}" for language in (direction.source, direction.target)]
@@ -140,7 +140,7 @@ def distill(
     manifest = Manifest(output / f"{name}.{direction}.json", settings, results=_NOTED)
     made = _made_before(text, files, blocks, manifest)
     if "texts" in made and all(file.is_file() for file in files):
-        logger.info("%s: translated before, nothing left to do", text)
+        logger.info("%s: already translated, nothing to do", text)
         return Distilled(files[0], files[1], made["texts"], made["unfinished"], made.get("filtered", {}))
     blocks.mkdir(parents=True, exist_ok=True)
     if not made:
@@ -162,16 +162,18 @@ def distill(
 
 
 def _made_before(text: Path, files: list[Path], blocks: Path, manifest: Manifest) -> dict[str, Any]:
-    """Return what was noted about translations made before, if any; raise if other files are in their place."""
+    """Return the manifest's record of earlier translations, if any; raise if other files are in their place."""
     for file in files:
         if file.exists() and file.samefile(text):
-            raise DataError(f"{file} is the text to translate and would be replaced; choose another output folder")
+            raise DataError(f"{file} is the text to translate and would be overwritten; choose another output folder")
     present = [file for file in files if file.exists()]
     if not present and not any(blocks.glob("*.jsonl")):
         return {}
     made = manifest.made("translations")
     if present and "texts" not in made:
-        raise DataError(f"{present[0]} was not made by this command and is not replaced; choose another output folder")
+        raise DataError(
+            f"{present[0]} was not written by this command and is not overwritten; choose another output folder"
+        )
     if not made:
         raise DataError(f"{blocks} holds translations without their {manifest.path.name}; remove that folder")
     return made
@@ -190,12 +192,12 @@ def _finish(
         reasons = counted({"unfinished": unfinished, **filtered})
         raise DataError(f"{text}: no pair is left ({reasons}), so nothing was written; choose another teacher")
     if unfinished:
-        logger.warning("%s: %d texts left out: the teacher's translation did not end", text, unfinished)
+        logger.warning("%s: %d texts left out because their translation did not finish", text, unfinished)
     counts: dict[str, Any] = {"texts": kept, "unfinished": unfinished}
     if filter_pairs:
         logger.info("%s: %d pairs left out by the filter (%s)", text, sum(filtered.values()), counted(filtered))
         counts["filtered"] = filtered
-    manifest.write(**noted, **counts)  # first: it says that the files are ours
+    manifest.write(**noted, **counts)  # first, so that the files are recognised as written by this command
     for path, file in zip(scratch, files, strict=True):
         path.rename(file)
     shutil.rmtree(blocks)
@@ -203,7 +205,7 @@ def _finish(
 
 
 def _join(blocks: Path, files: list[Path], filter_pairs: bool) -> tuple[int, int, dict[str, int]]:
-    """Write the pairs to keep; return the numbers of pairs kept, unfinished, and filtered by reason."""
+    """Write the pairs to keep; return the number kept, the number unfinished, and the numbers filtered by reason."""
     kept = unfinished = 0
     filtered: Counter[Reason] = Counter()
     judge = PairFilter.of(pair for pair in _pairs(blocks) if pair is not None) if filter_pairs else None
@@ -221,7 +223,7 @@ def _join(blocks: Path, files: list[Path], filter_pairs: bool) -> tuple[int, int
 
 
 def _pairs(blocks: Path) -> Iterator[tuple[str, str] | None]:
-    """Yield texts with their translations, block by block; None for one that did not end."""
+    """Yield texts with their translations, block by block; None for an unfinished one."""
     for block in sorted(blocks.glob("*.jsonl")):
         for line in block.read_text(encoding="utf-8").split("\n"):
             if line:
@@ -230,5 +232,5 @@ def _pairs(blocks: Path) -> Iterator[tuple[str, str] | None]:
 
 
 def counted(filtered: dict[str, int]) -> str:
-    """Format counts by reason, as `length 3, copy 1`."""
+    """Format counts by reason, such as `length 3, copy 1`."""
     return ", ".join(f"{reason} {count:,}" for reason, count in filtered.items())

@@ -1,8 +1,8 @@
 """Filters for pairs of a text and its translation that are clearly wrong.
 
-A pair is left out for the first of four reasons: mismatched lengths, a copy, a loop, or a side in the other side's
-language, judged by how often its words occur on either side. Words are separated by spaces and punctuation, so the
-filters are for languages that write them. This module knows no files and no models.
+A pair is left out for the first reason that applies: mismatched lengths, a copy, a loop, or a side in the other side's
+language, judged by how often its words occur on either side. The filters suit languages that separate words by spaces.
+This module knows no files and no models.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PairFilter:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> PairFilter:
-        """Count the words of pairs, without those that are wrong in form."""
+        """Count the words of pairs, except pairs that are wrong in form."""
         found = cls()
         for source, target in pairs:
             if wrong_form(source, target) is None:
@@ -50,7 +50,7 @@ class PairFilter:
         return found
 
     def reason(self, source: str, target: str) -> Reason | None:
-        """Return why a pair should be left out, if it should."""
+        """Return why a pair should be left out; None to keep it."""
         if (wrong := wrong_form(source, target)) is not None:
             return wrong
         foreign = _foreign(source, self.source, self.target) or _foreign(target, self.target, self.source)
@@ -58,7 +58,7 @@ class PairFilter:
 
 
 def wrong_form(source: str, target: str) -> Reason | None:
-    """Compare lengths (one side has more than twice the words of the other plus 3) and words (a copy, a loop)."""
+    """Detect mismatched lengths (more than twice the other side's words plus 3), copies and loops."""
     words = _words(source)
     short, long = sorted((len(source.split()), len(target.split())))
     if long > 2 * short + 3:
@@ -69,10 +69,10 @@ def wrong_form(source: str, target: str) -> Reason | None:
 
 
 def repeats(text: str) -> bool:
-    """Whether a sequence of tokens (words and punctuation) occurs three or more times in a row."""
+    """Return whether a sequence of tokens (words and punctuation) occurs three or more times in a row."""
     tokens = _TOKEN.findall(text.casefold())
     for period in range(1, len(tokens) // MIN_REPEATS + 1):
-        run = 0  # of tokens that equal the one a period before
+        run = 0  # length of the run of tokens equal to the token one period earlier
         for earlier, later in zip(tokens, tokens[period:], strict=False):
             run = run + 1 if earlier == later else 0
             if run == period * (MIN_REPEATS - 1):
@@ -81,7 +81,7 @@ def repeats(text: str) -> bool:
 
 
 def _foreign(text: str, own: Counter[str], other: Counter[str]) -> bool:
-    """Whether most words occur more often on the other side; the text itself is subtracted from its side's counts."""
+    """Return whether most words occur more often on the other side; the text itself is not counted."""
     words = Counter(_words(text))
     foreign = sum(count for word, count in words.items() if other[word] > max(own[word] - count, 0))
     return words.total() >= MIN_LANGUAGE_WORDS and foreign > MAX_FOREIGN * words.total()

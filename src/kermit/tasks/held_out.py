@@ -1,7 +1,7 @@
-"""Held-out drops: how well a pretrained model of any kind recovers tokens that it is not shown.
+"""Held-out tokens: how well a pretrained model of any family recovers tokens that it does not see.
 
-Every model is evaluated at the same tokens of the validation text, drawn with probability 0.15 each from a fixed seed,
-so that they depend only on the text, its packing and the tokenizer. What is comparable:
+Every model is evaluated on the same tokens of the validation text, each drawn with probability 0.15 from a fixed seed,
+so that they depend only on the text, its packing and the tokenizer. What each model sees:
 
 - KERMIT sees the text without these tokens. Each slot with missing tokens predicts its best token, end-of-slot
   excluded; its tokens count as recovered if the prediction is one of them.
@@ -9,10 +9,10 @@ so that they depend only on the text, its packing and the tokenizer. What is com
   KERMIT, it knows how many tokens are missing.
 - A causal language model sees everything before a token, dropped tokens included, and nothing after it.
 
-`accuracy` is over all these tokens. `accuracy_single` is over those between two that were not dropped, where KERMIT too
-has one token to find: the strictest comparison. `end_precision` and `end_recall` exist only for KERMIT: the share of
-slots with end-of-slot that are empty, and the share of empty slots with end-of-slot. Losses are each objective's own
-and not comparable between families.
+`accuracy` is over all these tokens. `accuracy_single` is over those whose neighbours were not dropped, where KERMIT
+also has exactly one token to find: the strictest comparison. `end_precision` and `end_recall` exist only for KERMIT:
+the share of slots predicted as end-of-slot that are empty, and the share of empty slots predicted as end-of-slot.
+Losses are each objective's own and not comparable between families.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 HELD_OUT_SEED = 0
 DROP_PROBABILITY = 0.15
-_ROWS = 8  # at a time: the logits of all their slots are held
+_ROWS = 8  # rows per batch: the logits of all their slots are in memory
 
 
 def held_out_batches(specials: SpecialTokens, rows: Sequence[Row]) -> Iterator[HeldOutBatch]:
-    """Yield rows in batches of similar length, with what is dropped from them."""
+    """Yield batches of rows of similar length, with the tokens to drop from them."""
     generator = np.random.default_rng(HELD_OUT_SEED)
     ordered = sorted(rows, key=lambda row: len(row["x"]) + len(row["y"]))
     for start in range(0, len(ordered), _ROWS):
@@ -55,7 +55,7 @@ def held_out_batches(specials: SpecialTokens, rows: Sequence[Row]) -> Iterator[H
 def judge(
     family: PretrainingFamily, model: PreTrainedModel, specials: SpecialTokens, rows: Sequence[Row]
 ) -> dict[str, float]:
-    """Return the metrics of a model on held-out rows; those that its family does not have are absent."""
+    """Return the metrics of a model on held-out rows; those that do not apply to its family are absent."""
     tallies: dict[str, list[int]] = {}
 
     def count(name: str, right: Booleans, among: Booleans) -> None:

@@ -1,8 +1,8 @@
-"""Pretraining as a task: plain text, in pairs of segments as in BERT (section 4.2 of the paper).
+"""The task of pretraining: plain text in pairs of segments, as in BERT (section 4.2 of the paper).
 
 `data` names articles (`kermit.data.articles`), which are split into sentences and packed differently in every epoch
-(`kermit.data.packing`). The best model is the one with the lowest validation loss; how well models of all families
-recover the same held-out tokens is reported as well (`kermit.tasks.held_out`).
+(`kermit.data.packing`). The best model is the one with the lowest validation loss; the recovery of held-out tokens,
+which are the same for models of all families, is also reported (`kermit.tasks.held_out`).
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class ArticleSettings(ArticleSource, SourceSettings):
 
 
 class ArticleData(TextSettings):
-    """The articles to train on and to validate with, and how they are packed.
+    """The articles to train and validate on, and how they are packed.
 
-    `max_tokens` is the length of a packed pair, special tokens included; `short_rate` the share of pairs that are meant
-    to be shorter.
+    `max_tokens` is the length of a packed pair, including special tokens; `short_rate` is the share of pairs that are
+    shorter on purpose.
     """
 
     train: tuple[ArticleSettings, ...] = Field(min_length=1)
@@ -51,13 +51,13 @@ class ArticleData(TextSettings):
 
 
 class PretrainingEvaluation(EvaluationSettings):
-    """When to evaluate the model, and the number of pairs of the validation text, evenly spaced."""
+    """When to evaluate the model, and on how many pairs of the validation text, evenly spaced."""
 
     texts: PositiveInt = 200
 
 
 class PretrainingTask:
-    """How pretraining reads and packs text, and evaluates a model by held-out tokens."""
+    """Reads and packs articles, and evaluates models on held-out tokens."""
 
     name = "pretraining"
     data_settings: type[TextSettings] = ArticleData
@@ -69,24 +69,26 @@ class PretrainingTask:
     def check(self, recipe: Recipe) -> None:
         """Check that both segments are generated."""
         if set(recipe.factorizations) != {Factorization.JOINT}:
-            raise RecipeError("factorizations: pretraining drops tokens of the whole text; leave it out, or give joint")
+            raise RecipeError(
+                "factorizations: must be joint in pretraining, which drops tokens of the whole text; leave it out"
+            )
 
     def checksums(self, loaded: LoadedRecipe) -> list[str]:
-        """Of each source of articles."""
+        """Return the checksum of each source."""
         return [articles_checksum(source) for source in _sources(loaded)]
 
     def texts(self, loaded: LoadedRecipe) -> Iterator[str]:
-        """Every paragraph."""
+        """Yield every paragraph."""
         for source in _sources(loaded):
             for paragraph in read_paragraphs(source, Report(loaded.recipe.data.on_bad)):
                 yield paragraph.text
 
     def training_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PackedText:
-        """Return all articles, encoded, and packed differently in every epoch."""
+        """Encode all articles; they are packed differently in every epoch."""
         return _packed(_sources(loaded), loaded.recipe, tokenizer, seed=loaded.recipe.seed)
 
     def validation_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PackedText | None:
-        """Return the validation pairs to evaluate on, the same for every recipe."""
+        """Encode and pack the validation articles; the pairs do not depend on the recipe's seed."""
         validation = article_data(loaded.recipe).validation
         if validation is None:
             return None
@@ -94,7 +96,7 @@ class PretrainingTask:
         return _packed([source], loaded.recipe, tokenizer, seed=HELD_OUT_SEED, limit=limit)
 
     def evaluator(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Evaluator | None:
-        """How well held-out tokens are recovered."""
+        """Return an evaluator of the recovery of held-out tokens."""
         text = self.validation_text(loaded, tokenizer)
         if text is None:
             return None
@@ -117,7 +119,7 @@ class PretrainingTask:
 
 
 def article_data(recipe: Recipe) -> ArticleData:
-    """The section `data` of a recipe for pretraining."""
+    """Return the section `data` of a recipe for pretraining."""
     assert isinstance(recipe.data, ArticleData)
     return recipe.data
 
@@ -135,7 +137,7 @@ def _packed(
     limit: int | None = None,
 ) -> PackedText:
     data = article_data(recipe)
-    end_of_slot_id(tokenizer)  # for all families, so that they share encoded text
+    end_of_slot_id(tokenizer)  # added for all families, so that they share the cache of encoded text
     room = data.max_tokens - SPECIALS_PER_ROW
     return PackedText(
         encode_articles(sources, tokenizer, max_tokens=room // 2, on_bad=data.on_bad),

@@ -1,8 +1,8 @@
-"""Translation: directions, and the scores that are reported (section 4.1 of the paper).
+"""Translation: directions and scores (section 4.1 of the paper).
 
 Scores come from sacrebleu on raw, cased text, with its signatures. Besides BLEU and chrF they include the length ratio
 (insertion models tend to stop early), the mean numbers of rounds and tokens, and the mean of log2(tokens + 1), the
-rounds of a perfectly balanced insertion order.
+number of rounds of a perfectly balanced insertion order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kermit.searching import ChosenDecoding
 
 @dataclass(frozen=True)
 class Direction:
-    """From one language to the other, written `en-de`."""
+    """A direction of translation, written `en-de`."""
 
     source: str
     target: str
@@ -37,7 +37,7 @@ class Direction:
 
     @classmethod
     def parse(cls, text: str) -> Direction:
-        """Read `en-de`."""
+        """Parse a direction such as `en-de`."""
         source, dash, target = text.strip().partition("-")
         if not dash or not source or not target:
             raise DataError(f"{text!r} is not a direction; write it as en-de")
@@ -45,39 +45,39 @@ class Direction:
 
 
 def directions_of(factorizations: Collection[Factorization], languages: tuple[str, str]) -> list[Direction]:
-    """List the directions of translation that a mix of factorizations trains."""
+    """List the directions of translation among factorizations."""
     x, y = languages
     ways = {Factorization.Y_GIVEN_X: Direction(x, y), Factorization.X_GIVEN_Y: Direction(y, x)}
     return [way for name, way in ways.items() if {name, Factorization.JOINT} & set(factorizations)]
 
 
 def trained_directions(facade: Kermit) -> list[Direction]:
-    """List the directions that a model was trained for; both if that is unknown."""
+    """List the directions that a model was trained for; both if unknown."""
     trained = facade.factorizations or {Factorization.JOINT.value}
     return directions_of([Factorization(name) for name in trained], facade.languages)
 
 
 def check_direction(facade: Kermit, direction: Direction) -> Direction:
-    """Return the direction if the model was trained for it."""
+    """Return the direction; raise a ModelError if the model was not trained for it."""
     if direction not in (trained := trained_directions(facade)):
         raise ModelError(f"the model was not trained for {direction}, only for {', '.join(map(str, trained))}")
     return direction
 
 
 def direction_to(facade: Kermit, target: str) -> Direction:
-    """Return the direction into a language; ``x`` and ``y`` always work."""
+    """Return the direction into a language, given by its name or as ``x`` or ``y``."""
     x, y = facade.languages
     return check_direction(facade, Direction(x, y) if facade.segment(target) is Segment.Y else Direction(y, x))
 
 
 def target_text(facade: Kermit, direction: Direction, result: Generation) -> str:
-    """Return the translation in a result."""
+    """Return the text of the target side of a result."""
     return (result.y or "") if facade.segment(direction.target) is Segment.Y else result.x
 
 
 @dataclass(frozen=True)
 class TranslationScores:
-    """Scores of one direction, as `kermit evaluate translation --json` prints them."""
+    """Scores of one direction: the output of `kermit evaluate translation --json`."""
 
     direction: str
     bleu: float
@@ -99,9 +99,9 @@ def score_translations(
     seconds: float,
     note: str = "",
 ) -> TranslationScores:
-    """Score translations against one reference each; `note` is the signature of what else decided the result."""
+    """Score translations against one reference each; `note` is the signature of model, decoding and text."""
     if len(texts) != len(references) or not texts:
-        raise DataError(f"{len(texts)} translations cannot be scored against {len(references)} references")
+        raise DataError(f"the numbers of translations and references differ: {len(texts)} and {len(references)}")
     bleu, chrf = BLEU(), CHRF()
     bleu_score = bleu.corpus_score(texts, [list(references)])
     chrf_score = chrf.corpus_score(texts, [list(references)])
@@ -154,15 +154,15 @@ def find_side(folder: Path, split: str, language: str) -> Path:
         if (folder / name).is_file():
             return folder / name
     raise DataError(
-        f"{folder} holds neither {split}.{language} nor {split}.{language}.gz; --data names the folder, --split the"
-        " files"
+        f"{folder} holds neither {split}.{language} nor {split}.{language}.gz; set the folder with --data and the"
+        " split with --split"
     )
 
 
 def read_split(folder: Path, split: str, languages: tuple[str, str]) -> list[Pair]:
-    """Read the pairs of `SPLIT.x` and `SPLIT.y`; an invalid pair is an error."""
+    """Read the pairs of `SPLIT.x` and `SPLIT.y`; raise for an invalid pair."""
     x, y = (find_side(folder, split, language) for language in languages)
     pairs = list(read_pairs(TextSource(x=x, y=y), Report(how_to_skip=None)))
     if not pairs:
-        raise DataError(f"{x}: the file holds no text to score")
+        raise DataError(f"{x}: the file is empty; choose another --split")
     return pairs

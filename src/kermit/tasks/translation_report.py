@@ -18,7 +18,7 @@ from kermit.tasks.translation import TranslationScores
 
 
 def note_of(facade: Kermit, decoding: ChosenDecoding, split: str, pairs: Sequence[Pair]) -> str:
-    """Return the signature of what decided a score beside sacrebleu: model, decoding, precision, split and its text."""
+    """Return our part of a score's signature: model, decoding, precision, split and a checksum of its text."""
     text = "\n".join(f"{pair.x}\t{pair.y}" for pair in pairs)
     parts = {
         "family": family_of_model_type(facade.model_type).name,
@@ -32,7 +32,7 @@ def note_of(facade: Kermit, decoding: ChosenDecoding, split: str, pairs: Sequenc
 
 
 def scores_table(results: Sequence[TranslationScores]) -> str:
-    """Format scores in columns, with their signatures below."""
+    """Format scores as a table, with their signatures below."""
     heads = ["direction", "BLEU", "chrF", "length ratio", "rounds", "tokens", "log2(n+1)", "texts/s"]
     rows = [
         [

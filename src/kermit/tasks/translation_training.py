@@ -1,7 +1,7 @@
-"""Translation as a task to train for: pairs of texts, evaluated by BLEU on the validation pairs (section 4.1).
+"""The task of translation: pairs of texts, evaluated by BLEU on the validation pairs (section 4.1).
 
-`data` names parallel text, and unpaired text for the marginals; `evaluation.directions` names the directions to
-evaluate. The best model is the one with the highest mean BLEU.
+`data` names parallel text, and unpaired text for the marginals; `evaluation.directions` are the directions to evaluate.
+The best model is the one with the highest mean BLEU.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Languages(Settings):
     def _two(self) -> Languages:
         if self.x == self.y:
             raise ValueError(
-                f"x and y have the same name, {self.x}; give different ones, such as {self.x} and {self.x}2"
+                f"x and y have the same name, {self.x}; use different names, such as {self.x} and {self.x}2"
             )
         return self
 
@@ -49,24 +49,24 @@ class Languages(Settings):
 class PairSource(TextSource, SourceSettings):
     """One corpus; `factorizations` overrides the recipe's mix for its texts.
 
-    For example, a teacher's translations serve only their own direction.
+    For example, a teacher's translations are used only in their own direction.
     """
 
     factorizations: FactorizationMix | None = None
 
     def mix(self, default: FactorizationMix) -> FactorizationMix:
-        """Return what is generated from these texts; unpaired text serves only its own marginal."""
+        """Return the factorizations of these texts; unpaired text supports only its own marginal."""
         if self.paired:
             return self.factorizations or default
         own = Factorization.X if self.sides[0] else Factorization.Y
         mix = self.factorizations or {own: 1.0}
         if set(mix) != {own}:
-            raise ValueError(f"unpaired text of this side serves only {own.value}")
+            raise ValueError(f"unpaired text of this side supports only {own.value}")
         return mix
 
 
 class PairData(TextSettings):
-    """The pairs to train on and to validate with; `max_tokens` is for each side, special tokens not counted."""
+    """The pairs to train and validate on; `max_tokens` limits each side, not counting special tokens."""
 
     languages: Languages = Languages()
     train: tuple[PairSource, ...] = Field(min_length=1)
@@ -74,13 +74,13 @@ class PairData(TextSettings):
 
 
 class TranslationEvaluation(EvaluationSettings):
-    """When to translate the validation text, and the number of texts; `directions` default to those being trained."""
+    """When to translate the validation text, and how many texts; `directions` default to those being trained."""
 
     directions: tuple[str, ...] = ()
 
 
 class TranslationTask:
-    """How translation reads and encodes text, and evaluates a model."""
+    """Reads and encodes pairs, and evaluates models by translation."""
 
     name = "translation"
     data_settings: type[TextSettings] = PairData
@@ -100,26 +100,26 @@ class TranslationTask:
                 raise RecipeError(f"evaluation.directions.{number}: must be {wanted}, not {text!r}")
 
     def checksums(self, loaded: LoadedRecipe) -> list[str]:
-        """Of each source of pairs."""
+        """Return the checksum of each source."""
         return [source_checksum(source) for source in _sources(loaded)]
 
     def texts(self, loaded: LoadedRecipe) -> Iterator[str]:
-        """Both sides of every pair."""
+        """Yield both sides of every pair."""
         for source in _sources(loaded):
             for pair in read_pairs(source, Report(loaded.recipe.data.on_bad)):
                 yield from (side for side in (pair.x, pair.y) if side)
 
     def training_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> EncodedText:
-        """All pairs, encoded."""
+        """Encode all pairs."""
         return _encoded(_sources(loaded), loaded, tokenizer)
 
     def validation_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> EncodedText | None:
-        """The validation pairs, encoded."""
+        """Encode the validation pairs."""
         validation = pair_data(loaded.recipe).validation
         return None if validation is None else _encoded([validation.under(loaded.data)], loaded, tokenizer)
 
     def evaluator(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Evaluator | None:
-        """BLEU, length ratio and rounds of every direction, and the mean BLEU."""
+        """Return an evaluator of BLEU, length ratio and rounds per direction, and of the mean BLEU."""
         recipe, data = loaded.recipe, pair_data(loaded.recipe)
         if data.validation is None or not data.validation.paired:
             return None
@@ -147,24 +147,24 @@ class TranslationTask:
         return judge
 
     def describe(self, model: PreTrainedModel, recipe: Recipe) -> None:
-        """Record the names of the sides, and what is generated from what."""
+        """Record the names of the sides and the factorizations in the model's config."""
         model.config.languages = pair_data(recipe).languages.model_dump()
         model.config.factorizations = sorted(factorization.value for factorization in trained(recipe))
 
 
 def pair_data(recipe: Recipe) -> PairData:
-    """The section `data` of a recipe for translation."""
+    """Return the section `data` of a recipe for translation."""
     assert isinstance(recipe.data, PairData)
     return recipe.data
 
 
 def trained(recipe: Recipe) -> set[Factorization]:
-    """Return what is generated from what, over all sources of text."""
+    """Return the factorizations of all sources together."""
     return {factorization for source in recipe.data.train for factorization in source.mix(recipe.factorizations)}
 
 
 def _fits(pair: Pair, tokenizer: PreTrainedTokenizerFast, most: int) -> bool:
-    """Whether both sides are within the limit of tokens."""
+    """Return whether both sides have at most `most` tokens."""
     return all(len(ids) <= most for ids in encode_texts(tokenizer, [pair.x or "", pair.y or ""]))
 
 

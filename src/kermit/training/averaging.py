@@ -1,4 +1,4 @@
-"""The moving average of the weights, which translates better than the last ones; it is evaluated and kept."""
+"""The moving average of the weights, which is evaluated and saved: it translates better than the last weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import nn
 class MovingAverage:
     """An exponential moving average of a model's trainable parameters.
 
-    The decay after step t is min(decay, (1 + t) / (10 + t)), so that the first steps are soon forgotten.
+    The decay after step t is min(decay, (1 + t) / (10 + t)), so that the first steps quickly lose their influence.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -25,7 +25,7 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Add the weights after update number `step` (from 1)."""
+        """Include the weights after update number `step` (from 1)."""
         decay = min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(self._average, [parameter.detach() for parameter in self._live], 1.0 - decay)
 

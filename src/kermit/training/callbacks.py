@@ -1,4 +1,4 @@
-"""Callbacks of a training: the clock and the average, progress, the log, and signals."""
+"""Callbacks of the trainer: time and averaging, the progress bar, the log, and signals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MINUTES = "kermit_minutes"
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]
-    """Keeps the average, the true epoch and the clock."""
+    """Updates the moving average, the epoch and the elapsed time."""
 
     def __init__(self, trainer: KermitTrainer) -> None:
         self.trainer = trainer
@@ -30,13 +30,13 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self._before = 0.0
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Start the clock where an earlier run left it."""
+        """Continue from the elapsed time of earlier runs."""
         self._started = time.monotonic()
         self._before = minutes_spent(state)
-        state.compute_steps(args, state.max_steps)  # a resumed state brings its own intervals
+        state.compute_steps(args, state.max_steps)  # a resumed state has its own intervals
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Update the average, the epoch and the clock; stop when the minutes are spent."""
+        """Update the average, the epoch and the elapsed time; stop at the time limit."""
         if self.trainer.average is not None:
             self.trainer.average.update(state.global_step)
         state.epoch = self._epoch(state.global_step * args.gradient_accumulation_steps)
@@ -44,13 +44,13 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         state.stateful_callbacks[_MINUTES] = {"args": {}, "attributes": {"minutes": spent}}
         limit = self.trainer.recipe.schedule.max_minutes
         if limit is not None and self.trainer.largest(spent) >= limit:
-            logger.info("stopping at step %d: %.1f of %.1f minutes are spent", state.global_step, spent, limit)
+            logger.info("stopping at step %d: %.1f of %.1f minutes used", state.global_step, spent, limit)
             control.should_training_stop = control.should_save = control.should_evaluate = True
         if state.global_step >= state.max_steps:
             control.should_save = control.should_evaluate = True
 
     def _epoch(self, batches: int) -> float:
-        """Return the number of passes over the text after some batches."""
+        """Return the number of passes over the text after a number of batches."""
         epochs = 0.0
         for size in self.trainer.stream.sizes:
             epochs += min(batches / size, 1.0)
@@ -61,20 +61,20 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 
 
 def minutes_spent(state: TrainerState) -> float:
-    """Return the minutes that a training has taken, over all its resumptions."""
+    """Return the minutes of training so far, including those before it was resumed."""
     saved = state.stateful_callbacks.get(_MINUTES)
     return float(saved["attributes"]["minutes"]) if isinstance(saved, dict) else 0.0
 
 
 class Bar(TrainerCallback):  # type: ignore[misc]
-    """Progress on stderr, if it is a terminal; stdout is for results."""
+    """A progress bar on stderr, if it is a terminal; stdout is for results."""
 
     def __init__(self, title: str | None, *, hidden: bool) -> None:
         self._title, self._hidden = title, hidden
         self._bar: tqdm[Any] | None = None
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Show the bar, from the current step on."""
+        """Show the bar at the current step."""
         hidden = True if self._hidden or not state.is_world_process_zero else None
         done, total = state.global_step, state.max_steps
         self._bar = tqdm(initial=done, total=total, desc=self._title, file=sys.stderr, disable=hidden, leave=False)
@@ -103,7 +103,7 @@ class Log(TrainerCallback):  # type: ignore[misc]
     def on_log(
         self, args: Any, state: TrainerState, control: TrainerControl, logs: dict[str, Any] | None = None, **_: Any
     ) -> None:
-        """Log one line; a bar on the same terminal makes room for it. The final summary of transformers is left out."""
+        """Log one line without disturbing the bar; skip the final summary of transformers."""
         if not logs or "train_runtime" in logs:
             return
         shown = ", ".join(f"{name} {value:.4g}" for name, value in logs.items() if isinstance(value, int | float))
@@ -112,7 +112,7 @@ class Log(TrainerCallback):  # type: ignore[misc]
                 logger.info("step %d of %d%s: %s", state.global_step, state.max_steps, self._pace(state), shown)
 
     def _pace(self, state: TrainerState) -> str:
-        """Return the speed since this run began, and the time that is left at that speed."""
+        """Return the speed since this run began, and the remaining time at that speed."""
         done, seconds = state.global_step - self._first, time.monotonic() - self._begun
         if done <= 0 or seconds <= 0:
             return ""

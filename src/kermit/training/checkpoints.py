@@ -1,4 +1,4 @@
-"""Checkpoints of a training: folders named by their step, complete or absent."""
+"""Checkpoints: folders named by their step, each either complete or absent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def step_of(checkpoint: Path) -> int:
 
 
 def remove_old(output: Path, keep: int) -> None:
-    """Remove all checkpoints but the last `keep`, and what killed processes left half-written."""
+    """Remove all checkpoints but the last `keep`, and partial ones left by killed processes."""
     for path in list_checkpoints(output)[:-keep]:
         remove_whole(path)
     remove_leftovers(output, "checkpoint-*")

@@ -1,9 +1,9 @@
 """Faster training steps on a CPU: dropout from random bytes, and attention in float32 when training in half precision.
 
-torch draws a dropout mask on the CPU in one thread, one number per value, which was a third of a training step. And its
-backward pass of attention takes five times as long in bfloat16 as in float32, a fifth of a step. Both are contexts that
-replace the functions in models of any kind, and neither can be combined with gradient checkpointing, which recomputes
-outside of the context and replays only torch's generator.
+On a CPU, torch draws dropout masks in one thread, one number per value, which took a third of a training step; and the
+backward pass of attention is five times slower in bfloat16 than in float32, a fifth of a step. Both remedies are
+contexts that replace torch functions in any model. Neither works with gradient checkpointing, which recomputes outside
+the context and replays only torch's generator.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from transformers import TrainingArguments
 
 @contextmanager
 def fast_on_cpu(entropy: Sequence[int], arguments: TrainingArguments) -> Iterator[None]:
-    """A context for a forward and a backward pass; `entropy` seeds dropout."""
+    """Speed up a forward and a backward pass inside this context; `entropy` seeds dropout."""
     with FastDropout(entropy), SingleAttention() if arguments.bf16 or arguments.fp16 else nullcontext():
         yield
 
@@ -30,9 +30,9 @@ def fast_on_cpu(entropy: Sequence[int], arguments: TrainingArguments) -> Iterato
 class FastDropout(TorchFunctionMode):
     """Computes `functional.dropout` on CPU tensors with random bytes.
 
-    A mask is one byte per value, from NumPy's SFC64, compared with a threshold. The probability is rounded to 1/256,
-    and values are scaled by the rounded one, so the expectation is exact. A step that makes it from (seed, step) is the
-    same after resuming.
+    A mask is one byte per value, from NumPy's SFC64, compared with a threshold. The probability is rounded to a
+    multiple of 1/256, and values are scaled by the rounded probability, so the expectation is exact. Seeded by (seed,
+    step), a step is the same after resuming.
     """
 
     def __init__(self, entropy: Sequence[int]) -> None:
@@ -57,7 +57,7 @@ class FastDropout(TorchFunctionMode):
 
 
 class _Masked(torch.autograd.Function):
-    """Values where the mask is set, times the scale; zero elsewhere. Only the mask is kept for the backward pass."""
+    """Scale values where the mask is set, zero elsewhere; only the mask is saved for the backward pass."""
 
     @staticmethod
     def forward(context: Any, values: Tensor, keep: Tensor, scale: float) -> Tensor:
@@ -72,7 +72,7 @@ class _Masked(torch.autograd.Function):
 
 
 class SingleAttention(TorchFunctionMode):
-    """Computes `scaled_dot_product_attention` on CPU tensors in float32, and returns the input's format."""
+    """Computes `scaled_dot_product_attention` on CPU tensors in float32, and returns the input's dtype."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -1,9 +1,9 @@
 """Muon: momentum with orthogonalised steps, for the matrices inside the layers.
 
-The update is that of torch.optim.Muon, which always orthogonalises in bfloat16: CPUs without it take a hundred times as
-long as in float32. Here matrices of one shape are orthogonalised together, in their own format by default, and in three
-iterations instead of five: they are divided by a tighter bound of their largest singular value, and each iteration has
-its own polynomial.
+The update is that of torch.optim.Muon, which always orthogonalises in bfloat16; on CPUs without bfloat16 that takes a
+hundred times as long as float32. Here matrices of the same shape are orthogonalised together, in their own dtype by
+default, and in three iterations instead of five: they are divided by a tighter bound of their largest singular value,
+and each iteration has its own polynomial.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-# x (a + b x^2 + c x^4), one after the other, chosen for the least distance to 1 on [0.01, 1]: at most 0.29
+# Coefficients of x (a + b x^2 + c x^4), applied in order; they minimise the distance to 1 on [0.01, 1], at most 0.29.
 _POLYNOMIALS = ((4.5909, -13.3846, 9.8828), (4.3068, -9.9649, 6.0889), (3.8863, -6.2671, 3.1398))
 
 
@@ -25,7 +25,7 @@ def orthogonalised(matrices: Tensor) -> Tensor:
     found = matrices.mT if tall else matrices
     found = found / found.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     gram = found @ found.mT
-    largest = gram.norm(dim=(1, 2), keepdim=True).sqrt().clamp(min=1e-7)  # at least the largest singular value
+    largest = gram.norm(dim=(1, 2), keepdim=True).sqrt().clamp(min=1e-7)  # an upper bound of the largest singular value
     found, gram = found / largest, gram / largest**2
     for index, (a, b, c) in enumerate(_POLYNOMIALS):
         if index:
@@ -37,7 +37,7 @@ def orthogonalised(matrices: Tensor) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Nesterov momentum, orthogonalised and scaled to the size of AdamW's steps, with AdamW's weight decay.
 
-    It orthogonalises in the matrices' own format, unless another is given.
+    It orthogonalises in the matrices' own dtype unless another is given.
     """
 
     def __init__(

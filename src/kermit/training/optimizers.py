@@ -1,7 +1,7 @@
-"""Optimisers and learning-rate schedules of recipes.
+"""The optimisers and learning-rate schedules of recipes.
 
 Weight decay applies only to matrices. Muon (orthogonalised momentum) updates the matrices inside the layers; AdamW
-updates embeddings, norms and biases, and the two step as one optimiser.
+updates embeddings, norms and biases; the two act as one optimiser.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kermit.training.settings import OptimizerName, OptimizerSettings, Precision
 def build_optimizer(
     model: nn.Module, settings: OptimizerSettings, precision: Precision = Precision.FLOAT32
 ) -> torch.optim.Optimizer:
-    """Build the recipe's optimiser for a model's trainable parameters; in bfloat16 Muon orthogonalises in it too."""
+    """Build the recipe's optimiser for a model's trainable parameters; Muon follows the precision bfloat16."""
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     hidden, matrices, vectors = [], [], []
     for parameter in model.parameters():
@@ -54,7 +54,7 @@ def build_optimizer(
 
 
 class JointOptimizer(torch.optim.Optimizer):
-    """Several optimisers over different parameters that step, and are saved, as one."""
+    """Several optimisers over disjoint parameters that act as one."""
 
     def __init__(self, parts: list[torch.optim.Optimizer]) -> None:
         self.parts = parts
@@ -77,11 +77,11 @@ class JointOptimizer(torch.optim.Optimizer):
             part.zero_grad(set_to_none)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the parts' states."""
+        """Return the state of every part."""
         return {"parts": [part.state_dict() for part in self.parts]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Give every part its state."""
+        """Restore the state of every part."""
         for part, state in zip(self.parts, state_dict["parts"], strict=True):
             part.load_state_dict(state)
         self.param_groups = [group for part in self.parts for group in part.param_groups]
@@ -109,5 +109,5 @@ def rate_at(step: int, schedule: ScheduleSettings) -> float:
 
 
 def build_schedule(optimizer: torch.optim.Optimizer, schedule: ScheduleSettings) -> torch.optim.lr_scheduler.LambdaLR:
-    """The schedule as torch's scheduler."""
+    """Build torch's scheduler for a schedule."""
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_at(step, schedule))

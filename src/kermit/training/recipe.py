@@ -1,8 +1,8 @@
 """A recipe: one validated YAML file that describes a training completely.
 
-It is checked once, when it is loaded. A wrong key or value is a `RecipeError` that gives the key's path and what is
-allowed; for an unknown key, the nearest known one. The task that `task` names (`kermit.training.tasks`) checks `data`
-and `evaluation`; the family that `model.family` names (`kermit.families`) checks `model`, `objective` and `decoding`.
+It is validated once, when it is loaded. A wrong key or value raises a `RecipeError` with the key's path and the allowed
+values, or for an unknown key the nearest known one. The schemas of `data` and `evaluation` come from the task
+(`kermit.training.tasks`), those of `model`, `objective` and `decoding` from the family (`kermit.families`).
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ DEFAULT_TASK = "translation"
 
 
 class Recipe(Settings):
-    """A training for a task. `factorizations` says what is generated from what, with weights.
+    """A training run. `factorizations` are what is generated from what, with weights.
 
-    `orders` says in which insertion orders, for models with cached context: names of priors, with weights.
-    `imports` are modules that register priors, objectives, families and tasks which the recipe then names.
+    `orders` are the insertion orders for models with cached context: names of priors, with weights. `imports` are
+    modules that register the custom priors, objectives, families and tasks that the recipe uses.
     """
 
     description: str = ""
@@ -77,8 +77,8 @@ class Recipe(Settings):
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
-# What may change when a training is resumed: its length, evaluation and logging, and the number of processes that
-# prepare batches, which does not change them. A longer schedule applies from the checkpoint on.
+# Keys that may change when a training is resumed: its length, evaluation, logging, and the number of processes that
+# prepare batches, which does not affect the batches. A new schedule applies from the checkpoint on.
 RESUMABLE_CHANGES = (
     "description",
     "schedule.max_minutes",
@@ -105,8 +105,8 @@ class LoadedRecipe:
 def load_recipe(path: str | Path, *, data: str | Path | None = None, overrides: Sequence[str] = ()) -> LoadedRecipe:
     """Read and check a recipe.
 
-    Relative paths in it start from `data`, by default KERMIT_DATA, or else the current folder. `overrides` are
-    `a.b=value` each, the value as in YAML; list items by number.
+    Relative paths in it are relative to `data`, which defaults to KERMIT_DATA, or else to the current folder. Each of
+    `overrides` is `a.b=value`, with a YAML value; list items are addressed by number.
     """
     path = Path(path)
     raw = read_keys(path)
@@ -117,9 +117,9 @@ def load_recipe(path: str | Path, *, data: str | Path | None = None, overrides: 
 
 
 def read_keys(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Read the keys of a recipe, over those of the recipe that it `extends`, if it names one in its folder."""
+    """Read the keys of a recipe, merged over those of the recipe in the same folder that it `extends`, if any."""
     if path.is_dir():
-        raise RecipeError(f"{path}: this is a folder; name a recipe in it")
+        raise RecipeError(f"{path} is a folder; name a recipe in it")
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -129,22 +129,22 @@ def read_keys(path: Path, below: tuple[Path, ...] = ()) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
         problem = getattr(error, "problem", None) or in_a_line(error)
-        raise RecipeError(f"{path}{place}: this is not YAML: {problem}") from error
+        raise RecipeError(f"{path}{place}: invalid YAML: {problem}") from error
     if not isinstance(raw, dict):
-        what = "empty" if raw is None else f"a {type(raw).__name__}"
-        raise RecipeError(f"{path}: a recipe is a mapping of keys to values, this is {what}")
+        found = "is empty" if raw is None else f"holds a {type(raw).__name__}"
+        raise RecipeError(f"{path} {found}; a recipe must be a mapping of keys to values")
     raw = cast("dict[str, Any]", _expanded(raw, str(path)))
     name = raw.pop("extends", None)
     if name is None:
         return raw
     base = path.parent / str(name)
     if base.resolve() in (path.resolve(), *below):
-        raise RecipeError(f"{path}: extends: {name} extends this recipe in turn; break the circle")
+        raise RecipeError(f"{path}: extends: {name} in turn extends this recipe; break the cycle")
     return _laid_over(read_keys(base, (*below, path.resolve())), raw)
 
 
 def _expanded(value: Any, place: str) -> Any:
-    """Replace every `${NAME}` in a text by that environment variable."""
+    """Replace every `${NAME}` in strings by the environment variable."""
     if isinstance(value, dict):
         return {key: _expanded(inner, f"{place}: {key}") for key, inner in value.items()}
     if isinstance(value, list):
@@ -154,13 +154,13 @@ def _expanded(value: Any, place: str) -> Any:
     for name in _VARIABLE.findall(value):
         if name not in os.environ:
             raise RecipeError(
-                f"{place}: the environment variable {name} is not set; set it, for example to the full path of a folder"
+                f"{place}: the environment variable {name} is not set; set it, for example to the path of a folder"
             )
     return _VARIABLE.sub(lambda match: os.environ[match.group(1)], value)
 
 
 def _laid_over(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
-    """Merge sections key by key; any other value, lists included, replaces the one below it, and null removes it."""
+    """Merge sections key by key; any other value, lists included, replaces the base's, and null removes the key."""
     merged = dict(base)
     for key, value in top.items():
         below = merged.pop(key, None)
@@ -171,7 +171,7 @@ def _laid_over(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_recipe(raw: dict[str, Any], *, data: Path, where: str = "recipe") -> LoadedRecipe:
-    """Check a recipe that was already read."""
+    """Validate a recipe that was already read."""
     _import(raw.get("imports"), f"{where}: imports")
     task = get_task(_known(raw.get("task", DEFAULT_TASK), task_names(), f"{where}: task"))
     model = raw.get("model")
@@ -179,8 +179,8 @@ def check_recipe(raw: dict[str, Any], *, data: Path, where: str = "recipe") -> L
     family = get_family(_known(name, family_names(), f"{where}: model.family"))
     if not serves(family, task):
         serving = [name for name in family_names() if serves(get_family(name), task)]
-        remedy = f"{', '.join(serving)} do" if serving else "no family does: name those that do in `register_task`"
-        raise RecipeError(f"{where}: model.family: {family.name} does not serve the task {task.name}; {remedy}")
+        remedy = f"choose one of {', '.join(serving)}" if serving else "name its families in `register_task`"
+        raise RecipeError(f"{where}: model.family: {family.name} does not support the task {task.name}; {remedy}")
     decoding = family.decoding_settings if task.decodes else Settings
     schema = create_model(
         "Recipe",
@@ -205,19 +205,18 @@ def check_recipe(raw: dict[str, Any], *, data: Path, where: str = "recipe") -> L
 
 
 def _import(modules: Any, place: str) -> None:
-    """Import the modules that a recipe names; a value that is not a list of names is refused later."""
+    """Import the modules that a recipe lists; values of other types are rejected by the schema later."""
     for name in modules if isinstance(modules, list | tuple) else ():
         try:
             importlib.import_module(str(name))
         except ImportError as error:
             raise RecipeError(
-                f"{place}: {name} cannot be imported: {in_a_line(error)}; install it, or set PYTHONPATH to the folder"
-                " that it is in"
+                f"{place}: {name} cannot be imported: {in_a_line(error)}; install it, or add its folder to PYTHONPATH"
             ) from error
 
 
 def dump_recipe(recipe: Recipe) -> str:
-    """Return the recipe as YAML, including defaults."""
+    """Format the recipe as YAML, including defaults."""
     return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
@@ -233,22 +232,22 @@ def _override(raw: dict[str, Any], override: str) -> None:
     try:
         place[_name_in(place, last, key)] = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise RecipeError(f"--set {override}: {text!r} is not a YAML value") from error
+        raise RecipeError(f"--set {override}: {text!r} is not valid YAML") from error
 
 
 def _name_in(section: Any, name: str, key: str) -> Any:
-    """Return the name of a key in a section, or the number of an item in a list."""
+    """Return `name` as a key of a section, or as the index of a list item."""
     if isinstance(section, dict):
         return name
     if not isinstance(section, list):
-        raise RecipeError(f"--set {key}: {name!r} is inside a plain value, not a section")
+        raise RecipeError(f"--set {key}: {name!r} is below a plain value, which has no keys")
     if not name.isdecimal() or int(name) >= len(section):
-        raise RecipeError(f"--set {key}: {name!r} is not the number of an item, 0 to {len(section) - 1}")
+        raise RecipeError(f"--set {key}: {name!r} is not an index of the list, 0 to {len(section) - 1}")
     return int(name)
 
 
 def _causes(error: ValidationError) -> list[Any]:
-    """Return the problems that no deeper one explains; a list without its invalid items would seem too short."""
+    """Return the problems that no deeper problem explains, such as a list that lacks only its invalid items."""
     problems = error.errors()
     parents = {problem["loc"][:depth] for problem in problems for depth in range(len(problem["loc"]))}
     return [problem for problem in problems if problem["loc"] not in parents]
@@ -261,7 +260,7 @@ def _explain(problem: Any, schema: type[BaseModel]) -> str:
         known = _fields_at(schema, problem["loc"][:-1])
         return f"{path}: unknown key{nearest(location[-1], known)}; known here: {', '.join(known)}"
     if problem["type"] == "missing":
-        return f"{path}: this key is missing"
+        return f"{path}: required key is missing"
     shown = "" if isinstance(problem["input"], dict) else f", not {problem['input']!r}"
     return f"{path}: {problem['msg'].removeprefix('Value error, ')}{shown}"
 
@@ -273,7 +272,7 @@ def _known(name: Any, known: Sequence[str], place: str) -> str:
 
 
 def _fields_at(schema: type[BaseModel], location: Sequence[str | int]) -> list[str]:
-    """List the keys known at a place in the schema; the numbers of list items do not count."""
+    """List the keys that the schema allows at a location; indices of list items are skipped."""
     current: type[Any] | None = schema
     for part in location:
         if isinstance(part, int) or current is None:
@@ -284,7 +283,7 @@ def _fields_at(schema: type[BaseModel], location: Sequence[str | int]) -> list[s
 
 
 def _annotations(section: type[Any]) -> dict[str, Any]:
-    """Return the keys of a section with their types."""
+    """Return the types of a section's keys."""
     if issubclass(section, BaseModel):
         return {name: field.annotation for name, field in section.model_fields.items()}
     return {field.name: field.type for field in fields(section)}

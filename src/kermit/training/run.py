@@ -1,8 +1,8 @@
-"""A training from recipe to saved model: tokenizer, encoded text, model, trainer, and the final model.
+"""A training run from recipe to saved model: tokenizer, encoded text, model, trainer, and the final model.
 
-The output folder holds `recipe.yaml` (in full), `inputs.json` (checksums of the text and of the tokenizer),
-`checkpoint-N` folders to resume from, `best` (the best model on the validation text so far), `runs` (TensorBoard), and
-at the end the model with its tokenizer.
+The output folder holds `recipe.yaml` (with defaults), `inputs.json` (checksums of text and tokenizer), `checkpoint-N`
+folders to resume from, `best` (the best model on the validation text so far), `runs` (TensorBoard), and at the end the
+model with its tokenizer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How a training ended: the model's folder, the best value of the metric, and the signal that stopped it."""
+    """The result of a training: the model's folder, the best value of the metric, and the signal that stopped it."""
 
     model: Path
     steps: int
@@ -57,9 +57,9 @@ class TrainingResult:
 
 
 def train(loaded: LoadedRecipe, output: Path, *, resume: bool = False) -> TrainingResult:
-    """Run a recipe into an output folder, which must not hold another training.
+    """Train a recipe's model and write it to an output folder, which may not hold another training.
 
-    With `resume`, continue from the last complete checkpoint there, or start over if there is none.
+    With `resume`, continue from the last complete checkpoint in the folder, or start over if there is none.
     """
     recipe = loaded.recipe
     _check_precision(recipe)
@@ -95,13 +95,13 @@ def train(loaded: LoadedRecipe, output: Path, *, resume: bool = False) -> Traini
 
 
 def _check_precision(recipe: Recipe) -> None:
-    """Raise for float16 on a CPU: accelerate does not scale gradients there, and silently trains in float32."""
+    """Raise for float16 on a CPU, where accelerate would silently train in float32."""
     if recipe.runtime.precision is Precision.FLOAT16 and not torch.cuda.is_available():
-        raise RecipeError("runtime.precision: float16 needs a GPU, and this machine has none; set bfloat16 or float32")
+        raise RecipeError("runtime.precision: float16 needs a GPU, but this machine has none; set bfloat16 or float32")
 
 
 def prepare_tokenizer(loaded: LoadedRecipe) -> PreTrainedTokenizerFast:
-    """Return the recipe's tokenizer: loaded, or trained once and then cached by the content of its text."""
+    """Return the recipe's tokenizer: loaded, or trained and then cached by the content of its text."""
     settings = loaded.recipe.tokenizer
     if settings.path is not None:
         return load_tokenizer(named(loaded, settings.path))
@@ -123,7 +123,7 @@ def prepare_tokenizer(loaded: LoadedRecipe) -> PreTrainedTokenizerFast:
 
 
 def _texts_of_files(files: Sequence[Path], on_bad: OnBad) -> Iterator[str]:
-    """Read the lines of files, except blank ones, which may separate articles."""
+    """Yield the lines of files, except blank ones, which may separate articles."""
     for file in files:
         report = Report(on_bad)
         for line in read_lines(file):
@@ -136,7 +136,7 @@ def _texts_of_files(files: Sequence[Path], on_bad: OnBad) -> Iterator[str]:
 
 
 def _check_room(model: PreTrainedModel, text: Text) -> None:
-    """Raise for texts that are longer than an insertion model has positions."""
+    """Raise if the longest text needs more positions than the insertion model has."""
     rows = text.epoch(0)
     side = int(max(rows.x_lengths.max(initial=0), rows.y_lengths.max(initial=0)))
     whole = int((rows.x_lengths + rows.y_lengths).max(initial=0)) + SPECIALS_PER_ROW
@@ -144,13 +144,13 @@ def _check_room(model: PreTrainedModel, text: Text) -> None:
         room = getattr(model, name, None)
         if room is not None and longest > room:
             raise RecipeError(
-                f"data.max_tokens: the longest text takes {longest} tokens, but the model has positions for {room};"
-                " lower data.max_tokens, or give the trunk more"
+                f"data.max_tokens: the longest text has {longest} tokens, but the model has positions for {room};"
+                " lower data.max_tokens, or give the trunk more positions"
             )
 
 
 def _prepare_output(recipe: Recipe, output: Path, *, resume: bool, write: bool) -> Path | None:
-    """Check that the folder is free or holds this very training; return the checkpoint to resume from."""
+    """Check that the folder is empty or holds this training; return the checkpoint to resume from."""
     restore_interrupted_swap(output / "best")
     checkpoints = list_checkpoints(output)
     done = (output / "model.safetensors").is_file()
@@ -159,7 +159,7 @@ def _prepare_output(recipe: Recipe, output: Path, *, resume: bool, write: bool) 
     if resume:
         _check_resumable(recipe, output, finished=done and not checkpoints)
     elif checkpoints or done or (output / "best").is_dir():
-        raise RecipeError(f"{output} already holds a training; add --resume to go on with it, or choose another folder")
+        raise RecipeError(f"{output} already holds a training; add --resume to continue it, or choose another folder")
     if write:
         output.mkdir(parents=True, exist_ok=True)
         if not checkpoints:
@@ -169,7 +169,7 @@ def _prepare_output(recipe: Recipe, output: Path, *, resume: bool, write: bool) 
 
 
 def _check_resumable(recipe: Recipe, output: Path, *, finished: bool) -> None:
-    """Raise if the folder holds another recipe's training, or a finished one without checkpoints."""
+    """Raise if the folder holds the training of another recipe, or a finished one without checkpoints."""
     kept = output / "recipe.yaml"
     if kept.is_file():
         before = check_recipe(read_keys(kept), data=Path(), where=str(kept)).recipe.model_dump(mode="json")
@@ -185,25 +185,24 @@ def _check_resumable(recipe: Recipe, output: Path, *, finished: bool) -> None:
             )
     if finished:
         raise RecipeError(
-            f"{output} holds a finished training without its checkpoints, so there is nothing to resume; choose"
-            " another folder, with `init_from` to start from this model"
+            f"{output} holds a finished training without checkpoints, so it cannot be resumed; choose another folder,"
+            " and set `init_from` to start from this model"
         )
 
 
 def _refuse_foreign(output: Path) -> None:
-    """Raise for a folder with files that a training would replace and that no training has written."""
+    """Raise if a training would replace files in the folder that were not written by a training."""
     if _is_in_full(output / "recipe.yaml"):
         return
     for name in ("recipe.yaml", "best", "runs"):
         if (output / name).exists():
             raise RecipeError(
-                f"{output / name} was not written by a training and would be replaced; choose another folder for"
-                " this training"
+                f"{output / name} was not written by a training and would be overwritten; choose another folder"
             )
 
 
 def _is_in_full(recipe: Path) -> bool:
-    """Whether a recipe has every section, as those that trainings write."""
+    """Return whether a recipe has every section, as those written by trainings do."""
     try:
         raw = yaml.safe_load(recipe.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
@@ -214,7 +213,7 @@ def _is_in_full(recipe: Path) -> bool:
 def _check_inputs(
     loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast, output: Path, *, resumed: bool, write: bool
 ) -> None:
-    """Record checksums of text and tokenizer; raise if a resumed training would use others than before."""
+    """Record checksums of text and tokenizer; raise if they differ from those of the training being resumed."""
     kept, data = output / "inputs.json", loaded.recipe.data
     sources = [*data.train, *([] if data.validation is None else [data.validation])]
     now = {name: found for source in sources for name, found in source.checksums(loaded.data).items()}
@@ -222,14 +221,14 @@ def _check_inputs(
     before = json.loads(kept.read_text(encoding="utf-8")) if resumed and kept.is_file() else now
     if changed := differences(before, now):
         raise RecipeError(
-            f"{', '.join(changed)}: not what {output} was trained with before; restore it, or train into another folder"
+            f"{', '.join(changed)}: changed since {output} was trained; restore it, or train into another folder"
         )
     if write:
         write_json(kept, now)
 
 
 def _keep(trainer: KermitTrainer, output: Path, parameters: int) -> None:
-    """Copy the best model (without validation, the averaged last one) into the output folder, with a summary."""
+    """Copy the best model, or without validation the last averaged one, to the output folder, with a summary."""
     best = output / "best"
     if not best.is_dir():
         with trainer.averaged(), written_whole(best) as folder:

@@ -1,7 +1,7 @@
-"""The sections of a recipe that are the same for every task and family, each a small validated record.
+"""The sections of a recipe that are the same for every task and family.
 
-Field names are the recipe's keys. A task declares its sections `data` and `evaluation`, a family its sections `model`,
-`objective` and `decoding`; `kermit.training.recipe` combines them.
+Field names are the recipe's keys. A task defines the sections `data` and `evaluation`, a family `model`, `objective`
+and `decoding`; `kermit.training.recipe` combines them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class SourceSettings(Settings):
-    """Base of a task's source of text; `weight` is the number of times that an epoch holds each of its texts.
+    """Base of a task's source of text; `weight` is the number of times each text occurs per epoch.
 
     `orders` overrides the recipe's mix of insertion orders for these texts.
     """
@@ -29,11 +29,11 @@ class SourceSettings(Settings):
     orders: OrderMix | None = None
 
     def mix(self, default: FactorizationMix) -> FactorizationMix:
-        """Return what is generated from these texts; the default is the recipe's mix."""
+        """Return the factorizations of these texts, given those of the recipe."""
         return default
 
     def checksums(self, data: Path) -> dict[str, str]:
-        """Return a hash of each file that is read, by the name in the recipe; empty if changes are not checked."""
+        """Return a checksum of each file, by its name in the recipe; empty if changes are not detected."""
         return {}
 
 
@@ -55,8 +55,8 @@ class TextSettings(Settings):
 class TokenizerSettings(Settings):
     """A tokenizer to train (`vocab_size`, on `texts` or else on all training files), or one to load (`path`).
 
-    With `split_digits` every digit is a separate token. With `replaces` the tokenizer replaces the one that `init_from`
-    was trained with.
+    With `split_digits` every digit is a separate token. With `replaces` the tokenizer replaces that of the model
+    `init_from`.
     """
 
     vocab_size: PositiveInt | None = None
@@ -68,16 +68,16 @@ class TokenizerSettings(Settings):
     @model_validator(mode="after")
     def _train_or_load(self) -> TokenizerSettings:
         if (self.vocab_size is None) == (self.path is None):
-            raise ValueError("give either vocab_size, to train one, or path, to load one")
+            raise ValueError("give either vocab_size, to train a tokenizer, or path, to load one")
         if self.path is not None and self.texts:
-            raise ValueError("texts are for training a tokenizer, and path loads a trained one; leave them out")
+            raise ValueError("texts apply only when training a tokenizer, but path loads one; leave them out")
         if self.path is not None and self.split_digits:
             raise ValueError("split_digits applies only when training a tokenizer; leave it out, or give vocab_size")
         return self
 
 
 class BatchSettings(Settings):
-    """The size of a step: tokens per batch with special tokens and padding, and batches per step."""
+    """The size of a step: tokens per batch, including special tokens and padding, and batches per step."""
 
     tokens: PositiveInt = 4096
     accumulate: PositiveInt = 1
@@ -93,7 +93,7 @@ class OptimizerName(StrEnum):
 class OptimizerSettings(Settings):
     """AdamW for everything, or Muon for the matrices of the layers with AdamW for the rest.
 
-    `muon_learning_rate` is Muon's own peak, scaled so that AdamW's is comparable; both follow the same schedule.
+    `muon_learning_rate` is Muon's peak, comparable in scale to AdamW's; both follow the same schedule.
     """
 
     name: OptimizerName = OptimizerName.ADAMW
@@ -114,7 +114,7 @@ class OptimizerSettings(Settings):
 
 
 class ScheduleName(StrEnum):
-    """The course of the learning rate after the warm-up."""
+    """The shape of the learning rate after the warm-up."""
 
     INVERSE_SQRT = "inverse_sqrt"
     COSINE = "cosine"
@@ -123,10 +123,10 @@ class ScheduleName(StrEnum):
 
 
 class ScheduleSettings(Settings):
-    """Length and learning rate: a linear warm-up, the named course, a linear cool-down to `final`.
+    """Length and learning rate: a linear warm-up, the named shape, a linear cool-down to `final`.
 
-    `cooldown_steps` are the last of `max_steps`; `final` is the fraction of the peak that is left at the end of
-    cosine, linear or a cool-down.
+    `cooldown_steps` are the last of `max_steps`; `final` is the fraction of the peak at the end of cosine, linear or a
+    cool-down.
     """
 
     name: ScheduleName = ScheduleName.INVERSE_SQRT
@@ -140,7 +140,7 @@ class ScheduleSettings(Settings):
     def _room_to_cool_down(self) -> ScheduleSettings:
         if self.cooldown_steps and self.warmup_steps + self.cooldown_steps > self.max_steps:
             raise ValueError(
-                f"cooldown_steps: {self.cooldown_steps} and {self.warmup_steps} warmup_steps are more than all"
+                f"cooldown_steps: {self.cooldown_steps} cooldown_steps and {self.warmup_steps} warmup_steps exceed"
                 f" {self.max_steps} max_steps; lower one of them"
             )
         return self
@@ -155,30 +155,30 @@ class ScheduleSettings(Settings):
 
 
 class AveragingSettings(Settings):
-    """The decay of the moving average of the weights that is evaluated and kept; None for the last weights.
+    """The decay of the moving average of the weights that is evaluated and saved; None for the last weights.
 
-    It is warmed up, so that early steps are soon forgotten.
+    The decay is lower in the first steps, so that they quickly lose their influence.
     """
 
     ema: Share | None = None
 
 
 class EvaluationSettings(Settings):
-    """When to evaluate the model on the validation text, and the number of texts."""
+    """When to evaluate the model on the validation text, and on how many texts."""
 
     every: PositiveInt = 1000
     texts: PositiveInt = 500
 
 
 class CheckpointSettings(Settings):
-    """When to write a checkpoint, and the number to keep."""
+    """When to write a checkpoint, and how many to keep."""
 
     every: PositiveInt = 500
     keep: PositiveInt = 2
 
 
 class Precision(StrEnum):
-    """Number formats of the forward and backward pass; weights stay float32."""
+    """Data type of the forward and backward pass; weights stay float32."""
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
@@ -186,7 +186,7 @@ class Precision(StrEnum):
 
 
 class RuntimeSettings(Settings):
-    """What affects speed and not results."""
+    """Settings that affect speed, not what is learned."""
 
     precision: Precision = Precision.FLOAT32
     gradient_checkpointing: bool = False

@@ -1,8 +1,8 @@
-"""Tasks: what a training is for.
+"""Tasks that models are trained for.
 
-A task reads its text, evaluates a model on the validation text during training, and names the metric by which the best
-model is kept. A recipe names its task (`task: translation` by default), and a family names the tasks that it serves. To
-add a task, write a class with the methods of `Task`, and call `register_task` with the families that serve it.
+A task reads its text, evaluates a model on the validation text during training, and names the metric that selects the
+best model. A recipe names its task (`task: translation` by default), and a family names the tasks that it supports. To
+add a task, write a class with the methods of `Task`, and call `register_task` with the families that support it.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
     from kermit.training.recipe import LoadedRecipe, Recipe
 
 Evaluator = Callable[["PreTrainedModel"], Mapping[str, float]]
-"""Evaluates a model, which is in evaluation mode, on the validation text; returns metrics by name."""
+"""Evaluates a model in evaluation mode on the validation text; returns metrics by name."""
 
 
 @dataclass(frozen=True)
 class BestMetric:
-    """The metric that decides which model is kept: `loss`, or one of the evaluator's; `title` is how it is shown."""
+    """The metric that selects the best model: `loss`, or one of the evaluator's; `title` is its name in messages."""
 
     name: str
     title: str
     higher: bool
 
     def improves(self, value: float, before: float | None) -> bool:
-        """Whether a value is better than the best so far."""
+        """Return whether a value is better than the best so far."""
         return before is None or (value > before if self.higher else value < before)
 
 
 class Task(Protocol):
-    """What a model is trained for.
+    """A task that a model is trained for.
 
     Attributes:
-        name: as recipes name it.
-        data_settings: the recipe's section `data`.
-        evaluation_settings: the recipe's section `evaluation`.
+        name: the value of `task` in recipes.
+        data_settings: the schema of the recipe's section `data`.
+        evaluation_settings: the schema of the recipe's section `evaluation`.
         factorizations: the default of the recipe's factorizations.
-        decodes: whether the validation text is decoded, with the recipe's section `decoding`.
-        best: the metric by which the best model is kept.
+        decodes: whether evaluation decodes the validation text, with the settings of the recipe's section `decoding`.
+        best: the metric that selects the best model.
     """
 
     name: str
@@ -59,11 +59,11 @@ class Task(Protocol):
     best: BestMetric
 
     def check(self, recipe: Recipe) -> None:
-        """Raise a RecipeError for a recipe whose parts contradict each other."""
+        """Raise a RecipeError if parts of the recipe contradict each other."""
         ...
 
     def checksums(self, loaded: LoadedRecipe) -> list[str]:
-        """Return a hash of the training text of each source."""
+        """Return a checksum of the training text of each source."""
         ...
 
     def texts(self, loaded: LoadedRecipe) -> Iterator[str]:
@@ -71,19 +71,19 @@ class Task(Protocol):
         ...
 
     def training_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Text:
-        """The encoded training text."""
+        """Return the encoded training text."""
         ...
 
     def validation_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Text | None:
-        """The encoded validation text, if the recipe names one."""
+        """Return the encoded validation text, if the recipe has one."""
         ...
 
     def evaluator(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Evaluator | None:
-        """Return what evaluates a model beside its validation loss, if there is anything to evaluate it on."""
+        """Return the evaluator of metrics other than the validation loss, if there is text to evaluate on."""
         ...
 
     def describe(self, model: PreTrainedModel, recipe: Recipe) -> None:
-        """Write what users need to know into the model's config; raise a RecipeError if the model does not fit."""
+        """Record what users need to know in the model's config; raise a RecipeError if the model does not fit."""
         ...
 
 
@@ -97,7 +97,7 @@ _TASKS: Registry[Task] = Registry(
 
 
 def task_names() -> list[str]:
-    """Every task that a recipe can name."""
+    """List every task that a recipe can name."""
     return _TASKS.names()
 
 
@@ -105,16 +105,16 @@ _SERVED_BY: dict[str, frozenset[str]] = {}
 
 
 def register_task(task: Task, families: Collection[str] = ()) -> None:
-    """Make a task known by its name, to families that list it in their `tasks` and to those named here."""
+    """Register a task under its name, for families that list it in their `tasks` and for those named here."""
     _TASKS.add(task.name, task)
     _SERVED_BY[task.name] = frozenset([families] if isinstance(families, str) else families)
 
 
 def serves(family: Family, task: Task) -> bool:
-    """Whether a family's models can be trained for a task."""
+    """Return whether a family's models can be trained for a task."""
     return task.name in family.tasks or family.name in _SERVED_BY.get(task.name, ())
 
 
 def get_task(name: str) -> Task:
-    """The task of that name."""
+    """Return the task with this name."""
     return _TASKS.get(name)

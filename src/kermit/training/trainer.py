@@ -1,9 +1,9 @@
-"""A thin layer on transformers' Trainer: our batches, our loss, our checkpoints; the loop is theirs.
+"""A thin layer on transformers' Trainer, which runs the loop.
 
-What it adds: batches by token budget that depend only on (seed, epoch); a loss normalised over all processes and
-accumulated batches, so that any split of the same texts gives the same gradients; randomness that is seeded at every
-step, so that a resumed training equals an uninterrupted one; averaged weights; the task's metrics on the validation
-text; checkpoints that are complete or absent.
+It adds batches by token budget that depend only on (seed, epoch); a loss normalised over all processes and accumulated
+batches, so that any split of the same texts gives the same gradients; randomness that is seeded at every step, so that
+a resumed training equals an uninterrupted one; averaged weights; the task's metrics on the validation text; and
+checkpoints that are either complete or absent.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from kermit.training.tasks import Evaluator, get_task
 logger = logging.getLogger(__name__)
 
 _STATE = "state.pt"
-_VALIDATION_SEED = 0  # the same tokens in every evaluation, whatever the training's seed
+_VALIDATION_SEED = 0  # every evaluation drops the same tokens, whatever the training's seed
 
 
 @dataclass
@@ -116,7 +116,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
     # Data
 
     def get_train_dataloader(self) -> torch.utils.data.DataLoader[dict[str, torch.Tensor]]:
-        """Return the stream of batches; every process takes its share itself, so accelerate must not shard it."""
+        """Return the stream of batches; each process takes its own share, so accelerate does not shard it."""
         self.stream = BatchStream(self.planner, self.recipe.schedule.max_steps * self.recipe.batch.accumulate)
         share = RankShare(self.args.process_index, self.accelerator.num_processes)
         batches = CollatedBatches(self.text, self.collator, self.recipe.seed, share)
@@ -128,7 +128,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
     # Loss
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> torch.Tensor | None:
-        """Return what the step's loss is divided by: the items of all its batches on all processes."""
+        """Return the divisor of the step's loss: the items of all its batches on all processes."""
         if not batch_samples:
             return None
         items = torch.stack([batch[ITEMS].sum() for batch in batch_samples]).sum().to(device)
@@ -141,8 +141,8 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | None = None,
     ) -> Any:
-        """Return this share's sum, divided by the step's items, times the processes, over which DDP averages."""
-        with self.accelerator.autocast():  # a family's loss may compute more than the model's forward
+        """Return this share's loss divided by the step's items, times the processes, as DDP averages over them."""
+        with self.accelerator.autocast():  # the family's loss computes more than the model's forward
             total = self.family.loss(model, {k: v for k, v in inputs.items() if k != ITEMS}, self.recipe)
         items = inputs[ITEMS].sum() if num_items_in_batch is None else num_items_in_batch
         return total / items * self.accelerator.num_processes
@@ -161,7 +161,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
     _batch_in_step = 0
 
     def largest(self, value: float) -> float:
-        """Return the largest of all processes' values, so that all take the same decision."""
+        """Return the largest value of all processes, so that all take the same decision."""
         if self.accelerator.num_processes == 1:
             return value
         return float(self.accelerator.gather(torch.tensor([value], device=self.args.device)).max())
@@ -169,7 +169,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
     # Optimiser
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> Any:
-        """The recipe's optimiser."""
+        """Create the recipe's optimiser."""
         if self.optimizer is None:
             self.optimizer = build_optimizer(
                 self.model if model is None else model, self.recipe.optimizer, self.recipe.runtime.precision
@@ -177,7 +177,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         return self.optimizer
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
-        """The recipe's schedule."""
+        """Create the recipe's schedule."""
         if self.lr_scheduler is None:
             self.lr_scheduler = build_schedule(optimizer or self.optimizer, self.recipe.schedule)
             self._created_lr_scheduler = True
@@ -187,7 +187,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Give the model the weights to keep: the moving average, or its own."""
+        """Use the averaged weights inside this context, if there is an average."""
         context: AbstractContextManager[None] = nullcontext() if self.average is None else self.average.applied()
         training = self.model.training
         self.model.eval()
@@ -198,7 +198,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
             self.model.train(training)
 
     def evaluate(self, *arguments: Any, **keywords: Any) -> dict[str, float]:
-        """Compute validation loss and metrics with the averaged weights; save the best model so far to `best`."""
+        """Compute validation loss and metrics with the averaged weights; save the model to `best` if it is the best."""
         start = time.perf_counter()
         found: dict[str, float] = {}
         with self.averaged():
@@ -242,7 +242,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
     # Checkpoints
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
-        """Write everything that resuming needs."""
+        """Write a complete checkpoint, and remove old ones."""
         if self.args.should_save:
             with written_whole(self.output / f"checkpoint-{self.state.global_step}") as folder:
                 self.model.save_pretrained(folder)
@@ -255,7 +255,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         self.accelerator.wait_for_everyone()
 
     def _state(self) -> dict[str, Any]:
-        """Return everything beside the weights that resuming needs, as plain data and tensors."""
+        """Return everything besides the weights that resuming needs, as plain data and tensors."""
         state = {
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.lr_scheduler.state_dict(),
@@ -279,14 +279,14 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
             self.average.load(folder / "average.safetensors")
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Do not warn about weights that a checkpoint lacks because they are tied to others or never saved."""
+        """Warn about missing weights, except those that are tied to others or never saved."""
         model = self.model
         known = {*getattr(model, "all_tied_weights_keys", ()), *(model._keys_to_ignore_on_save or ())}
         if load_result.unexpected_keys or set(load_result.missing_keys) - known:
             super()._issue_warnings_after_load(load_result)
 
     def _load_scaler(self, checkpoint: str | None) -> None:
-        """Do nothing: it is loaded with the schedule."""
+        """Do nothing: the scaler is loaded with the schedule."""
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         """Do nothing: every step is seeded."""
@@ -328,5 +328,5 @@ def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:
         seed=recipe.seed,
     )
     if arguments.n_gpu > 1:
-        arguments._n_gpu = 1  # one process per device, by torchrun; never torch's DataParallel
+        arguments._n_gpu = 1  # one process per device (torchrun), never DataParallel
     return arguments

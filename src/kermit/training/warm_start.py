@@ -1,4 +1,4 @@
-"""The model that a training starts from: new, or with the weights of a trained one, perhaps of another tokenizer."""
+"""The model that a training starts from: new, or with the weights of a trained one, possibly of another tokenizer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kermit.training.recipe import LoadedRecipe
 
 
 def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-    """Return a new model of the recipe's family, with the weights that `init_from` names."""
+    """Build the recipe's model, with the weights of `init_from` if it is set."""
     recipe = loaded.recipe
     if recipe.init_from is None:
         model = _new_model(loaded, tokenizer)
@@ -31,14 +31,14 @@ def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> P
         else:
             raise RecipeError(
                 f"init_from: {folder} was trained with another tokenizer; set `tokenizer: {{path:"
-                f" {recipe.init_from}}}`, or `replaces: true` beside what makes the new one"
+                f" {recipe.init_from}}}`, or set `tokenizer.replaces: true` to use the new one"
             )
     loaded.task.describe(model, recipe)
     return model
 
 
 def named(loaded: LoadedRecipe, name: str) -> str | Path:
-    """Resolve a name in a recipe: `bundled`, a folder below the data folder, or any other model."""
+    """Resolve the name of a model in a recipe: a folder below the data folder, or any name that loading accepts."""
     if name == BUNDLED:
         return find_model()
     local = loaded.data / name
@@ -57,16 +57,16 @@ def take_over(trained: PreTrainedModel, model: PreTrainedModel, folder: Path) ->
         shapes = [list(weights[name].shape) if name in weights else "none" for weights in (given, own)]
         if shapes[0] != shapes[1]:
             raise RecipeError(
-                f"init_from: {name} of {folder} has another shape than in the recipe's model: {shapes[0]}, not"
-                f" {shapes[1]}; give the `model` that it was trained with"
+                f"init_from: {name} in {folder} has the shape {shapes[0]}, but the recipe's model needs {shapes[1]};"
+                " use the `model` section that it was trained with"
             )
     model.load_state_dict(given)
 
 
 def carry_over(old: PreTrainedModel, new: PreTrainedModel, pieces: list[list[int]]) -> None:
-    """Copy the weights of a trained model to one that differs only in its tokens.
+    """Copy the weights of a trained model to one that differs only in its tokenizer.
 
-    The row of each new token becomes the mean of the old rows of its `pieces`; see `pieces_of`.
+    The row of each new token is the mean of the old rows of its `pieces` (see `pieces_of`).
     """
     rows = torch.repeat_interleave(torch.tensor([len(ids) for ids in pieces]))
     parts = torch.tensor([token_id for ids in pieces for token_id in ids])
@@ -76,7 +76,9 @@ def carry_over(old: PreTrainedModel, new: PreTrainedModel, pieces: list[list[int
     def carried(name: str, target: Tensor) -> Tensor:
         weight: Tensor | None = before.get(name)
         if weight is None or weight.dim() != target.dim():
-            raise RecipeError(f"init_from: it has no weight {name}, which the recipe's model needs")
+            raise RecipeError(
+                f"init_from: the trained model has no weight {name}; use the `model` section it was trained with"
+            )
         for dimension, size in enumerate(weight.shape):
             if (size, target.shape[dimension]) == (tokens, len(pieces)):
                 parted = weight.movedim(dimension, 0)
@@ -84,7 +86,9 @@ def carry_over(old: PreTrainedModel, new: PreTrainedModel, pieces: list[list[int
                 weight = (total / counts.view(-1, *[1] * (total.dim() - 1))).movedim(0, dimension)
                 break
         if weight.shape != target.shape:
-            raise RecipeError(f"init_from: {name} has another shape than in the recipe's model")
+            raise RecipeError(
+                f"init_from: {name} has another shape than the recipe's; use the `model` section it was trained with"
+            )
         return weight
 
     before = old.state_dict()
@@ -92,7 +96,7 @@ def carry_over(old: PreTrainedModel, new: PreTrainedModel, pieces: list[list[int
 
 
 def pieces_of(old: PreTrainedTokenizerFast, new: PreTrainedTokenizerFast) -> list[list[int]]:
-    """Return what an old tokenizer makes of each token of a new one: the same token, or the tokens of its text."""
+    """Return the old token ids of each new token: the same token, or those of its text."""
     vocabulary = old.get_vocab()
     tokens = new.convert_ids_to_tokens(range(len(new)))
     spelled = encode_texts(old, new.batch_decode([[token_id] for token_id in range(len(new))]))

@@ -1,7 +1,8 @@
 """Zero-shot cloze question answering (the paper's section 4.3): data, three systems, and their scores.
 
-`read_cloze` makes instances of QA2D and SQuAD. A `ClozeSystem` fills their gaps: KERMIT by insertion, a masked language
-model by beam search over masks, a left-to-right one by sampling continuations. `predict` and `cloze_scores` score it.
+`read_cloze` builds instances from QA2D and SQuAD. A `ClozeSystem` fills their gaps: KERMIT by insertion, a masked
+language model by beam search over masks, a left-to-right one by sampling continuations. `predict` and `cloze_scores`
+score it.
 """
 
 from kermit.tasks.cloze.causal_lm_system import CausalLMSystem

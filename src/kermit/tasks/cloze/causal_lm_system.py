@@ -1,9 +1,9 @@
-"""Left-to-right language models: sample continuations, and take the prefix that fits the rest best (section 4.3).
+"""Left-to-right language models: sample continuations, and choose the prefix that fits the rest best (section 4.3).
 
-The model reads ``passage question cloze(left)`` once. From there continuations are sampled, and every prefix of each is
-a candidate. A candidate's score is the log-probability of candidate and cloze(right). It is at most that of the
-candidate and the first token of cloze(right), which sampling already yields: candidates are scored in the order of this
-bound, until no bound is above the best score.
+The model reads ``passage question cloze(left)`` once and samples continuations; every prefix of a continuation is a
+candidate. A candidate's score is the log-probability of the candidate and cloze(right). It is at most that of the
+candidate and the first token of cloze(right), which sampling already computes: candidates are scored in the order of
+this bound, until no bound is above the best score.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kermit.errors import DecodingError, ModelError
 from kermit.tasks.cloze.layout import ClozeLayout
 from kermit.tasks.cloze.system import ClozeAnswer, ClozeSystem, instance_seed, spelled
 
-_TOGETHER = 16  # candidates scored in one call
+_TOGETHER = 16  # candidates scored per call
 
 
 class CausalLMSystem(ClozeSystem):
@@ -32,10 +32,10 @@ class CausalLMSystem(ClozeSystem):
 
     Args:
         samples: number of continuations per gap.
-        continuation_tokens: their length.
+        continuation_tokens: number of tokens per continuation.
         sampling: how tokens are drawn.
         oracle_length: whether candidates have the gap's number of tokens.
-        seed: for sampling; a gap's draws depend only on it and the instance's id.
+        seed: seed of the sampling; a gap's draws depend only on the seed and the instance's id.
     """
 
     name = "causal-lm"
@@ -53,7 +53,9 @@ class CausalLMSystem(ClozeSystem):
         seed: int = 0,
     ) -> None:
         if samples < 1 or continuation_tokens < 1:
-            raise DecodingError(f"sample at least 1 continuation of 1 token, not {samples} of {continuation_tokens}")
+            raise DecodingError(
+                f"samples and continuation_tokens must be at least 1, not {samples} and {continuation_tokens}"
+            )
         super().__init__(model, tokenizer, oracle_length=oracle_length)
         self.samples, self.continuation_tokens, self.seed = samples, continuation_tokens, seed
         self.sampling = sampling or Sampling()
@@ -62,7 +64,7 @@ class CausalLMSystem(ClozeSystem):
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What decides answers besides the weights."""
+        """The settings that determine answers, besides the weights."""
         return {
             "samples": self.samples,
             "continuation_tokens": self.continuation_tokens,
@@ -72,28 +74,28 @@ class CausalLMSystem(ClozeSystem):
         }
 
     def fits(self, layout: ClozeLayout) -> bool:
-        """Whether there is room for the longest continuation and cloze(right), and something to continue."""
+        """Return whether the longest continuation and cloze(right) fit, and there is text to continue."""
         length = len(self.opening) + len(layout) + self._longest(layout)
         return len(self.opening) + len(layout.before) > 0 and (self.limit is None or length <= self.limit)
 
     @torch.inference_mode()
     def answer(self, layouts: Sequence[ClozeLayout]) -> list[ClozeAnswer]:
-        """Answer one gap after the other: the continuations of one gap already fill a batch."""
+        """Answer one gap at a time: the continuations of one gap already fill a batch."""
         return [self._answer(layout) for layout in layouts]
 
     @torch.inference_mode()
     def read(self, layout: ClozeLayout) -> tuple[Tensor, Cache]:
-        """Read what is before a gap; return the logits of the next token (1, vocabulary), and the cache."""
+        """Encode the text before a gap; return the logits of the next token (1, vocabulary), and the cache."""
         out = self.model(input_ids=self._ids([[*self.opening, *layout.before]]), use_cache=True)
         return out.logits[:, -1].float(), out.past_key_values
 
     @torch.inference_mode()
     def sample(self, layout: ClozeLayout, logits: Tensor, cache: Cache) -> tuple[Tensor, Tensor]:
-        """Sample the continuations of a gap, given what `read` returned.
+        """Sample the continuations of a gap, given the result of `read`.
 
         Returns:
-            (samples, length) tokens, and (samples, length, vocabulary) the log-probabilities after each of them, those
-            of the tokens so far included.
+            (samples, length) tokens, and (samples, length, vocabulary) the joint log-probabilities of the tokens so far
+            and each next token.
         """
         seeds = np.full(self.samples, instance_seed(self.seed, layout.id))
         numbers = np.arange(self.samples)
@@ -115,7 +117,7 @@ class CausalLMSystem(ClozeSystem):
         tokens, after = self.sample(layout, logits, cache)
         length = tokens.shape[1]
         passes, sequences = 1 + length, 1 + tokens.numel()
-        # the log-probability of a candidate and the first token of cloze(right); without one, of the candidate alone
+        # log-probability of a candidate and the first token of cloze(right), if there is one
         bounds = after[..., layout.after[0]] if layout.after else after.logsumexp(2)
         lengths = [length] if self.oracle_length else range(1, length + 1)
         candidates = {
@@ -140,7 +142,7 @@ class CausalLMSystem(ClozeSystem):
     def _scores(
         self, candidates: Sequence[Sequence[int]], after: Sequence[int], logits: Tensor, cache: Cache
     ) -> list[float]:
-        """Return the log-probability of each candidate and cloze(right)."""
+        """Return the joint log-probability of each candidate and cloze(right)."""
         rows = [self._ids([*candidate, *after]) for candidate in candidates]
         tokens = pad_sequence(rows, batch_first=True)
         cache = _repeated(cache, len(rows))
@@ -161,20 +163,20 @@ class CausalLMSystem(ClozeSystem):
         first = self.model(input_ids=self._ids([[0, 2], [0, 3]])).logits[:, 0]
         if not torch.allclose(first[0], first[1], atol=1e-3, rtol=1e-3):
             raise ModelError(
-                f"{type(self.model).__name__} is not a left-to-right model: its prediction of a token depends on later"
-                " tokens. A BERT-like decoder needs is_decoder in its config"
+                f"{type(self.model).__name__} is not a left-to-right model: its predictions depend on later tokens."
+                " Choose another model; a BERT-like decoder needs is_decoder in its config"
             )
 
 
 def _repeated(cache: Cache, rows: int) -> Cache:
-    """Return a copy of the cache of one text for several continuations."""
+    """Copy the cache of one text for several continuations."""
     copied = copy.deepcopy(cache)
     copied.batch_repeat_interleave(rows)
     return copied
 
 
 def _opening(tokenizer: PreTrainedTokenizerFast) -> list[int]:
-    """Return what the tokenizer puts before a text, or [CLS] if it puts nothing but has one."""
+    """Return the tokens that the tokenizer adds before a text; if none, [CLS] if it has one."""
     encoding = tokenizer.backend_tokenizer.encode("a", add_special_tokens=True)
     special = encoding.special_tokens_mask
     opening = list(encoding.ids[: special.index(0)]) if 0 in special else []

@@ -1,7 +1,7 @@
-"""Scoring a system on cloze questions: predictions on disk, exact match, F1, the cost of answers, and the signature.
+"""Evaluation of a cloze system: predictions on disk, exact match, F1, the cost of answers, and the signature.
 
-An instance that does not fit the model, even without its passage, counts as an empty answer, so that all systems are
-scored on the same instances. Batches hold instances of similar length, the longest first; batching changes no answer.
+An instance that does not fit the model even without its passage counts as an empty answer, so that all systems are
+scored on the same instances. Batches hold instances of similar length, longest first; batching changes no answer.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _NOTHING = ClozeAnswer(text="", tokens=0, forward_passes=0, sequences=0, score=0
 
 @dataclass(frozen=True)
 class Prediction:
-    """The answer to an instance with its scores (from 0 to 1) and its cost, as a line of `--output` has it.
+    """The answer to an instance with its scores (from 0 to 1) and its cost: a line of `--output`.
 
-    `score` is the log-probability by which the answer was chosen, None if the instance is `too_long` for the model;
-    `cut` says whether its passage was cut; `seconds` is its share of its batch's time.
+    `score` is the log-probability that selected the answer, None if the instance is `too_long` for the model; `cut` is
+    whether its passage was cut; `seconds` is its share of its batch's time.
     """
 
     id: str
@@ -50,10 +50,10 @@ class Prediction:
 
 
 class PredictionLog:
-    """The predictions so far, in memory and, with a path, in a file that is appended to.
+    """The predictions so far, in memory and, with a path, appended to a file.
 
-    ``NAME.settings.json`` records what decided the predictions in ``NAME``; with other settings the file is refused.
-    A truncated last line is made again.
+    ``NAME.settings.json`` records the settings of the predictions in ``NAME``; with other settings the file is refused.
+    A truncated last line is predicted again.
     """
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
@@ -63,7 +63,7 @@ class PredictionLog:
             return
         if path.suffix == ".gz":
             raise DataError(
-                f"{path}: predictions are appended, so the file cannot be compressed; leave .gz out of the name"
+                f"{path}: predictions are appended, so the file cannot be compressed; choose a name without .gz"
             )
         manifest = Manifest(path.with_name(f"{path.name}.settings.json"), settings)
         if not path.is_file() or not path.stat().st_size:
@@ -75,7 +75,7 @@ class PredictionLog:
         self._resume(path)
 
     def add(self, predictions: Iterable[Prediction]) -> None:
-        """Add predictions."""
+        """Add predictions, and append them to the file."""
         new = {prediction.id: prediction for prediction in predictions}
         self.predictions |= new
         if self.path is not None:
@@ -92,7 +92,7 @@ class PredictionLog:
                 prediction = Prediction(**record | {"answers": tuple(record["answers"])})
             except (ValueError, TypeError, KeyError) as error:
                 raise DataError(
-                    f"this is not a prediction ({error}); choose another --output", place=Place(str(path), number)
+                    f"not a prediction ({error}); choose another --output", place=Place(str(path), number)
                 ) from error
             self.predictions[prediction.id] = prediction
         if len(whole) < len(text):
@@ -102,7 +102,7 @@ class PredictionLog:
 
 @dataclass(frozen=True)
 class ClozeScores:
-    """Scores of a system in percent, and means per answer, as `kermit evaluate cloze --json` prints them."""
+    """Scores of a system in percent, and means per answer: the output of `kermit evaluate cloze --json`."""
 
     system: str
     exact_match: float
@@ -142,7 +142,7 @@ def predict(
     batch_size: int = 8,
     progress: Callable[[int], None] | None = None,
 ) -> list[Prediction]:
-    """Answer every instance that has no prediction in the log; return one prediction per instance, in order."""
+    """Answer every instance that is not in the log; return one prediction per instance, in order."""
     left = [instance for instance in instances if instance.id not in log.predictions]
     if progress is not None and len(left) < len(instances):
         progress(len(instances) - len(left))
@@ -208,7 +208,7 @@ def cloze_scores(system: str, predictions: Sequence[Prediction], data: ClozeSet,
 
 
 def provenance_of(system: ClozeSystem, weights: str, qa2d: Path, squad: Path) -> dict[str, Any]:
-    """Return all that decides predictions, as plain data: the system, and checksums of model and data."""
+    """Return everything that determines predictions as plain data: the system, and checksums of model and data."""
     return {
         "system": system.name,
         "weights": weights,
@@ -222,7 +222,7 @@ def provenance_of(system: ClozeSystem, weights: str, qa2d: Path, squad: Path) ->
 
 
 def signature_of(model: str, settings: Mapping[str, Any], limit: int | None) -> str:
-    """Format what decided a score on one line: the model's name, what `provenance_of` returned, and the limit."""
+    """Format the signature of a score: the model's name, the result of `provenance_of`, and the limit."""
     parts = {
         "task": "cloze",
         "system": settings["system"],

@@ -1,8 +1,7 @@
 """KERMIT: the gap is an open slot, filled by the usual decoder.
 
-The canvas is ``[CLS] passage(1/2) [SEP] passage(2/2) question cloze(left) cloze(right) [SEP]`` whose only
-open slot is the gap. With the oracle length exactly that number of tokens is inserted; the paper uses it only for its
-baselines.
+The canvas is ``[CLS] passage(1/2) [SEP] passage(2/2) question cloze(left) cloze(right) [SEP]``, and its only open slot
+is the gap. With the oracle length exactly that number of tokens is inserted; the paper uses it only for its baselines.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ class InsertionSystem(ClozeSystem):
     """A KERMIT model that fills gaps.
 
     Args:
-        decoding: how to decode; its `max_tokens` is the longest answer.
+        decoding: how to decode; its `max_tokens` limits the length of answers.
         oracle_length: whether to insert the gap's number of tokens.
-        seed: for sampling.
+        seed: seed of the sampling.
     """
 
     name = "kermit"
@@ -53,7 +52,7 @@ class InsertionSystem(ClozeSystem):
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What decides answers besides the weights."""
+        """The settings that determine answers, besides the weights."""
         chosen: dict[str, object] = {
             "strategy": str(self.decoding.strategy),
             "termination_penalty": self.decoding.termination_penalty or 0.0,
@@ -70,21 +69,21 @@ class InsertionSystem(ClozeSystem):
         return chosen | ({"seed": self.seed} if self.decoding.draws else {})
 
     def fits(self, layout: ClozeLayout) -> bool:
-        """Whether the canvas has room for the longest answer."""
+        """Return whether the canvas has room for the longest answer."""
         room = max(self.decoding.max_tokens or MAX_TOKENS, layout.gap_length if self.oracle_length else 0)
         longest = max(len(layout.first), len(layout.before) + room + len(layout.after))
         whole, segment = self.engine.info.max_length, self.engine.info.max_segment_length
         return (whole is None or len(layout) + room + FRAME <= whole) and (segment is None or longest <= segment)
 
     def canvas(self, layout: ClozeLayout) -> Canvas:
-        """The canvas at the start."""
+        """Return the initial canvas."""
         joined = [(Segment.Y, 0)] if layout.joined else []
         return Canvas.from_fragments(
             self.engine.info.specials, [layout.first], [layout.before, layout.after], joined=joined
         )
 
     def answer(self, layouts: Sequence[ClozeLayout]) -> list[ClozeAnswer]:
-        """Decode the gaps; with the oracle length, those of one length together."""
+        """Decode the gaps; with the oracle length, gaps of the same length form a batch."""
         groups: dict[int | None, list[int]] = defaultdict(list)
         for number, layout in enumerate(layouts):
             groups[layout.gap_length if self.oracle_length else None].append(number)
@@ -115,5 +114,6 @@ class InsertionSystem(ClozeSystem):
         ranking = self.decoding.ranked_by
         passes = result.rounds + (0 if ranking is None else ranking.passes)
         candidates = self.decoding.candidates
-        sequences = passes * candidates - (candidates - 1)  # at most: they share the first pass, and some end earlier
+        # an upper bound: candidates share the first pass, and some end early
+        sequences = passes * candidates - (candidates - 1)
         return ClozeAnswer(text, len(tokens), passes, sequences, result.log_prob)

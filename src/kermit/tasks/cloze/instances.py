@@ -1,8 +1,7 @@
-"""Cloze instances from QA2D and SQuAD: the answer taken out of the declarative sentence (the paper's section 4.3).
+"""Cloze instances from QA2D and SQuAD: the answer is removed from the declarative sentence (the paper's section 4.3).
 
 QA2D (Demszky et al., 2018) has a declarative sentence with the answer for some of SQuAD's questions; passage, question
-and gold answers are SQuAD's. Rows that make no instance are counted by reason. This module knows no tokenizer and no
-model.
+and gold answers are SQuAD's. Skipped rows are counted by reason. This module knows no tokenizer and no model.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _COLUMNS = ("dataset", "example_uid", "question", "answer", "turker_answer")
 
 
 class Skip(StrEnum):
-    """Why a row of QA2D makes no instance."""
+    """Why a row of QA2D was skipped."""
 
     OTHER_DATASET = "other_dataset"
     UNKNOWN_ID = "unknown_id"
@@ -50,10 +49,10 @@ class ClozeInstance:
     """A passage, a question, and a sentence with a gap.
 
     Args:
-        left: the sentence before the gap, without the white space between.
-        right: the sentence after it, with the white space between, if any.
-        joined: whether the gap touches what is left of it, as after an opening bracket.
-        gap: what was removed, as in the sentence.
+        left: the sentence before the gap, without trailing white space.
+        right: the sentence after the gap, with leading white space, if any.
+        joined: whether no white space separates `left` and the gap, as after an opening bracket.
+        gap: the removed text, as in the sentence.
         answers: the correct answers.
     """
 
@@ -70,10 +69,10 @@ class ClozeInstance:
     def from_text(
         cls, passage: str, question: str, sentence: str, answers: Sequence[str], id: str = ""
     ) -> ClozeInstance:
-        """Make an instance of a sentence with one blank of four underscores."""
+        """Build an instance from a sentence with one gap, written as four underscores."""
         parts = BlankedText.parse(sentence)
         if len(parts.fragments) != 2:
-            raise DataError(f"{sentence!r} has {len(parts.spaces)} blanks; write one gap, as ____")
+            raise DataError(f"{sentence!r} has {len(parts.spaces)} blanks; mark exactly one gap with ____")
         if not answers:
             raise DataError(f"the cloze {sentence!r} has no answer; give at least one")
         left, right = parts.fragments
@@ -85,7 +84,7 @@ class ClozeInstance:
 
 @dataclass(frozen=True)
 class ClozeSet:
-    """Instances in QA2D's order, its number of rows, and the number that made no instance, by reason."""
+    """Instances in QA2D's order, its number of rows, and the number of skipped rows by reason."""
 
     instances: tuple[ClozeInstance, ...]
     rows: int
@@ -104,7 +103,7 @@ class _Question:
 
 
 def read_cloze(qa2d: Path, squad: Path) -> ClozeSet:
-    """Make instances of QA2D's TSV, with passages and answers from the SQuAD JSON that its ids refer to."""
+    """Read instances from QA2D's TSV, with passages and answers from the SQuAD JSON that its ids refer to."""
     questions = _read_squad(squad)
     instances: dict[str, ClozeInstance] = {}
     skipped: Counter[Skip] = Counter()
@@ -118,7 +117,9 @@ def read_cloze(qa2d: Path, squad: Path) -> ClozeSet:
             instances[made.id] = made
     if not instances:
         reasons = ", ".join(f"{count:,} {reason.value}" for reason, count in skipped.items()) or "no rows"
-        raise DataError(f"{qa2d}: no row makes a cloze instance with {squad} ({reasons}); do the two belong together?")
+        raise DataError(
+            f"{qa2d}: no row gives a cloze instance with {squad} ({reasons}); check that the two belong together"
+        )
     return ClozeSet(tuple(instances.values()), rows, {reason: skipped[reason] for reason in Skip if skipped[reason]})
 
 
@@ -187,13 +188,13 @@ def _read_squad(path: Path) -> dict[str, _Question]:
         try:
             record = json.load(stream)
         except (ValueError, *BROKEN_GZIP) as error:
-            raise DataError(f"{path}: not a complete JSON file: {error}; download it again") from error
+            raise DataError(f"{path}: invalid JSON: {error}; download it again") from error
     try:
         return {identity: question for article in record["data"] for identity, question in _questions(article)}
     except (KeyError, TypeError) as error:
         raise DataError(
-            f"{path}: not SQuAD's layout, data > paragraphs > context, qas > id, question, answers "
-            f"({type(error).__name__}: {error})"
+            f"{path}: not in SQuAD's format, data > paragraphs > context, qas > id, question, answers "
+            f"({type(error).__name__}: {error}); download it again"
         ) from error
 
 

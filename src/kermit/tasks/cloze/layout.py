@@ -1,9 +1,9 @@
 """Token ids around the gap, for all systems; a passage that is too long is cut to fit the model.
 
-The paper's layout is ``[CLS] passage(1/2) [SEP] passage(2/2) question cloze(left) cloze(right) [SEP]``; a model that
-reads from left to right gets ``passage question cloze(left)`` and then the rest. The question and the sentence are
-never cut. Of a passage that does not fit, whole sentences are kept, from the one that shares the most words with the
-question outwards on both sides, regardless of where the answer is.
+The paper's layout is ``[CLS] passage(1/2) [SEP] passage(2/2) question cloze(left) cloze(right) [SEP]``; a left-to-right
+model gets ``passage question cloze(left)`` and then the rest. The question and the sentence are never cut. If a passage
+does not fit, whole sentences around the one that shares the most words with the question are kept, regardless of where
+the answer is.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Encode = Callable[[str], list[int]]
 
 
 class TextEncoder:
-    """Encodes texts that begin a segment, and texts that follow something else.
+    """Encodes texts that begin a segment, and texts that follow other text.
 
-    SentencePiece tokenizers put the marker of a space before every text, so a full stop after the gap would gain a
-    token that the sentence does not have. Other tokenizers encode a text the same way everywhere.
+    SentencePiece tokenizers prefix every text with a space marker, so a full stop after the gap would gain a token that
+    the sentence does not have. Other tokenizers encode a text the same way everywhere.
     """
 
     def __init__(self, beginning: Encode) -> None:
@@ -35,7 +35,7 @@ class TextEncoder:
         self._marks = self._after_anchor(".") not in (None, beginning("."))
 
     def following(self, text: str) -> list[int]:
-        """Encode a text that follows something else."""
+        """Encode a text that follows other text."""
         found = self._after_anchor(text) if self._marks else None
         return self.beginning(text) if found is None else found
 
@@ -56,7 +56,7 @@ class ClozeLayout:
         first: the passage's first half; empty if the passage is not split.
         before: the rest of the passage, the question and cloze(left).
         after: cloze(right).
-        joined: whether the gap touches what is left of it.
+        joined: whether no white space separates the text on the left and the gap.
         gap_length: number of tokens of the gap, the oracle length.
         cut: whether the passage was cut.
         passage: the whole passage, for the spelling of answers.
@@ -80,7 +80,7 @@ def lay_out_cloze(
 ) -> ClozeLayout | None:
     """Encode an instance; cut its passage until `fits`, or return None if it does not fit even without the passage.
 
-    With `split` the passage goes half into `first`, half into `before`.
+    With `split`, half of the passage goes into `first` and half into `before`.
     """
     after = tuple(encoder.following(instance.right))
     gap_length = max(1, len(encoder.following(instance.gap if instance.joined else f" {instance.gap}")))
@@ -116,7 +116,7 @@ def halves(text: str) -> tuple[str, str]:
 def passage_window(passage: str, question: str, fits: Callable[[str], bool]) -> str | None:
     """Return the part of a passage to keep: sentences around the one that shares the most words with the question.
 
-    It is the beginning of that sentence if the whole of it does not fit, and None if not even the empty text fits.
+    If that sentence does not fit, return its beginning; if not even the empty text fits, return None.
     """
     if not fits(""):
         return None

@@ -1,9 +1,9 @@
 """Masked language models: n masks in the gap, filled one by one in a beam search (the paper's section 4.3).
 
-The input is ``[CLS] passage(1/2) [SEP] passage(2/2) question cloze(left) [MASK]*n cloze(right) [SEP]``. Every element
-of the beam next fills its most certain mask, the one with the lowest entropy. There is one search for each n from 1 to
-4, or to the length of the gap if that is more. The answer with the highest sum of log-probabilities is taken; an
-element of the beam that is no better than the best answer so far is dropped, as sums only fall.
+The input is ``[CLS] passage(1/2) [SEP] passage(2/2) question cloze(left) [MASK]*n cloze(right) [SEP]``. Each step fills
+the most certain mask of every element of the beam, the one with the lowest entropy. There is one search for each n from
+1 to 4, or to the length of the gap if it is longer. The answer with the highest sum of log-probabilities wins; elements
+of the beam that are no better than the best answer so far are dropped, as sums can only decrease.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from kermit.tasks.cloze.layout import ClozeLayout
 from kermit.tasks.cloze.system import FRAME, ClozeAnswer, ClozeSystem, spelled
 
 MOST_MASKS = 4
-"""Minimum of the largest number of masks to try."""
+"""The largest number of masks to try, unless the gap is longer."""
 
 
 @dataclass(frozen=True)
 class Filled:
-    """The best filling (layouts, n) with its score and cost (layouts,); a score at the floor if it was given up."""
+    """The best filling (layouts, n) with its score and cost (layouts,); an abandoned search scores the floor."""
 
     tokens: Tensor
     scores: Tensor
@@ -51,7 +51,7 @@ class MaskedLMSystem(ClozeSystem):
     """A masked language model that fills gaps.
 
     Args:
-        beams: number of partial fillings that are kept.
+        beams: number of partial fillings to keep.
         oracle_length: whether to try only the gap's number of masks.
     """
 
@@ -69,7 +69,9 @@ class MaskedLMSystem(ClozeSystem):
             raise DecodingError(f"beams must be at least 1, not {beams}")
         frame = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, tokenizer.mask_token_id)
         if None in frame:
-            raise ModelError("a masked language model's tokenizer needs a [CLS], a [SEP], a padding and a [MASK] token")
+            raise ModelError(
+                "the tokenizer of a masked language model needs a [CLS], a [SEP], a padding and a [MASK] token"
+            )
         super().__init__(model, tokenizer, oracle_length=oracle_length)
         self.beams = beams
         accepted = inspect.signature(model.forward).parameters
@@ -77,16 +79,16 @@ class MaskedLMSystem(ClozeSystem):
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What decides answers besides the weights."""
+        """The settings that determine answers, besides the weights."""
         return {"beams": self.beams, "most_masks": MOST_MASKS, "oracle_length": self.oracle_length}
 
     def fits(self, layout: ClozeLayout) -> bool:
-        """Whether there is room for the largest number of masks to try."""
+        """Return whether there is room for the largest number of masks to try."""
         return self.limit is None or len(layout) + self._lengths(layout)[-1] + FRAME <= self.limit
 
     @torch.inference_mode()
     def answer(self, layouts: Sequence[ClozeLayout]) -> list[ClozeAnswer]:
-        """Search with every number of masks, and take the best."""
+        """Search with every number of masks, and return the best answers."""
         best = [ClozeAnswer("", 0, 0, 0, -torch.inf) for _ in layouts]
         for length in range(1, 1 + max(self._lengths(layout)[-1] for layout in layouts)):
             tried = [number for number, layout in enumerate(layouts) if length in self._lengths(layout)]
@@ -106,7 +108,7 @@ class MaskedLMSystem(ClozeSystem):
 
     @torch.inference_mode()
     def fill(self, layouts: Sequence[ClozeLayout], length: int, floors: Sequence[float] | None = None) -> Filled:
-        """Fill `length` masks in each gap by beam search; fillings no better than a layout's floor are given up."""
+        """Fill `length` masks in each gap by beam search; drop fillings that are no better than a layout's floor."""
         inputs = self.inputs(layouts, length)
         rows, device = len(layouts), self.model.device
         tokens = torch.full((rows, 1, length), self.tokenizer.mask_token_id, device=device)
@@ -134,7 +136,7 @@ class MaskedLMSystem(ClozeSystem):
         return Filled(tokens[:, 0], scores[:, 0], passes, sequences)
 
     def inputs(self, layouts: Sequence[ClozeLayout], length: int) -> _Inputs:
-        """Return the layouts with masks in their gaps, padded to one length."""
+        """Build model inputs with masks in the gaps, padded to one length."""
         cls, sep, mask = (self.tokenizer.cls_token_id, self.tokenizer.sep_token_id, self.tokenizer.mask_token_id)
         rows, segments, starts = [], [], []
         for layout in layouts:
@@ -155,7 +157,7 @@ class MaskedLMSystem(ClozeSystem):
         """Find the most certain mask of every hopeful element (rows, beams) of the beam.
 
         Returns:
-            (rows, beams) its number, and (rows, beams, vocabulary) the log-probabilities there; -inf where not asked.
+            (rows, beams) its index, and (rows, beams, vocabulary) the log-probabilities there, -inf for other elements.
         """
         rows, beams = hopeful.shape
         part = hopeful.flatten().nonzero().flatten()
@@ -172,7 +174,7 @@ class MaskedLMSystem(ClozeSystem):
         return position.view(rows, beams), log_probs.view(rows, beams, -1)
 
     def _logits(self, token_ids: Tensor, valid: Tensor, segment_ids: Tensor, gap: Tensor) -> Tensor:
-        """Return (rows, n, vocabulary) logits at the gap; others are not computed if the head is known."""
+        """Return (rows, n, vocabulary) logits at the gap; if the head is known, no others are computed."""
         inputs: dict[str, Any] = {"input_ids": token_ids, "attention_mask": valid.long()}
         if self.has_segments:
             inputs["token_type_ids"] = segment_ids
@@ -185,12 +187,12 @@ class MaskedLMSystem(ClozeSystem):
         return logits
 
     def _lengths(self, layout: ClozeLayout) -> range:
-        """The numbers of masks to try."""
+        """Return the numbers of masks to try."""
         if self.oracle_length:
             return range(layout.gap_length, layout.gap_length + 1)
         return range(1, max(MOST_MASKS, layout.gap_length) + 1)
 
 
 def _at(values: Tensor, positions: Tensor) -> Tensor:
-    """(rows, n, width) of (rows, length, width)."""
+    """Gather (rows, n, width) from (rows, length, width)."""
     return values.gather(1, positions[..., None].expand(-1, -1, values.shape[2]))

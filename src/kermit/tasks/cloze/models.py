@@ -1,6 +1,6 @@
-"""Models for cloze questions, with their tokenizers: by any name that `kermit.loading` knows, or a GGUF file.
+"""Loading of models for cloze questions: by any name that `kermit.loading` accepts, or from a GGUF file.
 
-Weights and arithmetic are float32 on a CPU and the checkpoint's own precision on a GPU, unless chosen otherwise.
+By default the precision is float32 on a CPU, and the checkpoint's own on a GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GGUF = ".gguf"
 
 
 def model_files(name: str) -> Path:
-    """Return the folder of a model, or its GGUF file."""
+    """Find the folder of a model, or its GGUF file."""
     return Path(name) if name.endswith(GGUF) else find_model(name)
 
 
@@ -56,14 +56,14 @@ def load_causal_lm(name: str, precision: torch.dtype | None = None) -> tuple[Any
     if importlib.util.find_spec("gguf") is None:
         raise ModelError(f"{name}: GGUF files need the package gguf; pip install 'kermit-insertion[gguf]'")
     with reading(name):
-        # transformers shows a progress bar of its own there, also where stderr is not a terminal
+        # transformers would show a progress bar even if stderr is not a terminal
         with nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO()):
             model = load_whole(
                 AutoModelForCausalLM, file.parent, name=name, dtype=_dtype(precision), gguf_file=file.name
             )
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
     if not isinstance(tokenizer, Tokenizer):
-        raise ModelError(f"{name}: its tokenizer {type(tokenizer).__name__} has no fast version, which is needed")
+        raise ModelError(f"{name}: its tokenizer {type(tokenizer).__name__} has no fast version, which is required")
     return on_device(model), tokenizer
 
 

@@ -1,4 +1,4 @@
-"""Treebank words and the text they stand for: ``65 %`` is written ``65%``, and ``` `` ``` is an opening quote.
+"""Conversion of Treebank words to text: ``65 %`` is written ``65%``, and ``` `` ``` is an opening quote.
 
 QA2D's sentences are tokenised as in the Penn Treebank, SQuAD's text is not. `join_words` turns words into text;
 `find_words` finds an answer in a sentence however the two were tokenised.
@@ -28,7 +28,7 @@ _FINAL = ".?!"
 
 
 def split_words(text: str) -> list[str]:
-    """Split a tokenised sentence into words; a full stop attached to the last word becomes a word."""
+    """Split a tokenised sentence into words; a full stop attached to the last word becomes a separate word."""
     words = text.split()
     if words and len(words[-1]) > 1 and words[-1][-1] in _FINAL and not _CLOSES.fullmatch(words[-1]):
         words[-1:] = [words[-1][:-1], words[-1][-1]]
@@ -36,7 +36,7 @@ def split_words(text: str) -> list[str]:
 
 
 def space_between(left: str, right: str) -> str:
-    """Return what separates two words in running text: a space, or nothing next to punctuation."""
+    """Return the separator of two words in running text: a space, or nothing next to punctuation."""
     return "" if _OPENS.fullmatch(left) or _CLOSES.fullmatch(right) else " "
 
 
@@ -49,7 +49,7 @@ def join_words(words: Sequence[str]) -> str:
 
 
 def find_words(wanted: Sequence[str], words: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the (start, end) of each place of some words in others, ignoring case, quotes and splitting."""
+    """Find each occurrence (start, end) of a sequence of words, ignoring case, quotes and tokenisation."""
     key = "".join(map(_key, wanted))
     keys = [_key(word) for word in words]
     places = []
@@ -70,12 +70,12 @@ def without_outer_punctuation(words: Sequence[str]) -> list[str]:
 
 
 def has_letters(word: str) -> bool:
-    """Whether a word is more than punctuation."""
+    """Return whether a word is more than punctuation."""
     return any(map(str.isalnum, _written(word)))
 
 
 def letters(words: Sequence[str]) -> str:
-    """Return only letters and digits, in lower case: the same for one text however it was tokenised."""
+    """Return only letters and digits, in lower case, which do not depend on the tokenisation."""
     return "".join(filter(str.isalnum, "".join(map(_key, words))))
 
 

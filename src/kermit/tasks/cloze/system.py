@@ -1,6 +1,6 @@
-"""What systems that answer cloze questions share.
+"""The base class of systems that answer cloze questions.
 
-A system encodes an instance for its model, and answers many at once. An answer does not depend on the other instances.
+A system encodes instances for its model and answers them in batches. An answer does not depend on the other instances.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kermit.tasks.cloze.layout import ClozeLayout, TextEncoder, lay_out_cloze
 from kermit.text.tokenizer import decode_ids, encode_texts, word_continuations
 
 FRAME = 3
-"""[CLS], [SEP] and [SEP]."""
+"""Number of special tokens: [CLS], [SEP] and [SEP]."""
 
 
 @dataclass(frozen=True)
 class ClozeAnswer:
-    """An answer: its tokens, consecutive calls of the model and sequences in them, and its log-probability in nats."""
+    """An answer, its number of tokens, sequential model calls and sequences in them, and log-probability in nats."""
 
     text: str
     tokens: int
@@ -43,11 +43,11 @@ class ClozeSystem(ABC):
         oracle_length: whether answers have the gap's number of tokens.
 
     Attributes:
-        name: on the command line.
+        name: the system's name on the command line.
         splits: whether the passage is split over both segments.
-        limit: number of tokens that the model has positions for, if it is limited.
-        continues: (vocabulary,) bool, the tokens that continue the word on their left. The gap is bounded by white
-            space, so no answer may begin with one, unless the gap is joined.
+        limit: number of positions of the model; None if there is no limit.
+        continues: (vocabulary,) bool, the tokens that continue the word on their left. White space precedes the gap
+            unless it is `joined`, so an answer does not begin with one of them.
         never: (vocabulary,) bool, special tokens and rows of the embedding without a token.
     """
 
@@ -69,28 +69,28 @@ class ClozeSystem(ABC):
     @property
     @abstractmethod
     def settings(self) -> Mapping[str, object]:
-        """What decides answers besides the weights, as plain data."""
+        """The settings that determine answers, besides the weights, as plain data."""
 
     @abstractmethod
     def fits(self, layout: ClozeLayout) -> bool:
-        """Whether the model has room for a layout with the longest answer."""
+        """Return whether the model has room for a layout with the longest answer."""
 
     @abstractmethod
     def answer(self, layouts: Sequence[ClozeLayout]) -> list[ClozeAnswer]:
         """Fill the gaps, in order."""
 
     def lay_out(self, instance: ClozeInstance) -> ClozeLayout | None:
-        """Encode an instance; None if it does not fit."""
+        """Encode an instance; return None if it does not fit."""
         return lay_out_cloze(instance, self.encoder, self.fits, split=self.splits)
 
 
 def instance_seed(seed: int, identity: str) -> int:
-    """Return the seed of one instance, whatever its position."""
+    """Return the seed of an instance, which does not depend on its position."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{identity}".encode()).digest()[:7], "big")
 
 
 def spelled(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[int], passage: str) -> str:
-    """Return an answer as text: as in the passage if it has these tokens in a row, else as the tokenizer decodes it.
+    """Return an answer as text: as written in the passage if it occurs there, else as the tokenizer decodes it.
 
     BERT's tokenizer decodes 200,000 as ``200, 000`` and U.S. as ``u. s.``, which SQuAD's script does not accept.
     """

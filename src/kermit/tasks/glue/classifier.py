@@ -1,9 +1,9 @@
-"""Classifiers: a trunk with new layers for a task's labels, or a finetuned model; and texts as their input.
+"""Classifiers: a trunk with new layers for a task's labels, or a finetuned model; and their inputs.
 
-A KERMIT model sees a complete canvas, `[CLS] x [SEP]` or `[CLS] x [SEP] y [SEP]`, with its segments. Another encoder
-gets its own tokenizer's template, or the same frame if the tokenizer has none. A causal model is read at the last
-token, so its texts end with a separator. transformers' AutoModelForSequenceClassification loads a saved classifier.
-This module does not train.
+A KERMIT model sees a complete canvas, `[CLS] x [SEP]` or `[CLS] x [SEP] y [SEP]`, with its segments. Other encoders use
+their tokenizer's template, or this one if the tokenizer has none. A causal model classifies the last token, so its
+texts end with a separator. transformers' AutoModelForSequenceClassification can load a saved classifier. This module
+does not train.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from kermit.tasks.glue.table import GlueTask
 
 Features = dict[str, Any]
 _NUMBER = "number"  # the only label of a regression task
-_HEADS = ("pre_classifier", "classifier", "score")  # names of the layers for labels in transformers
+_HEADS = ("pre_classifier", "classifier", "score")  # names of classification layers in transformers
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """A model that classifies, with its tokenizer; inputs have at most `max_length` tokens."""
+    """A classifier and its tokenizer; inputs have at most `max_length` tokens."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
@@ -68,20 +68,20 @@ class Classifier:
 
     @classmethod
     def load(cls, folder: Path, task: GlueTask, *, max_length: int) -> Classifier:
-        """Load a finetuned classifier; one for other labels is a ModelError."""
+        """Load a finetuned classifier; raise a ModelError if it has other labels."""
         config = _load_config(folder)
         labels = tuple(str(config.id2label[number]) for number in range(config.num_labels))
         if labels != (task.labels or (_NUMBER,)):
             raise ModelError(
-                f"{folder} answers {', '.join(labels)}, but {task.name} asks for"
-                f" {', '.join(task.labels) or 'a number'}; name a model that was finetuned for it"
+                f"{folder} predicts {', '.join(labels)}, but {task.name} needs"
+                f" {', '.join(task.labels) or 'a number'}; use a model that was finetuned for it"
             )
         return cls._load(folder, config, max_length, is_new=False)
 
     @classmethod
     def _load(cls, place: Path, config: Any, max_length: int, *, is_new: bool) -> Classifier:
         if is_causal(config):
-            config.use_cache = False  # only for generating
+            config.use_cache = False  # needed only for generation
         # transformers has no classifier for an encoder with a causal mask
         bare = is_new and is_causal(config) and type(config) in MODEL_FOR_MASKED_LM_MAPPING
         kind = AutoModel if bare else AutoModelForSequenceClassification
@@ -94,9 +94,9 @@ class Classifier:
                 ignore_mismatched_sizes=is_new,
             )
         if inside := lacking_in_trunk(model, info):
-            raise ModelError(f"{place} lacks weights of its trunk: {', '.join(inside[:5])}")
+            raise ModelError(f"{place} lacks weights of its trunk: {', '.join(inside[:5])}; use a complete checkpoint")
         if not is_new and (missing := sorted(info["missing_keys"])):
-            raise ModelError(f"{place} lacks weights of its classifier: {', '.join(missing[:5])}")
+            raise ModelError(f"{place} lacks weights of its classifier: {', '.join(missing[:5])}; finetune it first")
         if is_new:
             _renew_head(model, info["missing_keys"])
         if bare:
@@ -107,9 +107,9 @@ class Classifier:
         return cls(model, tokenizer, min(max_length, position_limit(model) or max_length))
 
     def encode(self, examples: Sequence[Example]) -> list[Features]:
-        """Return the inputs of the model for each example, with its `label` if it has one.
+        """Return the model inputs of each example, with its `label` if it has one.
 
-        Texts that are too long lose tokens at the end, in a pair always from the longer one.
+        Texts that are too long are cut at the end; in a pair, tokens are removed from the longer text.
         """
         config = self.model.base_model.config
         typed = isinstance(self.model.config, KermitConfig)
@@ -131,7 +131,7 @@ class Classifier:
     def logits(
         self, examples: Sequence[Example], *, batch_size: int = 64, title: str | None = None
     ) -> NDArray[np.floating]:
-        """Return the logits (examples, labels); `title` is that of the progress bar, if there is one."""
+        """Return logits (examples, labels); `title` is the title of the progress bar, None for no bar."""
         features = self.encode([Example(example.x, example.y, None, "") for example in examples])
         order = sorted(range(len(features)), key=lambda number: len(features[number]["input_ids"]))
         collate = DataCollatorWithPadding(self.tokenizer)
@@ -147,39 +147,39 @@ class Classifier:
                 bar.update(len(rows))
         if not np.isfinite(out).all():
             raise ModelError(
-                "the model's logits are not finite, as after a finetuning that diverged; finetune with a lower learning"
-                " rate"
+                "the model's logits are not finite, probably because finetuning diverged; finetune with a lower"
+                " learning rate"
             )
         return out
 
     def answers(self, task: GlueTask, parts: Sequence[Part], *, title: str | None = None) -> list[NDArray[np.floating]]:
-        """Return the answer to each example of each part; labels by number."""
+        """Return the answer to each example of each part: a label's index, or a number."""
         return [answers_of(task, self.logits(part.examples, title=title)) for part in parts]
 
     def save(self, folder: Path) -> None:
-        """Write model and tokenizer."""
+        """Write the model and the tokenizer."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
 
 def is_causal(config: Any) -> bool:
-    """Whether a model reads only from left to right: its config or its class in transformers says so."""
+    """Return whether a model is causal, according to its config or its class in transformers."""
     kind = type(config)
     known = kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
     return known or isinstance(config, LastTokenConfig) or bool(getattr(config, "is_decoder", False))
 
 
 def add_frame(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Let a tokenizer frame texts as the model reads them, and model and tokenizer agree on a padding token.
+    """Set the tokenizer's template for the model, and a padding token that both agree on.
 
-    A causal classifier reads the last token that is not padding, so the separator must not be the padding token.
+    A causal classifier reads the last token that is not padding, so the separator cannot be the padding token.
     """
     frame: set[str | None] = set()
     own = not is_causal(model.config) and not isinstance(model.config, KermitConfig)
     if not own or tokenizer.num_special_tokens_to_add(pair=True) == 0:
         separator, start = tokenizer.sep_token or tokenizer.eos_token, tokenizer.cls_token or tokenizer.bos_token
         if separator is None:
-            raise ModelError("the tokenizer has neither a [SEP] nor an end token to put after a text; set one of them")
+            raise ModelError("the tokenizer has neither a [SEP] nor an end token to end a text with; set one of them")
         begin = [] if start in (None, separator) else [start]
         frame = {*begin, separator}
         tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
@@ -196,7 +196,7 @@ def add_frame(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Non
 
 
 def _renew_head(model: PreTrainedModel, drawn: Iterable[str]) -> None:
-    """Reinitialise layers for labels that came with the checkpoint from another task."""
+    """Reinitialise classification layers that the checkpoint brings from another task."""
     for head in _HEADS:
         if hasattr(model, head) and not any(name.startswith(f"{head}.") for name in drawn):
             for layer in getattr(model, head).modules():

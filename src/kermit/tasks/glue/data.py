@@ -1,8 +1,8 @@
 """The examples of a GLUE task, from the files of GLUE's download.
 
-A row that does not match its header, has an unknown label or lacks a text is an error with its place. Only QQP's
-published training file has a few invalid rows; they are counted, reported and skipped. White space around a text is
-removed: SST-2 has it in two of its three files. This module knows no model.
+A row that does not match its header, has an unknown label or lacks a text is an error with its place, except in QQP's
+published training file, whose few invalid rows are counted, reported and skipped. White space around a text is removed:
+two of the three files of SST-2 have it. This module knows no model.
 """
 
 from __future__ import annotations
@@ -20,14 +20,18 @@ from kermit.tasks.glue.table import GlueTask, Split
 
 logger = logging.getLogger(__name__)
 
-_ALIASES = {"Premise": "sentence1", "Hypothesis": "sentence2", "Label": "label"}  # of the labelled diagnostic file
+_ALIASES = {
+    "Premise": "sentence1",
+    "Hypothesis": "sentence2",
+    "Label": "label",
+}  # column names of the labelled diagnostic file
 
 
 @dataclass(frozen=True)
 class Example:
     """A text or a pair of texts.
 
-    `label` is the number of the label, or the target of a regression; None in the test split, which has an `index`.
+    `label` is the label's index, or the target of a regression; None in the test split, which has an `index` instead.
     """
 
     x: str
@@ -52,24 +56,24 @@ class GlueData:
 
     @classmethod
     def find(cls, folder: Path | None) -> GlueData:
-        """Return the given folder, or `glue` in `KERMIT_DATA`."""
+        """Use the given folder, or `glue` in `KERMIT_DATA`."""
         folder = folder or Path(os.environ.get("KERMIT_DATA", ".")).expanduser() / "glue"
         if not folder.is_dir():
-            raise DataError(f"{folder}: the folder does not exist; --data names the one with CoLA, SST-2 and so on")
+            raise DataError(f"{folder} does not exist; set --data to the folder that holds CoLA, SST-2 and so on")
         return cls(folder)
 
     def has(self, task: GlueTask, split: Split) -> bool:
-        """Whether all files of a split exist."""
+        """Return whether all files of a split exist."""
         return all(path.is_file() for _, path in self._files(task, split))
 
     def read(self, task: GlueTask, split: Split) -> list[Part]:
         """Read all files of a split."""
         if task.trained_on and split is Split.TRAIN:
-            raise DataError(f"{task.name} has no {split} split; it is answered by a model trained on {task.trained_on}")
+            raise DataError(f"{task.name} has no {split} split; use a model finetuned on {task.trained_on}")
         return [Part(part, self._read(task, split, path)) for part, path in self._files(task, split)]
 
     def _files(self, task: GlueTask, split: Split) -> list[tuple[str, Path]]:
-        """Return the files of a split, each with the name of its part."""
+        """List the files of a split, each with the name of its part."""
         if split in task.files:
             places = [self.folder / name for name in task.files[split]]
             return [("", next((place for place in places if place.is_file()), places[0]))]
@@ -87,9 +91,9 @@ class GlueData:
                 raise DataError(f"{example}; fix or remove the line", place=place)
         if broken:
             first = ", ".join(map(str, broken[:3]))
-            logger.warning("%s: %d invalid rows skipped, as published; the first: %s", path, len(broken), first)
+            logger.warning("%s: skipped %d invalid rows of the published file; the first: %s", path, len(broken), first)
         if not examples:
-            raise DataError(f"{path}: the {split} split holds no example")
+            raise DataError(f"{path}: the {split} split has no examples; download it again")
         return examples
 
 
@@ -106,7 +110,7 @@ def _rows(task: GlueTask, split: Split, path: Path) -> Iterator[tuple[Place, Exa
             wanted = [*task.columns, task.index if split is Split.TEST else task.label]
             if missing := [name for name in wanted if name not in header]:
                 known = ", ".join(header)
-                raise DataError(f"the header has no column {', '.join(missing)}, only {known}", place=line.place)
+                raise DataError(f"the header lacks the column {', '.join(missing)}; it has {known}", place=line.place)
         elif len(cells) != len(header):
             yield line.place, f"{len(cells)} tab-separated columns instead of {len(header)} ({', '.join(header)})"
         else:
@@ -137,7 +141,7 @@ def _example(task: GlueTask, split: Split, row: Mapping[str, str]) -> Example | 
 
 
 def examples_checksum(parts: Sequence[Part]) -> str:
-    """Return a short hash of the texts and labels of examples, in order."""
+    """Return a short checksum of the texts and labels of examples, in order."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(repr((part.name, [(each.x, each.y, each.label) for each in part.examples])).encode())

@@ -1,8 +1,8 @@
-"""One finetuning: a classifier trained on a task's examples.
+"""Finetuning of a classifier on a task's examples.
 
 The schedule is BERT's: AdamW with weight decay 0.01, a warm-up over the first tenth of the steps, a linear decay to
-zero, gradients clipped to norm 1. The last weights are kept. The loop is transformers' Trainer; texts of similar length
-share a batch.
+zero, gradients clipped to norm 1. The last weights are kept. transformers' Trainer runs the loop; texts of similar
+length share a batch.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ SUBSAMPLE_SEED = 0
 class Setting:
     """The settings of a finetuning.
 
-    `max_length` counts the tokens of a text or pair with its special tokens. `subsample` is the number of training
-    examples to draw, None for all; the draw does not depend on the run's seed.
+    `max_length` is the maximum number of tokens of a text or pair, including special tokens. `subsample` is the number
+    of training examples to draw, None for all; the draw does not depend on the run's seed.
     """
 
     learning_rate: float = 3e-5
@@ -46,9 +46,9 @@ class Setting:
 def finetune(
     classifier: Classifier, examples: Sequence[Example], setting: Setting, *, seed: int, title: str | None = None
 ) -> int:
-    """Train a classifier in place and return the number of steps; the subsample was already drawn.
+    """Train a classifier in place on the (subsampled) examples, and return the number of steps.
 
-    The seed decides the order of texts and dropout. `title` is that of the progress bar, if there is one.
+    The seed determines the order of texts and dropout. `title` is the title of the progress bar, None for no bar.
     """
     with TemporaryDirectory() as scratch, torch.random.fork_rng():
         trainer = _GlueTrainer(
@@ -64,7 +64,7 @@ def finetune(
 
 
 def subsample(examples: Sequence[Example], count: int | None) -> list[Example]:
-    """Draw `count` examples at random, in their order; all if there are no more."""
+    """Draw `count` examples at random and keep their order; return all if there are not more."""
     if count is None or count >= len(examples):
         return list(examples)
     drawn = np.random.default_rng(SUBSAMPLE_SEED).choice(len(examples), count, replace=False)
@@ -104,5 +104,5 @@ def _arguments(setting: Setting, seed: int, scratch: str) -> TrainingArguments:
         disable_tqdm=True,
     )
     if arguments.n_gpu > 1:
-        arguments._n_gpu = 1  # never torch's DataParallel, which would change the batch size
+        arguments._n_gpu = 1  # prevent DataParallel, which would change the batch size
     return arguments

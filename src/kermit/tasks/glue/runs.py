@@ -1,8 +1,9 @@
-"""Many finetunings: tasks by seeds, each saved in its own folder as soon as it is done.
+"""Finetuning runs: every task with every seed, each saved in its own folder as soon as it is finished.
 
-`OUTPUT/TASK/seed-N` holds `result.json`, the score with everything that decided it, and optionally the finetuned model.
-Finished runs are not repeated; an interrupted run starts over. Results of another model, other data or other settings
-are refused. The summary is the mean and the deviation over seeds of each task, and GLUE's average.
+`OUTPUT/TASK/seed-N` holds `result.json`, the score with everything that determined it, and optionally the finetuned
+model. Finished runs are not repeated; an interrupted run starts over. If the folder holds results of another model,
+other data or other settings, it is refused. The summary has each task's mean and deviation over seeds, and GLUE's
+average.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ RESULT = "result.json"
 
 @dataclass(frozen=True)
 class Result:
-    """A finetuned model's score on the dev split in percent, with everything that decided it."""
+    """A finetuned model's score on the dev split in percent, with everything that determined it."""
 
     task: str
     seed: int
@@ -64,19 +65,19 @@ class Result:
             record = json.loads(path.read_text(encoding="utf-8"))
             return cls(**{**record, "setting": Setting(**record["setting"])})
         except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path}: this is not the result of a finetuning ({error}); remove its folder") from error
+            raise DataError(f"{path}: not the result of a finetuning ({error}); remove its folder") from error
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished finetuning: its folder, and the result in it."""
+    """A finished finetuning: its folder and result."""
 
     folder: Path
     result: Result
 
     @property
     def has_model(self) -> bool:
-        """Whether the weights were kept."""
+        """Whether the weights were saved."""
         return (self.folder / "config.json").is_file()
 
 
@@ -89,7 +90,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Compute both from one number per seed."""
+        """Compute mean and deviation from one value per seed."""
         return cls(round(fmean(values), 2), round(stdev(values), 2) if len(values) > 1 else None)
 
     def __str__(self) -> str:
@@ -122,7 +123,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A finetuned model's score on a split, as `kermit evaluate glue --json` prints it."""
+    """A finetuned model's score on a split: the output of `kermit evaluate glue --json`."""
 
     task: str
     split: str
@@ -133,19 +134,21 @@ class Evaluation:
 
 
 def choose_tasks(names: str, data: GlueData) -> list[GlueTask]:
-    """Choose the tasks to finetune: names separated by commas, or `all` that have training and dev text."""
+    """Choose the tasks to finetune: comma-separated names, or `all` for those with training and dev examples."""
     if names.strip().lower() != "all":
         chosen = [task_named(name) for name in names.split(",")]
         for task in chosen:
             if task.trained_on is not None:
-                raise DataError(f"{task.name} has no training text; finetune {task.trained_on}, whose model answers it")
+                raise DataError(
+                    f"{task.name} has no training split; finetune {task.trained_on}, whose model answers it"
+                )
         return chosen
     own = [task for task in TASKS if task.trained_on is None]
     there = [task for task in own if data.has(task, Split.TRAIN) and data.has(task, Split.DEV)]
     if absent := [task.name for task in own if task not in there]:
-        logger.warning("%s skipped: train or dev is not in %s", ", ".join(absent), data.folder)
+        logger.warning("%s skipped: the train or dev split is missing in %s", ", ".join(absent), data.folder)
     if not there:
-        raise DataError(f"{data.folder} holds no task with train and dev split, such as CoLA/train.tsv")
+        raise DataError(f"{data.folder} holds no task with train and dev splits, such as CoLA/train.tsv; set --data")
     return there
 
 
@@ -160,17 +163,17 @@ def finetune_all(
     keep_models: bool = True,
     progress: bool = False,
 ) -> list[Run]:
-    """Finetune and score every task with every seed that is not done yet.
+    """Finetune and score every task with every seed, except runs that are already finished.
 
     Args:
-        tasks: which.
-        trunk: any name that `find_model` knows.
-        data: where the tasks are.
-        output: where results and models go.
+        tasks: the tasks.
+        trunk: any name that `find_model` accepts.
+        data: the folder of the tasks' files.
+        output: the folder for results and models.
         seeds: one finetuning per seed.
-        setting: how to finetune.
-        keep_models: whether the finetuned models are written beside their results.
-        progress: whether to show bars on a terminal.
+        setting: the settings of every finetuning.
+        keep_models: whether to save the finetuned models beside their results.
+        progress: whether to show progress bars on a terminal.
     """
     setting = setting or Setting()
     place = find_model(trunk)
@@ -187,7 +190,7 @@ def finetune_all(
             if (folder / RESULT).is_file():
                 runs.append(Run(folder, Result.read(folder / RESULT)))
                 if keep_models and not runs[-1].has_model:
-                    logger.warning("%s was finetuned before without keeping its model; remove it to repeat it", folder)
+                    logger.warning("%s was finetuned without saving its model; remove the folder to repeat it", folder)
                 continue
             title, start = f"{task.name} seed {seed}", time.perf_counter()
             with written_whole(folder) as scratch:
@@ -221,7 +224,7 @@ def finetune_all(
 
 
 def find_runs(output: Path, task: GlueTask | None = None) -> list[Run]:
-    """Find every finished finetuning in an output folder, or those of a task."""
+    """Find the finished finetunings in an output folder, of one task or of all."""
     found = sorted(output.glob(f"{task.name if task else '*'}/seed-*/{RESULT}"))
     return [Run(path.parent, Result.read(path)) for path in found if is_complete(path.parent)]
 
@@ -257,14 +260,16 @@ def evaluate_finetuned(
     max_length: int | None = None,
     progress: bool = False,
 ) -> Evaluation:
-    """Score a finetuned model on train or dev; AX takes a model finetuned on MNLI.
+    """Score a finetuned model on train or dev; AX needs a model finetuned on MNLI.
 
-    Inputs have at most `max_length` tokens, by default as in finetuning.
+    `max_length` is the maximum number of tokens of an input, by default that of finetuning.
     """
     place = find_model(model)
     trained_for = Result.read(place / RESULT) if (place / RESULT).is_file() else None
     if trained_for is not None and trained_for.task != (task.trained_on or task.name):
-        raise ModelError(f"{model} was finetuned on {trained_for.task}, not on {task.trained_on or task.name}")
+        raise ModelError(
+            f"{model} was finetuned on {trained_for.task}; use a model finetuned on {task.trained_on or task.name}"
+        )
     length = (trained_for.setting if trained_for else Setting()).max_length if max_length is None else max_length
     parts = data.read(task, split)
     classifier = Classifier.load(place, task, max_length=length)
@@ -282,11 +287,11 @@ def evaluate_finetuned(
 
 
 def _refuse_others(runs: Sequence[Run], **ours: object) -> None:
-    """Raise for results of another model, other data or another setting."""
+    """Raise if there are results of another model, other data or other settings."""
     for run in runs:
         for name, value in ours.items():
             if getattr(run.result, name) != value:
                 raise DataError(
-                    f"{run.folder} holds a result with another {name.removesuffix('_checksum')} (see its {RESULT});"
-                    " choose another --output, or remove it"
+                    f"{run.folder} holds a result whose {name.removesuffix('_checksum')} differs (see its {RESULT});"
+                    " choose another --output, or remove the folder"
                 )

@@ -1,4 +1,4 @@
-"""GLUE's scores, in percent: those of a task, and the mean of the benchmark.
+"""GLUE's scores in percent: of a task, and of the benchmark.
 
 A task's score is the mean of its metrics (over both parts of MNLI), and GLUE's average is the mean of the scores of its
 nine tasks, without the diagnostic set AX. Correlations of constant answers are 0. This module knows no model.
@@ -29,7 +29,7 @@ class Scores:
 
 
 def answers_of(task: GlueTask, logits: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Turn logits (examples, labels) into answers: the best label's number, or the number within the task's limits."""
+    """Turn logits (examples, labels) into answers: the best label's index, or a number within the task's limits."""
     if task.limits is None:
         return np.asarray(logits.argmax(1), dtype=np.float64)
     low, high = task.limits
@@ -43,7 +43,7 @@ def score_task(task: GlueTask, parts: Sequence[Part], answers: Sequence[NDArray[
     for part, given in zip(parts, answers, strict=True):
         labels = [example.label for example in part.examples]
         if any(label is None for label in labels):
-            raise DataError(f"{task.name}: these examples have no labels; only GLUE's server can score the test split")
+            raise DataError(f"{task.name}: the examples have no labels; only GLUE's server can score the test split")
         tail = f"_{part.name}" if part.name else ""
         for metric in task.metrics:
             metrics[f"{metric}{tail}"] = round(100 * _value(metric, np.asarray(labels, dtype=np.float64), given), 2)
@@ -66,6 +66,6 @@ def _value(metric: Metric, labels: NDArray[np.floating], answers: NDArray[np.flo
 
 
 def glue_average(scores: Mapping[str, float]) -> float | None:
-    """Return the mean score of the tasks that are present, without AX; None if there are none."""
+    """Return the mean score of the given tasks, without AX; None if there are none."""
     counted = [score for name, score in scores.items() if task_named(name).trained_on is None]
     return round(fmean(counted), 2) if counted else None

@@ -1,7 +1,7 @@
-"""The zip for GLUE's test server: a TSV of answers for every file of the test split.
+"""The zip for GLUE's test server: one TSV of answers per file of the test split.
 
-A task is answered by its model with the best score on dev, and AX by MNLI's. The server refuses a zip that lacks a
-file, so a task that was not finetuned gets a placeholder, the same answer in every row; its score is meaningless.
+A task is answered by its model with the best dev score, and AX by MNLI's. The server rejects a zip that lacks a file,
+so a task that was not finetuned gets a placeholder with the same answer in every row; its score is meaningless.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from kermit.tasks.glue.table import TASKS, GlueTask, Split
 
 logger = logging.getLogger(__name__)
 
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same answers make the same zip
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # fixed, so that the same answers give the same zip
 
 
 @dataclass(frozen=True)
 class SubmittedFile:
-    """A file of the zip: its name, number of rows, and the model that answered; a placeholder has none."""
+    """A file of the zip: its name, number of rows, and the model that answered, None for a placeholder."""
 
     name: str
     rows: int
@@ -40,12 +40,12 @@ class SubmittedFile:
 def submit(runs: Path, data: GlueData, output: Path, *, progress: bool = False) -> list[SubmittedFile]:
     """Answer the test split of every task that was finetuned in the folder `runs`, and write the zip.
 
-    Test files of tasks without a model may be missing.
+    Tasks without a model need no test files.
     """
     found = sorted((run for run in find_runs(runs) if run.has_model), key=lambda run: run.result.score)
     best = {run.result.task: run for run in found}
     if not best:
-        raise DataError(f"{runs} holds no finetuned model, as TASK/seed-N; make some with `kermit finetune glue`")
+        raise DataError(f"{runs} holds no finetuned model, as TASK/seed-N; run `kermit finetune glue` first")
     files, contents = [], {}
     for task in TASKS:
         run = best.get(task.trained_on or task.name)
@@ -65,18 +65,18 @@ def submit(runs: Path, data: GlueData, output: Path, *, progress: bool = False) 
 def _answers(
     task: GlueTask, run: Run | None, data: GlueData, progress: bool
 ) -> Iterator[tuple[str, Sequence[str], list[str]]]:
-    """Yield for every file its name, the rows' numbers and the answers; placeholders where there is no model."""
+    """Yield the name, row numbers and answers of every file; placeholders if there is no model."""
     if run is None:
         for name, size in task.submission.items():
             yield name, [str(row) for row in range(size)], written(task, np.zeros(size))
         return
     parts = data.read(task, Split.TEST)
     classifier = Classifier.load(run.folder, task, max_length=run.result.setting.max_length)
-    logger.info("%s: answered by %s, dev score %.2f", task.name, run.folder, run.result.score)
+    logger.info("%s: answering with %s, dev score %.2f", task.name, run.folder, run.result.score)
     answers = classifier.answers(task, parts, title=f"{task.name} test" if progress else None)
     for (name, size), part, given in zip(task.submission.items(), parts, answers, strict=True):
         if len(part.examples) != size:
-            logger.warning("%s: %d test rows, but the server expects %d", name, len(part.examples), size)
+            logger.warning("%s: the test file has %d rows, but the server expects %d", name, len(part.examples), size)
         yield name, [example.index for example in part.examples], written(task, given)
 
 

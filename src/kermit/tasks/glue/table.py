@@ -1,8 +1,7 @@
 """GLUE's tasks as rows of one table: their files, columns, labels and metrics.
 
-Files are those of GLUE's own download: tab-separated, a double quote is a character like any other, and columns are
-found by the names in the header. Labels are written as in the files, which is also how the test server wants them. This
-module reads nothing.
+Files are those of GLUE's own download: tab-separated, without quoting, with columns identified by the header. Labels
+are written as in the files, which is also the test server's format. This module reads nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from kermit.errors import DataError, nearest
 
 
 class Split(StrEnum):
-    """Which examples of a task; test labels are not public."""
+    """The splits of a task; test labels are not public."""
 
     TRAIN = "train"
     DEV = "dev"
@@ -39,14 +38,14 @@ class GlueTask:
     Attributes:
         labels: as in the files and for the test server; none for a regression.
         columns: the columns of the one or two texts.
-        submission: the server's name for each file of the test split, with the number of its rows.
-        label, index: the columns of the label and, in the test split, of the row's number.
-        header: the columns of train and dev, where the files have no header line.
-        parts: what tells the files of dev and test apart, if there are several.
-        limits: the smallest and largest number of a regression.
-        files: possible names of the files of a split, where they are not named after it.
-        trained_on: the task whose model answers this one, if it has no training text.
-        has_broken_rows: whether the published training file has invalid rows, which are then skipped.
+        submission: the server's name for each file of the test split, with its number of rows.
+        label, index: the columns of the label and, in the test split, of the row number.
+        header: the columns of train and dev, if the files have no header line.
+        parts: name suffixes of the files of dev and test, if there are several.
+        limits: the minimum and maximum of a regression's target.
+        files: possible names of the files of a split, if they are not named after it.
+        trained_on: the task whose model answers this one, if it has no training split.
+        has_broken_rows: whether the published training file has invalid rows, which are skipped.
     """
 
     name: str
@@ -113,10 +112,10 @@ TASKS: tuple[GlueTask, ...] = (
 
 
 def task_named(name: str) -> GlueTask:
-    """Return the task of a name, ignoring case and hyphens."""
+    """Return the task with this name, ignoring case and hyphens."""
     plain = name.lower().replace("-", "")
     for task in TASKS:
         if plain == task.name.lower().replace("-", ""):
             return task
     known = [task.name for task in TASKS]
-    raise DataError(f"GLUE has no task {name!r}{nearest(name, known)}; known: {', '.join(known)}")
+    raise DataError(f"unknown GLUE task {name!r}{nearest(name, known)}; known: {', '.join(known)}")
