@@ -113,8 +113,8 @@ def ratio(value, base):
 
 WAYS = {
     "left_to_right": DecodingSettings(Strategy.LEFT_TO_RIGHT),
-    "parallel": DecodingSettings(),
-    "parallel, best of 8": DecodingSettings(candidates=8, ranking=Ranking.LEFT_TO_RIGHT),
+    "parallel": DecodingSettings(Strategy.PARALLEL),
+    "parallel, best of 8": DecodingSettings(Strategy.PARALLEL, candidates=8, ranking=Ranking.LEFT_TO_RIGHT),
 }
 
 

@@ -25,9 +25,12 @@ def lines(path, count):
 
 def ways_of(candidates):
     yield "left to right", DecodingSettings(Strategy.LEFT_TO_RIGHT)
-    yield "parallel", DecodingSettings()
+    yield "parallel", DecodingSettings(Strategy.PARALLEL)
     for count in candidates:
-        yield f"parallel, best of {count}", DecodingSettings(candidates=count, ranking=Ranking.LEFT_TO_RIGHT)
+        yield (
+            f"parallel, best of {count}",
+            DecodingSettings(Strategy.PARALLEL, candidates=count, ranking=Ranking.LEFT_TO_RIGHT),
+        )
 
 
 def measure(kermit, settings, source, target, to):

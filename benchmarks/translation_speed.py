@@ -29,8 +29,8 @@ from kermit.tasks.ctranslate2_teacher import converted
 
 BATCHES = (1, 64)
 STRATEGIES = {
-    "parallel": DecodingSettings(),
-    "parallel, best of 8": DecodingSettings(candidates=8, ranking=Ranking.LEFT_TO_RIGHT),
+    "parallel": DecodingSettings(Strategy.PARALLEL),
+    "parallel, best of 8": DecodingSettings(Strategy.PARALLEL, candidates=8, ranking=Ranking.LEFT_TO_RIGHT),
     "left to right": DecodingSettings(Strategy.LEFT_TO_RIGHT),
 }
 PEERS = {"transformers": ("transformers", "greedy"), "ctranslate2": ("CTranslate2 int8", "greedy")}
@@ -50,7 +50,7 @@ def kermit_systems(folder: Path, to: str, threads: int) -> Iterator[System]:
         model = Kermit.from_pretrained(folder, engine=engine, precision=precision, threads=threads)
         name = f"KERMIT {engine} {precision}" if precision else "KERMIT torch"
         for decoding, settings in STRATEGIES.items():
-            if settings == DecodingSettings() or model.info.inserts_left_to_right:
+            if decoding == "parallel" or model.info.inserts_left_to_right:
                 yield System(
                     name,
                     decoding,
