@@ -1,5 +1,7 @@
 """A model with another tokenizer: the same text has, at the start, what it had before."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from insertion_models import trunk_config
@@ -7,9 +9,10 @@ from insertion_models import trunk_config
 from kermit import KermitConfig, KermitForInsertion
 from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.errors import RecipeError
+from kermit.modeling import EncoderConfig
 from kermit.modeling.insertion import special_token_settings
 from kermit.text.tokenizer import encode_texts
-from kermit.training.warm_start import carry_over, pieces_of
+from kermit.training.warm_start import carry_over, pieces_of, take_over
 
 TEXTS = ["a dog runs in the snow", "a cat sleeps on the sofa", "the dog and the cat play", "two cats sleep"] * 20
 SMALL, LARGE = (train_tokenizer(TEXTS, size) for size in (268, 320))
@@ -47,6 +50,24 @@ def test_a_token_begins_as_the_mean_of_its_pieces():
     assert others
     for name in others:
         assert torch.equal(new.state_dict()[name], old.state_dict()[name]), name
+
+
+def test_a_deeper_model_starts_with_the_trained_layers_and_copies_of_the_last_ones():
+    def encoder(layers, **settings):
+        shape = {"vocab_size": 20, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
+        trunk = EncoderConfig(**shape, num_hidden_layers=layers, **settings)
+        return KermitForInsertion(
+            KermitConfig(trunk_config=trunk, slot_vector="both", cached_context=True, blank_token_id=5)
+        )
+
+    trained, model = encoder(3), encoder(5, given_layers=3)
+    take_over(trained, model, Path("trained"))
+    for number, source in enumerate((0, 1, 2, 1, 2)):
+        copied, original = model.trunk.layers[number].state_dict(), trained.trunk.layers[source].state_dict()
+        assert all(torch.equal(copied[name], original[name]) for name in original)
+    assert torch.equal(model.head.bias, trained.head.bias)
+    with pytest.raises(RecipeError, match=r"layers\.\d"):
+        take_over(encoder(5), encoder(3), Path("trained"))
 
 
 def test_models_of_other_shapes_are_refused():

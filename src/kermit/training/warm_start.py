@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import torch
@@ -13,6 +14,9 @@ from kermit.errors import RecipeError
 from kermit.loading import BUNDLED, find_model
 from kermit.text.tokenizer import encode_texts
 from kermit.training.recipe import LoadedRecipe
+
+_LAYER = re.compile(r"(.*\blayers?\.)(\d+)(\..*)")
+"""The name of a weight of a layer: what comes before the layer's number, the number, and the rest."""
 
 
 def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
@@ -51,8 +55,12 @@ def _new_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreT
 
 
 def take_over(trained: PreTrainedModel, model: PreTrainedModel, folder: Path) -> None:
-    """Copy the weights of a trained model of the same shape."""
-    given, own = trained.state_dict(), model.state_dict()
+    """Copy the weights of a trained model of the same shape.
+
+    A model with more layers starts with the trained ones, followed by copies of the last of them.
+    """
+    own = model.state_dict()
+    given = _deepened(trained.state_dict(), own)
     for name in {**own, **given}:
         shapes = [list(weights[name].shape) if name in weights else "none" for weights in (given, own)]
         if shapes[0] != shapes[1]:
@@ -61,6 +69,18 @@ def take_over(trained: PreTrainedModel, model: PreTrainedModel, folder: Path) ->
                 " use the `model` section that it was trained with"
             )
     model.load_state_dict(given)
+
+
+def _deepened(given: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Add copies of the last layers, for each weight of a layer that a deeper model has in addition."""
+    layers = [{int(found[2]) for name in weights if (found := _LAYER.fullmatch(name))} for weights in (given, own)]
+    added = len(layers[1] - layers[0])
+
+    def source(name: str) -> str:
+        found = _LAYER.fullmatch(name)
+        return name if found is None or name in given else f"{found[1]}{int(found[2]) - added}{found[3]}"
+
+    return given | {name: given[source(name)] for name in own if name not in given and source(name) in given}
 
 
 def carry_over(old: PreTrainedModel, new: PreTrainedModel, pieces: list[list[int]]) -> None:
