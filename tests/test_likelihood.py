@@ -127,6 +127,7 @@ def actions_for(model: KermitForInsertion | Engine, texts: Sequence[Words]) -> A
     return Actions(model, opened)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("termination", TERMINATIONS)
 @pytest.mark.parametrize("prior", [UniformPrior(), BalancedTreePrior(0.8)], ids=["uniform", "tree"])
 def test_the_expected_objective_is_the_lower_bound_of_the_definition(

@@ -48,6 +48,7 @@ def test_importing_the_package_leaves_the_import_system_alone() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "imports", ["import kermit.modeling; import transformers", "import transformers; import kermit.modeling"]
 )

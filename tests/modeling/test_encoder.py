@@ -151,6 +151,7 @@ def test_half_precision_is_nearly_the_same(dtype: torch.dtype) -> None:
     assert torch.allclose(half.float(), full, atol=0.1)
 
 
+@pytest.mark.slow
 class _Exported(nn.Module):
     """Reads tokens after those of a cache, as an engine does, and gives states, keys and values as a flat tuple."""
 
