@@ -107,6 +107,10 @@ def test_a_model_decodes_with_its_own_strategy_unless_another_is_asked_for(kermi
     assert facade.decoding({}).strategy == "left_to_right"
     own = facade.translate("A man.", "de", settings=DecodingSettings(max_tokens=4, termination_penalty=50))
     assert own.rounds >= own.tokens == 4
+    (folder / "config.json").write_text(json.dumps(config | {"strategy": "sideways"}), encoding="utf-8")
+    done = kermit(verb, *GENERATE[verb], "--model", folder)
+    assert (done.code, done.out) == (2, "")
+    assert "sideways" in done.err
 
 
 def test_translating_from_left_to_right_takes_no_penalty_of_the_model(ask_ordered, ordered_folder, pipeline):

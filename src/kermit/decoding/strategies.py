@@ -7,7 +7,7 @@ from dataclasses import replace
 from kermit.canvas import Termination
 from kermit.decoding.settings import DecodingSettings, Ranking, Strategy
 from kermit.engines.engine import ModelInfo
-from kermit.errors import DecodingError
+from kermit.errors import DecodingError, ModelError, member_of
 
 
 def check_strategy(info: ModelInfo, settings: DecodingSettings) -> None:
@@ -42,11 +42,16 @@ def with_strategy(info: ModelInfo, settings: DecodingSettings) -> DecodingSettin
 
 
 def strategies_of(info: ModelInfo) -> list[Strategy]:
-    """List the strategies that the model can decode with, the default first."""
+    """List the strategies that the model can decode with, the default first.
+
+    Raises:
+        ModelError: the model's own strategy is unknown.
+    """
     by_slot = info.termination is Termination.SLOT
     can = {
         Strategy.PARALLEL: by_slot and info.inserts_in_rounds,
         Strategy.SERIAL: info.inserts_in_rounds,
         Strategy.LEFT_TO_RIGHT: by_slot and info.inserts_left_to_right,
     }
-    return sorted((strategy for strategy, possible in can.items() if possible), key=lambda one: one != info.strategy)
+    own = None if info.strategy is None else member_of(Strategy, info.strategy, "config.json: strategy", ModelError)
+    return sorted((strategy for strategy, possible in can.items() if possible), key=lambda one: one is not own)
