@@ -119,13 +119,27 @@ def test_distill_runs_a_transformer_by_ctranslate2_and_filters(kermit, teacher, 
     assert abs(slow["texts"] - plain["texts"]) < 24
 
 
+def test_distill_runs_an_exported_model_by_onnx(kermit, folder, corpus, tmp_path):
+    assert kermit("export", folder, "--precision", "float32", "--output", tmp_path / "exported").code == 0
+    drawn = ("--set", "temperature=1.0", "--set", "termination_penalty=-5", "--set", "seed=5")
+    asked = ("distill", "--input", corpus / "train.en", "--to", "de", "--limit", 30, *drawn, "--json")
+    fast = kermit(*asked, "--teacher", tmp_path / "exported", "--backend", "onnx", "--output", tmp_path / "fast")
+    slow = kermit(*asked, "--teacher", folder, "--output", tmp_path / "slow")
+    assert json.loads(fast.out)["texts"] == json.loads(slow.out)["texts"] > 0
+    assert (tmp_path / "fast/train.de").read_text() == (tmp_path / "slow/train.de").read_text()
+    note = json.loads((tmp_path / "fast/train.en-de.json").read_text())
+    assert (note["backend"], note["precision"]) == ("onnx", "float32")
+
+
 def test_what_a_backend_cannot_do_is_told(kermit, folder, teacher, corpus, tmp_path, monkeypatch):
     asked = ("distill", "--input", corpus / "test.en", "--to", "de", "--output", tmp_path / "out", "--teacher")
     fast = ("--backend", "ctranslate2")
     for words, message in (
         ((folder, *fast), "supports only the family transformer"),
         ((folder, "--beams", 3), "unknown decoding setting 'beams'"),
-        ((teacher, "--precision", "int8"), "--precision int8 needs --backend ctranslate2"),
+        ((teacher, "--precision", "int8"), "--precision int8 needs --backend ctranslate2 or onnx"),
+        ((teacher, "--backend", "onnx"), "--backend onnx needs a KERMIT model, not one of type marian"),
+        ((folder, "--backend", "onnx"), "create it with `kermit export"),
         ((teacher, "--beams", 3, "--set", "beams=4"), "--set beams=4 and --beams both"),
     ):
         done = kermit(*asked, *words)

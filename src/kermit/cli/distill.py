@@ -22,8 +22,10 @@ def distill(
     set_: Set = None,
     beams: Annotated[int | None, typer.Option(min=1, help="Number of beams.", show_default=False)] = None,
     backend: Annotated[
-        Literal["transformers", "ctranslate2"],
-        typer.Option(help="Library that runs the teacher; ctranslate2 is faster, but only for Transformers."),
+        Literal["transformers", "onnx", "ctranslate2"],
+        typer.Option(
+            help="Library that runs the teacher; faster: onnx for exported KERMIT models, ctranslate2 for Transformers."
+        ),
     ] = "transformers",
     limit: Annotated[
         int | None, typer.Option(min=1, help="Translate only the first N texts.", show_default=False)
@@ -31,7 +33,7 @@ def distill(
     precision: Annotated[
         Literal["float32", "bfloat16", "float16", "int8"] | None,
         typer.Option(
-            help="Precision; float32 by default, int8 with ctranslate2.",
+            help="Precision; by default float32, with ctranslate2 int8, with onnx int8 if exported.",
             show_default=False,
         ),
     ] = None,
@@ -64,8 +66,14 @@ def distill(
         choices["beams"] = beams
     if backend == "ctranslate2":
         kermit = converted(Kermit.from_pretrained(teacher, device="cpu"), precision or "int8")
+    elif backend == "onnx":
+        kermit = Kermit.from_pretrained(teacher, engine="onnx", precision=precision)
+        if kermit.searcher is not None:
+            raise ModelError(f"--backend onnx needs a KERMIT model, not one of type {kermit.model_type}; leave it out")
     elif precision == "int8":
-        raise ModelError("--precision int8 needs --backend ctranslate2; add it, or choose another precision")
+        raise ModelError(
+            "--precision int8 needs --backend ctranslate2 or onnx; add one of them, or choose another precision"
+        )
     else:
         kermit = Kermit.from_pretrained(teacher, dtype=getattr(torch, precision or "float32"))
     lines = sum(1 for _ in read_lines(input_))

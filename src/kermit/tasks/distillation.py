@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kermit.data.plain import Fault, OnBad, Report, file_checksum, read_texts
+from kermit.engines.onnx_engine import OnnxEngine
 from kermit.errors import DataError, KermitError, Place
 from kermit.loading import find_model
 from kermit.pipeline import Kermit
@@ -32,7 +33,6 @@ from kermit.tasks.translation import Direction, target_text
 logger = logging.getLogger(__name__)
 
 _NOTED = ("backend_version", "texts", "unfinished", "filtered")
-_TRANSFORMERS = ("transformers", version("transformers"))
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def distill(
     """Translate a file with a teacher and write `NAME.SOURCE` and `NAME.TARGET` into a folder.
 
     Args:
-        facade: the loaded teacher, possibly converted to CTranslate2.
+        facade: the loaded teacher, run by torch, ONNX Runtime or CTranslate2.
         teacher: the name that it was loaded by.
         text: the source side, one text per line, plain or gzipped; NAME is its file name without the language.
         direction: the direction of translation.
@@ -123,15 +123,14 @@ def distill(
     name = text.name.removesuffix(".gz").removesuffix(f".{direction.source}")
     files = [output / f"{name}.{language}" for language in (direction.source, direction.target)]
     blocks = output / f".{name}.{direction}.blocks"
-    searcher = facade.searcher
-    backend = ("ctranslate2", searcher.version) if isinstance(searcher, CTranslate2Searcher) else _TRANSFORMERS
-    noted = {"backend_version": backend[1]}
+    backend, backend_version = _backend(facade)
+    noted = {"backend_version": backend_version}
     settings: dict[str, Any] = {
         "teacher": model_checksum(find_model(teacher)),
         "text": file_checksum(text),
         "direction": str(direction),
         "decoding": decoding.record(),
-        "backend": backend[0],
+        "backend": backend,
         "precision": facade.precision,
         "limit": limit,
         "block_size": block_size,
@@ -159,6 +158,15 @@ def distill(
     if not report.read:
         raise DataError(f"{text}: the file holds no text to translate")
     return _finish(text, files, blocks, manifest, noted, filter_pairs)
+
+
+def _backend(facade: Kermit) -> tuple[str, str]:
+    """Return the library that runs a teacher, and its version."""
+    if isinstance(facade.searcher, CTranslate2Searcher):
+        return "ctranslate2", facade.searcher.version
+    if facade.searcher is None and isinstance(facade.engine, OnnxEngine):
+        return "onnx", version("onnxruntime")
+    return "transformers", version("transformers")
 
 
 def _made_before(text: Path, files: list[Path], blocks: Path, manifest: Manifest) -> dict[str, Any]:
