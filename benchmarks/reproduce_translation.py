@@ -74,8 +74,8 @@ ROWS = [
 ]
 DISTILLED = {"multi30k/train": ["--set", "beams=5"], "multi30k_mono/captions": ["--set", "beams=1", "--limit", 40_000]}
 TEACHERS = {"transformer_en_de": ("en", "de"), "transformer_de_en": ("de", "en")}
-BUNDLED = "bundled"
-BUNDLED_COST = "the bundled model's 37,000 steps, 479 min"
+START = "captions_and_sentences"
+START_COST = f"{START}: 37,000 steps, 479 min"
 
 
 def recipes():
@@ -84,7 +84,7 @@ def recipes():
 
 
 def begun_from(name):
-    """Return the recipe whose model a training starts from, `bundled`, or None."""
+    """Return the recipe whose model a training starts from, or None."""
     recipe = yaml.safe_load((ROOT / f"recipes/multi30k/{name}.yaml").read_text(encoding="utf-8"))
     if "init_from" in recipe:
         return Path(recipe["init_from"]).name
@@ -96,8 +96,8 @@ def cost(name, results):
     summary = results[name]["summary"]
     own = f"{summary['steps']:,} steps, {summary['minutes']:.0f} min"
     before = begun_from(name)
-    if before == BUNDLED:
-        return f"{BUNDLED_COST}; then {own}"
+    if before == START:
+        return f"{START_COST}; then {own}"
     return f"{cost(before, results)}; then {own}" if before in results else own
 
 
@@ -111,6 +111,8 @@ def train(name, data, runs, precision="float32", anew=False):
         shutil.rmtree(run)  # a copy of the stored one
     if not anew and not run.exists() and (KEPT / name / "summary.json").is_file():
         shutil.copytree(KEPT / name, run)
+    if begun_from(name) == START and not (runs / START).exists():
+        shutil.copytree(KEPT / START, runs / START)
     if not (run / "summary.json").is_file():
         words = ["--data", data, "--output", run, "--set", f"runtime.precision={precision}", "--resume"]
         kermit("train", ROOT / f"recipes/multi30k/{name}.yaml", *words)

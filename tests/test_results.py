@@ -171,14 +171,14 @@ def test_the_models_that_others_begin_with_are_trained_before_them(translation):
     names = translation.recipes()
     begun = {name: translation.begun_from(name) for name in names}
     assert begun["finetune_en_de"] == "joint_marginal"
-    assert begun["joint"] == translation.BUNDLED
+    assert begun["joint"] == translation.START
     before = translation.cost("joint", {"joint": {"summary": {"steps": 3000, "minutes": 15.0}}})
-    assert before == "the bundled model's 37,000 steps, 479 min; then 3,000 steps, 15 min"
+    assert before == "captions_and_sentences: 37,000 steps, 479 min; then 3,000 steps, 15 min"
     assert begun["unidirectional_en_de_undistilled"] is None
     assert all(
         names.index(before) < names.index(name)
         for name, before in begun.items()
-        if before and before != translation.BUNDLED
+        if before and before != translation.START
     )
 
 
