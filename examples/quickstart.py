@@ -30,17 +30,19 @@ def main():
     best = DecodingSettings(max_tokens=options.max_tokens)
     drawn = DecodingSettings(sampling=Sampling(temperature=0.8), max_tokens=options.max_tokens)
 
-    title("Translate, both ways: tokens are inserted at every open slot at once")
-    sentence = "A man rides a red bike."
-    [there] = kermit.translate([sentence], to=german, settings=best, trace=True)
-    [back] = kermit.translate(["Zwei Hunde spielen im Schnee."], to=english, settings=best)
-    print(f"{there.y}  ({there.tokens} tokens in {there.rounds} rounds)")
-    print(back.x)
+    title("Translate: the first sentences of a list that was fixed before training")
+    lines = (Path(__file__).parent / "sentences.tsv").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("\t") for line in lines if not line.startswith("#")][:4]
+    for found in kermit.translate([source for source, _ in pairs], to=german, settings=best):
+        print(f"{found.x}  |  {found.y}")
+    for found in kermit.translate([target for _, target in pairs], to=english, settings=best):
+        print(f"{found.y}  |  {found.x}")
 
-    title("Translate serially: one token per round, the most certain first")
-    serial = DecodingSettings(strategy=Strategy.SERIAL, max_tokens=options.max_tokens)
-    [slow] = kermit.translate([sentence], to=german, settings=serial)
-    print(f"{slow.y}  ({slow.tokens} tokens in {slow.rounds} rounds)")
+    title("Translate in parallel: tokens are inserted at every open slot at once")
+    sentence = "A man rides a red bike."
+    parallel = DecodingSettings(strategy=Strategy.PARALLEL, max_tokens=options.max_tokens)
+    [there] = kermit.translate([sentence], to=german, settings=parallel, trace=True)
+    print(f"{there.y}  ({there.tokens} tokens in {there.rounds} rounds)")
 
     title("Infill: the given text is kept word for word")
     blanked = "A man ____ a red ____."
@@ -74,7 +76,7 @@ def main():
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     print("cosine to the first:", *(f"{cosine:.3f}" for cosine in vectors @ vectors[0]))
 
-    title("Trace: the rounds of the first translation")
+    title("Trace: the rounds of the parallel translation")
     trace = kermit.readable(there.trace)
     for line in trace.terminal_lines(colour=False):
         print(line.plain)
