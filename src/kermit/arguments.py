@@ -47,9 +47,12 @@ class TranslationOptions(GenerationOptions, total=False):
     Attributes:
         split_sentences: whether to translate a text of several sentences sentence by sentence; True by default.
             With `begun` or `on_round`, texts are translated whole.
+        recase: whether to read a sentence in capitals in sentence case and write its translation in capitals; True by
+            default.
     """
 
     split_sentences: bool
+    recase: bool
 
 
 class FillingOptions(GenerationOptions, total=False):

@@ -97,7 +97,7 @@ class Kermit(TextModel):
 
         By default, decoding is parallel and greedy with the model's own termination penalty. The translation of a text
         of n tokens has at most 2 n + 10 tokens, and no token is repeated more than three times in a row unless the text
-        repeats it.
+        repeats it. A sentence in capitals is read in sentence case, and its translation is written in capitals.
 
         Args:
             texts: the texts to translate; an empty text stays empty.

@@ -1,7 +1,8 @@
 """Split texts into rows to decode, and combine the results of the rows into results of texts.
 
 A long text is translated sentence by sentence: each sentence is a row, and the translations keep the layout of the
-text. The Python interface, the command line and the service share this plan.
+text. A row in capitals is read in sentence case, and its translation is written in capitals. The Python interface, the
+command line and the service share this plan.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from kermit.canvas import Segment
 from kermit.decoding import Finish
 from kermit.results import Generation
+from kermit.text.casing import in_capitals, sentence_case
 from kermit.text.splitting import SplitText, split_text
 
 SENTENCE_SEED_STEP = 1_000_003
@@ -27,12 +29,24 @@ class PlannedRow:
         sentence: the index of the sentence in the text.
         seed: for sampling.
         text: the text to translate; empty if the plan is not for a translation.
+        recased: whether the text was in capitals, so that its translation is written in capitals.
     """
 
     index: int
     sentence: int
     seed: int
     text: str = ""
+    recased: bool = False
+
+    @classmethod
+    def of(cls, index: int, sentence: int, seed: int, text: str, *, recase: bool) -> PlannedRow:
+        """Plan to translate a text, in sentence case if `recase` is set and it is in capitals."""
+        recased = recase and in_capitals(text)
+        return cls(index, sentence, seed, sentence_case(text) if recased else text, recased)
+
+    def written(self, result: Generation) -> Generation:
+        """Return the result with both sides in capitals if the text was."""
+        return replace(result, x=result.x.upper(), y=(result.y or "").upper()) if self.recased else result
 
 
 @dataclass(frozen=True)
@@ -55,23 +69,25 @@ class Plan:
         return cls(tuple(PlannedRow(index, 0, seed) for index, seed in enumerate(seeds)))
 
     @classmethod
-    def whole(cls, texts: Sequence[str], seeds: Sequence[int]) -> Plan:
+    def whole(cls, texts: Sequence[str], seeds: Sequence[int], *, recase: bool = True) -> Plan:
         """Plan to translate each text whole."""
-        rows = (PlannedRow(index, 0, seed, text) for index, (text, seed) in enumerate(zip(texts, seeds, strict=True)))
+        numbered = enumerate(zip(texts, seeds, strict=True))
+        rows = (PlannedRow.of(index, 0, seed, text, recase=recase) for index, (text, seed) in numbered)
         return cls(tuple(rows), tuple(texts))
 
     @classmethod
-    def split(cls, texts: Sequence[str], seeds: Sequence[int], language: str) -> Plan:
+    def split(cls, texts: Sequence[str], seeds: Sequence[int], language: str, *, recase: bool = True) -> Plan:
         """Plan to translate texts sentence by sentence; an empty text is one row.
 
         Args:
             texts: the texts.
             seeds: one per text; the seeds of its sentences follow in steps of `SENTENCE_SEED_STEP`.
             language: the code of the texts' language, for the rules of splitting.
+            recase: whether sentences in capitals are read in sentence case.
         """
         splits = tuple(split_text(text, language) for text in texts)
         rows = [
-            PlannedRow(index, number, seed + number * SENTENCE_SEED_STEP, sentence)
+            PlannedRow.of(index, number, seed + number * SENTENCE_SEED_STEP, sentence, recase=recase)
             for index, (split, seed) in enumerate(zip(splits, seeds, strict=True))
             for number, sentence in enumerate(split.sentences or ("",))
         ]
@@ -86,7 +102,8 @@ class Plan:
         """
         if self.texts is None:
             return list(results)
-        left, folded = iter(results), []
+        written = (row.written(result) for row, result in zip(self.rows, results, strict=True))
+        left, folded = iter(written), []
         for index, text in enumerate(self.texts):
             split = None if self.splits is None else self.splits[index]
             parts = [next(left) for _ in range(max(1, len(split.sentences)) if split else 1)]

@@ -188,9 +188,10 @@ class TextModel:
         if len(numbers) != len(texts):
             raise DecodingError(f"{len(numbers)} seeds for {len(texts)} texts; give one per text")
         followed = options.get("begun") is not None or options.get("on_round") is not None
+        recase = options.get("recase", True)
         if followed or not options.get("split_sentences", True):
-            return Plan.whole(texts, numbers)
-        return Plan.split(texts, numbers, self.languages[1 - target])
+            return Plan.whole(texts, numbers, recase=recase)
+        return Plan.split(texts, numbers, self.languages[1 - target], recase=recase)
 
     def _insert(
         self, plan: Plan, target: Segment, settings: DecodingSettings, options: GenerationOptions

@@ -106,6 +106,13 @@ def test_a_long_text_is_translated_sentence_by_sentence_and_keeps_its_layout(liv
     assert unsplit["sentences"] is None
 
 
+def test_a_text_in_capitals_is_translated_to_capitals(live: Live) -> None:
+    (found,) = results(live, "/v1/translate", texts=[f"{ENGLISH[0].upper()} {ENGLISH[2]}"], to="de")
+    (alone,) = results(live, "/v1/translate", texts=[ENGLISH[0].capitalize()], to="de")
+    assert found["y"] == f"{alone['y'].upper()} {GERMAN[2]}"
+    assert found["x"] == f"{ENGLISH[0].upper()} {ENGLISH[2]}"
+
+
 def test_a_sentence_that_is_too_long_is_named(live: Live) -> None:
     answer = live.post("/v1/translate", texts=["ok", f"{ENGLISH[0]} {'x' * 90}."], to="de")
     assert answer.status_code == 422

@@ -134,7 +134,7 @@ class Dictionary:
     languages = ("en", "de")
     factorizations = frozenset({"joint"})
     precision = "float32"
-    searcher = None
+    searcher = engine = None
 
     def segment(self, name: str) -> Segment:
         return Segment(self.languages.index(name))

@@ -45,6 +45,9 @@ def translate(
     whole: Annotated[
         bool, typer.Option("--whole", help="Translate texts whole instead of sentence by sentence.")
     ] = False,
+    keep_capitals: Annotated[
+        bool, typer.Option("--keep-capitals", help="Read text in capitals as it is instead of in sentence case.")
+    ] = False,
     *,
     how: HowToGenerate,
 ) -> None:
@@ -59,7 +62,8 @@ def translate(
     names = ("x", "y") if kermit.segment(to) == kermit.segment("y") else ("y", "x")
 
     def ask(chunk: Sequence[InputText], **options: Any) -> list[Generation]:
-        return kermit.translate([one.x for one in chunk], to, split_sentences=not whole, settings=settings, **options)
+        asked: Any = {"split_sentences": not whole, "recase": not keep_capitals, "settings": settings}
+        return kermit.translate([one.x for one in chunk], to, **asked, **options)
 
     def texts_of(one: InputText, result: Generation) -> dict[str, Any]:
         return dict(zip(("source", "text"), (getattr(result, name) for name in names), strict=True))

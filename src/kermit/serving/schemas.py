@@ -162,6 +162,10 @@ class TranslateRequest(Generating):
     split_sentences: bool = Field(
         default=True, description="Whether to translate a text of several sentences sentence by sentence."
     )
+    recase: bool = Field(
+        default=True,
+        description="Whether to read a sentence in capitals in sentence case and write its translation in capitals.",
+    )
 
     @model_validator(mode="after")
     def _begun_whole(self) -> TranslateRequest:

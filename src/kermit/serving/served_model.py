@@ -166,8 +166,9 @@ class ServedModel:
         if not isinstance(request, TranslateRequest):
             return Plan.of_size(seeds)
         if not request.splits:
-            return Plan.whole(request.texts, seeds)
-        return Plan.split(request.texts, seeds, self.kermit.languages[1 - self.kermit.segment(request.to)])
+            return Plan.whole(request.texts, seeds, recase=request.recase)
+        language = self.kermit.languages[1 - self.kermit.segment(request.to)]
+        return Plan.split(request.texts, seeds, language, recase=request.recase)
 
     def _decode(
         self, jobs: Sequence[Job], asked: Sequence[Generating], plans: Sequence[Plan], rows: Sequence[PlannedRow]
@@ -183,7 +184,8 @@ class ServedModel:
         )
         match like:
             case TranslateRequest():
-                return kermit.translate([row.text for row in rows], like.to, split_sentences=False, **how)
+                texts = [row.text for row in rows]
+                return kermit.translate(texts, like.to, split_sentences=False, recase=False, **how)
             case InfillRequest():
                 return kermit.infill(*_sides(asked), side=like.side, keep_words=like.keep_words, **how)
             case CompleteRequest():
