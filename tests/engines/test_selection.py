@@ -72,11 +72,12 @@ def test_an_exported_file_is_preferred_and_int8_to_float32(folder: Path, loads: 
     assert len(loads) == 2
 
 
-def test_a_precision_that_was_not_exported_is_an_error_or_torch(folder: Path) -> None:
+def test_a_precision_that_was_not_exported_is_an_error(folder: Path) -> None:
     export(folder, "model.onnx")
     with pytest.raises(ModelError, match="--precision int8"):
         load_engine(folder, "onnx", precision="int8")
-    assert isinstance(load_engine(folder, precision="int8"), TorchEngine)
+    with pytest.raises(ModelError, match="--precision int8"):
+        load_engine(folder, precision="int8")
 
 
 @pytest.mark.parametrize("how", [{"engine": "tensorflow"}, {"precision": "int4"}])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from kermit.cli import cloze, logs
-from kermit.cli.options import Decoding, Model, PrecisionOption, Set, decoding_choices, progress_bar
+from kermit.cli.options import Decoding, Model, Set, decoding_choices, progress_bar
 from kermit.cli.output import check_file
-from kermit.errors import DataError
+from kermit.errors import DataError, ModelError
 
 evaluate_app = typer.Typer(help="Score a model on a task.", no_args_is_help=True)
 
@@ -33,7 +33,14 @@ def translation(
     ] = None,
     decoding: Decoding = None,
     set_: Set = None,
-    precision: PrecisionOption = "float32",
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16", "int8"] | None,
+        typer.Option(
+            help="Precision; int8 needs an exported file. By default the exported file if there is one, and otherwise"
+            " float32.",
+            show_default=False,
+        ),
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the translations to OUTPUT.LANGUAGE.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Plot rounds by length, with log2(n + 1), as PNG.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print a JSON list, one object per direction.")] = False,
@@ -47,8 +54,6 @@ def translation(
     import json
     from dataclasses import asdict
 
-    import torch
-
     from kermit.pipeline import Kermit
     from kermit.tasks.translation import (
         Direction,
@@ -60,7 +65,14 @@ def translation(
     )
     from kermit.tasks.translation_report import note_of, plot_rounds, scores_table
 
-    kermit = Kermit.from_pretrained(model, dtype=getattr(torch, precision))
+    if precision in (None, "int8"):
+        kermit = Kermit.from_pretrained(model, precision=precision)
+        if precision is not None and kermit.searcher is not None:
+            raise ModelError(f"--precision int8 needs a KERMIT model, not one of type {kermit.model_type}")
+    else:
+        import torch
+
+        kermit = Kermit.from_pretrained(model, dtype=getattr(torch, precision))
     settings = kermit.decoding(decoding_choices(decoding, set_))
     asked = trained_directions(kermit) if directions is None else map(Direction.parse, directions.split(","))
     ways = [check_direction(kermit, way) for way in asked]

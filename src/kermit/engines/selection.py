@@ -38,7 +38,7 @@ def load_engine(
         folder: the model's folder.
         engine: ``onnx`` or ``torch``; ``auto`` is ONNX Runtime if the folder has an exported file of its weights and
             neither device nor dtype is given, and torch otherwise.
-        precision: of the exported file; by default int8 if the folder has it.
+        precision: of the exported file, which must exist; by default int8 if the folder has it.
         threads: number of CPU threads; by default 1 for ONNX Runtime, and torch's own choice for torch.
         device: the device for torch; by default a GPU if one is available.
         dtype: the dtype for torch; float32 by default.
@@ -50,7 +50,7 @@ def load_engine(
     if engine not in get_args(EngineName):
         raise UsageError(f"engine must be one of {', '.join(get_args(EngineName))}, not {engine!r}")
     kind = None if precision is None else member_of(FilePrecision, precision, "precision", UsageError)
-    exported = exported_files(folder) if kind is None else kind.file_in(folder).is_file()
+    exported = kind is not None or exported_files(folder)
     if engine == "torch" or (engine == "auto" and (not exported or device is not None or dtype is not None)):
         return _load_torch(folder, device, dtype, threads)
     from kermit.engines.onnx_engine import OnnxEngine

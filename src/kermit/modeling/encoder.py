@@ -108,21 +108,36 @@ class _Places:
             flat = flat.new_zeros(self.batch * self.length, *flat.shape[1:]).index_copy(0, self.index, flat)
         return flat.view(self.batch, self.length, *flat.shape[1:])
 
+    def select(self, chosen: Tensor) -> _Places:
+        """Return the places of the tokens at (chosen,) indices."""
+        return replace(self, index=chosen if self.index is None else self.index[chosen])
+
+    def columns(self) -> Tensor:
+        """Return the column of every token in its row."""
+        assert self.index is not None
+        return self.index % self.length
+
+    def window(self, start: int, stop: int) -> _Places:
+        """Return the places in rows cut to the columns from start to stop, which hold all of these tokens."""
+        assert self.index is not None
+        width = stop - start
+        return _Places(self.batch, width, self.index // self.length * width + self.columns() - start)
+
 
 @dataclass(frozen=True)
 class _Tokens:
-    """Some of the real tokens of rows: (tokens, hidden) states, rotations and places."""
+    """Some of the real tokens of rows: (tokens, hidden) states, rotations, and places as keys and as queries."""
 
     hidden: Tensor
     rotation: Rotation
-    places: _Places
+    keys: _Places
+    queries: _Places
 
     def select(self, chosen: Tensor) -> _Tokens:
         """Return the tokens at (chosen,) indices."""
-        places = self.places
-        index = chosen if places.index is None else places.index[chosen]
         cos, sin = self.rotation
-        return _Tokens(self.hidden[chosen], (cos[chosen], sin[chosen]), _Places(places.batch, places.length, index))
+        rotation = cos[chosen], sin[chosen]
+        return _Tokens(self.hidden[chosen], rotation, self.keys.select(chosen), self.queries.select(chosen))
 
 
 class _Adding(nn.Linear):
@@ -140,19 +155,20 @@ class _Attention(nn.Module):
         self, tokens: _Tokens, mask: Tensor | None, past: tuple[Tensor, Tensor] | None, beside: _Tokens | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Return the update of the tokens (tokens, hidden), and the keys and values that they may attend to."""
-        states, places = self.qkv(tokens.hidden), tokens.places
+        states, queries, keys = self.qkv(tokens.hidden), tokens.queries, tokens.keys
         query, key, value = states.unflatten(1, (3, self.heads, -1)).unbind(1)
         query, key = _rotated(query, tokens.rotation), _rotated(key, tokens.rotation)
-        query, key, value = (places.padded(part).transpose(1, 2) for part in (query, key, value.to(key.dtype)))
+        query = queries.padded(query).transpose(1, 2)
+        key, value = (keys.padded(part).transpose(1, 2) for part in (key, value.to(key.dtype)))
         if beside is not None:
             others = functional.linear(beside.hidden, self.qkv.weight[tokens.hidden.shape[1] :])
             other_key, other_value = others.view(len(others), 2, self.heads, -1).unbind(1)
-            key = key + beside.places.padded(_rotated(other_key, beside.rotation)).transpose(1, 2)
-            value = value + beside.places.padded(other_value.to(value.dtype)).transpose(1, 2)
+            key = key + beside.keys.padded(_rotated(other_key, beside.rotation)).transpose(1, 2)
+            value = value + beside.keys.padded(other_value.to(value.dtype)).transpose(1, 2)
         if past is not None:
             key, value = torch.cat([past[0], key], 2), torch.cat([past[1], value], 2)
         found = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        return self.out(places.flat(found.transpose(1, 2).flatten(2)).to(states.dtype)), (key, value)
+        return self.out(queries.flat(found.transpose(1, 2).flatten(2)).to(states.dtype)), (key, value)
 
 
 class _Layer(nn.Module):
@@ -261,7 +277,7 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
         if position_ids is None:
             position_ids = torch.arange(length, device=embedded.device).expand(batch, length)
         hidden = self.dropout(self.embedding_norm(places.flat(embedded)))
-        tokens = _Tokens(hidden, self._rotation(places.flat(position_ids)), places)
+        tokens = _Tokens(hidden, self._rotation(places.flat(position_ids)), places, places)
         if self.config.given_layers:
             given = torch.ones(batch, length, dtype=torch.bool, device=hidden.device) if given is None else given
             hidden, cache = self._read_apart(tokens, places.flat(given), mask, past)
@@ -276,14 +292,26 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
     def _read_apart(
         self, tokens: _Tokens, given: Tensor, mask: Tensor | None, past: LayerCache | None
     ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-        """Encode given tokens with the first layers, others with the rest; return (tokens, hidden) and a cache."""
+        """Encode given tokens with the first layers, others with the rest; return (tokens, hidden) and a cache.
+
+        Given tokens stand at the start of the rows and inserted ones behind them, so attention skips the columns that
+        hold no query or no key.
+        """
         first, second = given.nonzero().flatten(), (~given).nonzero().flatten()
         read, inserted, cache = tokens.select(first), tokens.select(second), []
+        beside = None
         if len(first):  # never together with a cache: given tokens are encoded first
+            stop = int(read.keys.columns().max()) + 1
+            places = read.keys.window(0, stop)
+            near, seen = replace(read, keys=places, queries=places), _cut(mask, slice(stop), slice(stop))
             for layer in self.layers[: self.config.given_layers]:
-                read, _ = layer(read, mask)
+                near, _ = layer(near, seen)
+            beside = read = replace(read, hidden=near.hidden)
+        start = int(inserted.keys.columns().min()) if len(second) else 0
+        inserted = replace(inserted, queries=inserted.keys.window(start, inserted.keys.length))
+        seen = _cut(mask, slice(start, None), slice(None))
         for number, layer in enumerate(self.layers[self.config.given_layers :]):
-            inserted, kept = layer(inserted, mask, None if past is None else past[number], read if len(first) else None)
+            inserted, kept = layer(inserted, seen, None if past is None else past[number], beside)
             cache.append(kept)
         hidden = torch.zeros_like(tokens.hidden).index_copy(0, first, read.hidden)
         return hidden.index_copy(0, second, inserted.hidden), cache
@@ -294,6 +322,13 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
         exponents = torch.arange(half, device=positions.device, dtype=torch.float32) / half
         angles = positions.float()[:, None, None] * self.config.rotary_base**-exponents
         return angles.cos(), angles.sin()
+
+
+def _cut(mask: Tensor | None, queries: slice, keys: slice) -> Tensor | None:
+    """Return the columns of a (batch, 1, queries, keys) mask; a mask of one query is the same for all."""
+    if mask is None:
+        return None
+    return mask[..., keys] if mask.shape[2] == 1 else mask[:, :, queries, keys]
 
 
 def _rotated(states: Tensor, rotation: Rotation) -> Tensor:
