@@ -1,4 +1,6 @@
-"""Train, distil and score every row of the translation table, and write the table into docs/results.md.
+"""Train, distil and score every row of the translation table, and write it into docs/results.md.
+
+The models that were steps on the way, and the details of all rows, go into docs/experiments.md.
 
 Finished steps are skipped and interrupted ones resumed, so the command can be stopped and repeated at any time. The
 termination penalty of insertion models is chosen on the validation text: the lowest whose BLEU is within 0.1 of the
@@ -30,6 +32,7 @@ from pages import put
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results" / "translation.json"
 PAGE = ROOT / "docs" / "results.md"
+DETAILS_PAGE = ROOT / "docs" / "experiments.md"
 KEPT = ROOT / "checkpoints" / "multi30k"
 KEPT_BYTES = 12_000_000
 TEST, VALIDATION = "test_2016_flickr", "val"
@@ -40,32 +43,31 @@ CANDIDATES = 24
 DIRECTIONS = ("en-de", "de-en")
 RANKINGS = "again", "both_ways"
 MEASURED = "penalty", "test", "test_at_0"
-COLUMNS = "model", "direction", "BLEU", "behind", "at penalty 0", f"best of {CANDIDATES} (behind)"
-COLUMNS += "both ways (behind)", "chrF"
-COLUMNS += "length ratio (at 0)", "rounds", "log2(n+1) + 1.5", "params", "cost", "paper"
+COLUMNS = ("model", "direction", "BLEU", f"best of {CANDIDATES}", "chrF", "length ratio", "rounds", "params", "paper")
+DETAILS = ("model", "direction", "BLEU", "behind", "at penalty 0", f"best of {CANDIDATES} (behind)")
+DETAILS += ("both ways (behind)", "length ratio (at 0)", "log2(n+1) + 1.5", "cost")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the paper's Table 2: the recipe of each direction, and the paper's BLEU on WMT 2014."""
+    """A system: the recipe of each direction, and the paper's BLEU on WMT 2014 if it is a row of its Table 2."""
 
     name: str
     recipes: tuple[str | None, str | None]
-    paper: tuple[float | None, float | None]
+    paper: tuple[float | None, float | None] = (None, None)
 
 
 ROWS = [
     Row("Transformer", ("transformer_en_de", "transformer_de_en"), (27.8, 31.2)),
     Row("Insertion Transformer", ("insertion_transformer_en_de", None), (27.4, None)),
-    Row("KERMIT, unidirectional, not distilled", ("unidirectional_en_de_undistilled", None), (None, None)),
-    Row("KERMIT, unidirectional, pairs alone", ("unidirectional_en_de_pairs", None), (None, None)),
+    Row("KERMIT, unidirectional, not distilled", ("unidirectional_en_de_undistilled", None)),
+    Row("KERMIT, unidirectional, pairs alone", ("unidirectional_en_de_pairs", None)),
     Row(
         "KERMIT, unidirectional, pairs and captions",
         ("unidirectional_en_de_captions", "unidirectional_de_en_captions"),
-        (None, None),
     ),
     Row("KERMIT, unidirectional", ("unidirectional_en_de", "unidirectional_de_en"), (27.8, 30.7)),
-    Row("KERMIT, bidirectional, pairs and captions", ("bidirectional_captions",) * 2, (None, None)),
+    Row("KERMIT, bidirectional, pairs and captions", ("bidirectional_captions",) * 2),
     Row("KERMIT, bidirectional", ("bidirectional",) * 2, (27.2, 27.6)),
     Row("KERMIT, joint", ("joint",) * 2, (25.6, 27.4)),
     Row("KERMIT, joint with marginal refining", ("joint_marginal",) * 2, (25.8, 28.6)),
@@ -196,33 +198,61 @@ def measure(found, run, data, precision, rankings):
                 own[f"test_{ranking}"] = scores(TEST, direction, penalty, **ranked) if able[ranking] else None
 
 
-def table(results):
-    """Format the rows that have been trained as a Markdown table."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
-    for row in ROWS:
+def scored(results, rows=ROWS):
+    """Yield every row and direction that has been scored, with the paper's BLEU, the recipe and its scores."""
+    for row in rows:
         for direction, recipe, paper in zip(DIRECTIONS, row.recipes, row.paper, strict=True):
-            if recipe not in results:
-                continue
-            found, summary = results[recipe]["directions"][direction], results[recipe]["summary"]
-            test, at_0 = found["test"], found["test_at_0"]
-            inserts = found["penalty"] is not None
-            cells = [
+            if recipe in results:
+                yield row, direction, paper, recipe, results[recipe]["directions"][direction]
+
+
+def markdown(columns, rows):
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def table(results):
+    """Format the systems of the paper's table."""
+    return markdown(
+        COLUMNS,
+        [
+            [
+                row.name,
+                direction,
+                f"{found['test']['bleu']:.1f}",
+                _ranked(found, "again"),
+                f"{found['test']['chrf']:.1f}",
+                f"{found['test']['length_ratio']:.2f}",
+                f"{found['test']['mean_rounds']:.2f}",
+                f"{results[recipe]['summary']['parameters'] / 1e6:.1f}M",
+                f"{paper}",
+            ]
+            for row, direction, paper, recipe, found in scored(results)
+            if paper is not None
+        ],
+    )
+
+
+def details(results):
+    """Format all models with the penalty, the distance to the Transformer, the bound on rounds and the cost."""
+    rows = []
+    for row, direction, _, recipe, found in scored(results):
+        test, at_0 = found["test"], found["test_at_0"]
+        inserts = found["penalty"] is not None
+        rows.append(
+            [
                 row.name,
                 direction,
                 f"{test['bleu']:.1f}" + (f" (penalty {found['penalty']:g})" if inserts else ""),
                 _behind(test, direction, results),
                 f"{at_0['bleu']:.1f}" if inserts else "",
-                *(_ranked(found, ranking, direction, results) for ranking in RANKINGS),
-                f"{test['chrf']:.1f}",
+                *(_ranked_behind(found, ranking, direction, results) for ranking in RANKINGS),
                 f"{test['length_ratio']:.2f}" + (f" ({at_0['length_ratio']:.2f})" if inserts else ""),
-                f"{test['mean_rounds']:.2f}",
                 f"{math.log2(test['mean_tokens'] + 1) + 1.5:.2f}",
-                f"{summary['parameters'] / 1e6:.1f}M",
                 cost(recipe, results),
-                "" if paper is None else f"{paper}",
             ]
-            lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        )
+    return markdown(DETAILS, rows)
 
 
 def _behind(test, direction, results):
@@ -232,13 +262,23 @@ def _behind(test, direction, results):
     return f"{distance:.1f}" if distance else ""
 
 
-def _ranked(found, ranking, direction, results):
-    """Format the score of the best candidates; a star marks fewer candidates or another ranking."""
+def _ranking_scores(found, ranking):
+    """Return the scores of the best candidates, of an earlier version if need be; None if they were not measured."""
     earlier = found.get("test_of_candidates") if ranking == "again" else None
-    if (shown := found.get(f"test_{ranking}") or earlier) is None:
+    return found.get(f"test_{ranking}") or earlier
+
+
+def _ranked(found, ranking):
+    """Format the BLEU of the best candidates; a star marks fewer candidates or another ranking."""
+    if (shown := _ranking_scores(found, ranking)) is None:
         return ""
     star = "" if f"candidates={CANDIDATES},ranking={ranking},length_reward=" in shown["signature"] else "*"
-    return f"{shown['bleu']:.1f}{star} ({_behind(shown, direction, results)})"
+    return f"{shown['bleu']:.1f}{star}"
+
+
+def _ranked_behind(found, ranking, direction, results):
+    shown = _ranking_scores(found, ranking)
+    return "" if shown is None else f"{_ranked(found, ranking)} ({_behind(shown, direction, results)})"
 
 
 def kept_results():
@@ -278,6 +318,7 @@ def main():
             results = kept_results() | {name: found}  # another process may have added results
             RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     put(PAGE, translation_table=table(results))
+    put(DETAILS_PAGE, translation_details=details(results))
 
 
 if __name__ == "__main__":
