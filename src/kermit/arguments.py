@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 from kermit.canvas import Factorization, Segment
 from kermit.decoding import DRAWING_TEMPERATURE, DecodingSettings, OnRound, TracedRounds
-from kermit.decoding.choices import DecodingChoices
+from kermit.decoding.flat_settings import DecodingChoices
 from kermit.errors import DataError, DecodingError
 from kermit.objectives.orders import OrderPrior
 from kermit.results import ScoreMethod

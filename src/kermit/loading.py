@@ -21,7 +21,7 @@ from kermit.errors import KermitError, ModelError, in_a_line
 
 if TYPE_CHECKING:
     from kermit.engines.engine import Engine
-    from kermit.searching import Searcher
+    from kermit.searcher import Searcher
     from kermit.text.tokenizer import AnyTokenizer
 
 logger = logging.getLogger(__name__)

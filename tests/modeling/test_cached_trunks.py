@@ -41,7 +41,7 @@ from kermit.modeling.tensors import RowTensors
 from kermit.modeling.trunk import _near, position_table, refuse_unfit_at_work
 from kermit.objectives.generations import GenerationObjective
 from kermit.objectives.orders import BalancedTreePrior
-from kermit.objectives.texts import Texts
+from kermit.objectives.training_canvases import Texts
 
 TABLES = ["bert", "roberta", "xlm-roberta", "distilbert", "electra", "albert"]
 SUPPORTED = [*TABLES, "modernbert", "eurobert", "kermit_encoder"]

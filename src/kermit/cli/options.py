@@ -19,7 +19,7 @@ from kermit.errors import DecodingError
 if TYPE_CHECKING:
     from kermit.decoding import DecodingSettings
     from kermit.pipeline import Kermit
-    from kermit.searching import ChosenDecoding
+    from kermit.searcher import ChosenDecoding
 
 Model = Annotated[
     str | None,
@@ -193,7 +193,7 @@ def settings_of(
     from dataclasses import replace
 
     from kermit.decoding import DRAWING_TEMPERATURE, Constraints
-    from kermit.decoding.choices import DecodingChoices
+    from kermit.decoding.flat_settings import DecodingChoices
 
     choices = seedless_choices(decoding, chosen)
     if samples:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kermit.canvas.arrays import Array, Booleans, Integers
-from kermit.decoding.drawing import draw, uniform
-from kermit.decoding.growing import INSERTED, JOINED, ROW, SEGMENT, SPAN, TOKEN, Growing
+from kermit.decoding.growing_canvases import INSERTED, JOINED, ROW, SEGMENT, SPAN, TOKEN, Growing
 from kermit.decoding.limits import Room, best_of_group
 from kermit.decoding.reading import Reading
 from kermit.decoding.repeats import full_runs
+from kermit.decoding.sampling import draw, uniform
 from kermit.decoding.settings import DecodingSettings, Sampling, Strategy
 from kermit.decoding.strategies import with_strategy
 from kermit.engines.engine import Answer, ModelInfo

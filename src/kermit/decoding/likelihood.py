@@ -26,7 +26,7 @@ from kermit.decoding.choosing import log_locations, row_logsumexp
 from kermit.engines.engine import Asked, Engine
 from kermit.errors import ModelError, member_of
 from kermit.objectives.orders import OrderPrior, UniformPrior, checked_weights, draw_by_row
-from kermit.objectives.texts import Texts, canvases_of
+from kermit.objectives.training_canvases import Texts, canvases_of
 
 MAX_EXACT_TOKENS = 12
 """The longest text whose likelihood is summed exactly: 4,096 canvases."""

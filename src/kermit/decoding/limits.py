@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kermit.canvas.arrays import Array, Booleans, Integers
-from kermit.decoding.growing import OPEN, ROW, SEGMENT, SPAN, TOKEN, Growing
+from kermit.decoding.growing_canvases import OPEN, ROW, SEGMENT, SPAN, TOKEN, Growing
 from kermit.decoding.settings import Constraints
 from kermit.engines.engine import ModelInfo
 

@@ -23,7 +23,7 @@ from kermit.decoding.rounds import Decoded
 from kermit.decoding.settings import Finish, Ranking
 from kermit.engines.engine import Engine
 from kermit.errors import DecodingError
-from kermit.objectives.texts import Texts, canvases_of
+from kermit.objectives.training_canvases import Texts, canvases_of
 
 GivenOf = Callable[[Integers], GivenCache | None]
 """Returns the given parts of texts by their numbers, if they have been read already."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from kermit.canvas.arrays import Array, Booleans, Floats, Integers
 from kermit.decoding.asking import GivenCache
-from kermit.decoding.growing import OPEN, PLACE, ROW, SEGMENT, SPAN, TOKEN, Given, Growing
+from kermit.decoding.growing_canvases import OPEN, PLACE, ROW, SEGMENT, SPAN, TOKEN, Given, Growing
 from kermit.engines.engine import Answer, Asked, Cache, Engine, Rows
 
 IN_ROUNDS, LEFT_TO_RIGHT = 1, 2

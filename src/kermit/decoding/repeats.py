@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kermit.canvas.arrays import Booleans, Integers
-from kermit.decoding.growing import ROW, TOKEN, Growing
+from kermit.decoding.growing_canvases import ROW, TOKEN, Growing
 
 
 def allowed_runs(text: Growing, most: int) -> Integers:

@@ -19,7 +19,7 @@ from kermit.canvas import Canvas
 from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.decoding.asking import GivenCache
 from kermit.decoding.choosing import Choice, Chooser
-from kermit.decoding.growing import OPEN, ROW, SEGMENT, SPAN, Growing
+from kermit.decoding.growing_canvases import OPEN, ROW, SEGMENT, SPAN, Growing
 from kermit.decoding.limits import Room
 from kermit.decoding.reading import reading_of
 from kermit.decoding.repeats import allowed_runs, too_many

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kermit.engines.check import Difference, compare, sample_length, sample_rows
+from kermit.engines.comparison import Difference, compare, sample_length, sample_rows
 from kermit.engines.encoder_graph import add_context, add_encoder
 from kermit.engines.engine import Asked
 from kermit.engines.exported_files import FilePrecision, context_file

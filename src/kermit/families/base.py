@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kermit.canvas import Factorization
 from kermit.data.batching import WHOLE, RankShare
 from kermit.errors import RecipeError
-from kermit.validated import FamilySettings, Settings
+from kermit.validated_settings import FamilySettings, Settings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kermit.data.encoding import Row
     from kermit.engines.engine import Engine
     from kermit.families.recovery import HeldOutBatch, Recovered
-    from kermit.searching import Searcher
+    from kermit.searcher import Searcher
     from kermit.training.recipe import Recipe
 
 ITEMS = "items"

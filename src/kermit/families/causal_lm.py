@@ -23,9 +23,9 @@ from kermit.data.batching import WHOLE, RankShare
 from kermit.families.base import ITEMS, Collator
 from kermit.families.language_model import best_tokens, build_language_model, run, token_loss
 from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
-from kermit.families.trunks import TrunkSettings
+from kermit.families.trunk_settings import TrunkSettings
 from kermit.modeling import specials_of
-from kermit.validated import FamilySettings, Settings
+from kermit.validated_settings import FamilySettings, Settings
 
 if TYPE_CHECKING:
     from kermit.data.encoding import Row

@@ -20,10 +20,10 @@ from kermit.canvas import Factorization, Segment, Termination
 from kermit.families.base import check_one_direction
 from kermit.families.kermit import KermitFamily
 from kermit.families.objective_settings import ObjectiveSettings
-from kermit.families.trunks import EncoderDecoderSettings, made
+from kermit.families.trunk_settings import EncoderDecoderSettings, made
 from kermit.loading import load_whole
 from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel, special_token_settings
-from kermit.validated import FamilySettings
+from kermit.validated_settings import FamilySettings
 
 if TYPE_CHECKING:
     from kermit.training.recipe import Recipe

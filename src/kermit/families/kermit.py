@@ -24,21 +24,21 @@ from kermit.data.batching import WHOLE, RankShare
 from kermit.data.joint_tokenizer import blank_id
 from kermit.decoding import Strategy
 from kermit.decoding.asking import ask_canvases
-from kermit.decoding.choices import DecodingChoices
+from kermit.decoding.flat_settings import DecodingChoices
 from kermit.engines.engine import LEFT_TO_RIGHT, Engine
 from kermit.engines.torch_engine import TorchEngine
 from kermit.errors import RecipeError
 from kermit.families.base import ITEMS, Collator, refuse_orders
 from kermit.families.objective_settings import ObjectiveName, ObjectiveSettings
 from kermit.families.recovery import HeldOutBatch, Recovered
-from kermit.families.trunks import TrunkSettings, made, new_trunk_config
+from kermit.families.trunk_settings import TrunkSettings, made, new_trunk_config
 from kermit.loading import load_whole
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings, specials_of
 from kermit.modeling.trunk import refuse_unfit_at_work
 from kermit.objectives.generations import GenerationObjective
 from kermit.objectives.objective import Objective
-from kermit.objectives.texts import Texts, canvases_of
-from kermit.validated import FamilySettings, Settings
+from kermit.objectives.training_canvases import Texts, canvases_of
+from kermit.validated_settings import FamilySettings, Settings
 
 if TYPE_CHECKING:
     from kermit.data.encoding import Row

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.data.joint_tokenizer import end_of_slot_id
-from kermit.families.trunks import TrunkSettings, made, new_trunk_config
+from kermit.families.trunk_settings import TrunkSettings, made, new_trunk_config
+from kermit.modeling.captured_inputs import inner_model, withheld_from
 from kermit.modeling.slot_loss import slot_loss
-from kermit.modeling.taps import inner_model, withheld_from
-from kermit.validated import FamilySettings
+from kermit.validated_settings import FamilySettings
 
 _ROWS = 256  # positions whose logits are computed at a time
 

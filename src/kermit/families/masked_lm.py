@@ -24,10 +24,10 @@ from kermit.errors import RecipeError
 from kermit.families.base import ITEMS, Collator
 from kermit.families.language_model import best_tokens, build_language_model, run, segment_inputs, token_loss
 from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
-from kermit.families.trunks import TrunkSettings
+from kermit.families.trunk_settings import TrunkSettings
 from kermit.modeling import specials_of
 from kermit.objectives.dropping import sample_dropped
-from kermit.validated import FamilySettings, Fraction, Settings
+from kermit.validated_settings import FamilySettings, Fraction, Settings
 
 if TYPE_CHECKING:
     from kermit.data.encoding import Row

@@ -28,10 +28,10 @@ from kermit.engines.engine import ModelInfo
 from kermit.errors import DecodingError, RecipeError, nearest
 from kermit.families.base import ITEMS, Collator, check_one_direction
 from kermit.families.language_model import position_loss
-from kermit.families.trunks import EncoderDecoderSettings, made
+from kermit.families.trunk_settings import EncoderDecoderSettings, made
 from kermit.loading import load_whole
-from kermit.searching import Hypothesis
-from kermit.validated import FamilySettings, Settings, Share
+from kermit.searcher import Hypothesis
+from kermit.validated_settings import FamilySettings, Settings, Share
 
 if TYPE_CHECKING:
     from kermit.data.encoding import Row

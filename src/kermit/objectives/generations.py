@@ -17,7 +17,7 @@ from kermit.canvas.blank_room import BlankRoom
 from kermit.canvas.context import RowLayout, lay_out
 from kermit.objectives.dropping import sample_dropped
 from kermit.objectives.orders import OrderPrior, checked_weights
-from kermit.objectives.texts import Texts
+from kermit.objectives.training_canvases import Texts
 
 _ONE_BY_ONE, _SPANS = 0.35, 0.35
 """Infilling: shares of texts that lack single tokens, and spans; the others lack one span of any length."""

@@ -1,6 +1,6 @@
 """Objectives for single canvases: the lower bound of the paper's section 3.1 and the Insertion Transformer's slot loss.
 
-Tokens are removed from a complete text and become targets (`kermit.objectives.texts`). `SlotObjective` and
+Tokens are removed from a complete text and become targets (`kermit.objectives.training_canvases`). `SlotObjective` and
 `LowerBoundObjective` differ in how tokens are removed and how each slot's loss is weighted. This module knows no model.
 """
 
@@ -18,7 +18,7 @@ from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.errors import member_of
 from kermit.objectives.dropping import sample_dropped, sample_repeated
 from kermit.objectives.orders import OrderPrior, checked_weights, sample_uniform_kept
-from kermit.objectives.texts import KeptLayout, Texts, TrainingCanvases
+from kermit.objectives.training_canvases import KeptLayout, Texts, TrainingCanvases
 
 
 class KeptSampling(StrEnum):

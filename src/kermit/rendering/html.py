@@ -7,8 +7,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from kermit.errors import member_of
+from kermit.rendering.insertion_times import Layout
 from kermit.rendering.picture import DARK, LIGHT, Ink
-from kermit.rendering.rounds import Layout
 from kermit.rendering.svg import FAMILY
 
 if TYPE_CHECKING:

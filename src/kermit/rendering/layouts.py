@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from kermit.canvas import Segment
 from kermit.decoding.trace import TracedToken
-from kermit.rendering.measure import visible, width
+from kermit.rendering.insertion_times import When, content, when
 from kermit.rendering.picture import MARGIN, ROW, SIZE, Box, Ink, Label, Picture, Stroke, baseline, row_box, underline
-from kermit.rendering.rounds import When, content, when
+from kermit.rendering.text_width import visible, width
 from kermit.rendering.tree import parents
 from kermit.text.languages import language_name
 

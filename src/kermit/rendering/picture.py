@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kermit.rendering.measure import width
+from kermit.rendering.text_width import width
 
 SIZE, ROW, MARGIN = 16, 30, 22
 """The size of the type, the height of a row and the margin."""

@@ -15,9 +15,9 @@ from kermit.errors import DataError, UsageError, member_of
 from kermit.rendering import figure
 from kermit.rendering.animation import animate, animated_svg
 from kermit.rendering.html import page
+from kermit.rendering.insertion_times import Layout, content
 from kermit.rendering.layouts import rounds_picture, tree_picture
 from kermit.rendering.picture import Picture
-from kermit.rendering.rounds import Layout, content
 from kermit.rendering.svg import svg
 from kermit.rendering.terminal import terminal_lines, terminal_tree
 from kermit.rendering.tree import parents

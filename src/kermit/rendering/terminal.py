@@ -8,7 +8,7 @@ from rich.text import Text
 
 from kermit.canvas import Segment
 from kermit.decoding.trace import Trace
-from kermit.rendering.rounds import When, content, when
+from kermit.rendering.insertion_times import When, content, when
 from kermit.rendering.tree import parents
 
 STYLES = {When.GIVEN: "bold", When.BEFORE: "", When.NOW: "blue underline", When.LATER: "grey58"}

@@ -22,7 +22,7 @@ from kermit.errors import KermitError
 from kermit.pipeline import Kermit
 from kermit.serving import answers, libretranslate, schemas
 from kermit.serving.guards import Guard, hung_up, is_token
-from kermit.serving.refusals import CallerGoneError, TokenError, headers_of, status_of
+from kermit.serving.http_errors import CallerGoneError, TokenError, headers_of, status_of
 from kermit.serving.service import Event, Service
 from kermit.serving.settings import ServiceSettings
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from kermit.serving.answers import Reply, RoundEvent, StartEvent
-from kermit.serving.refusals import QueueFullError, StoppingError
+from kermit.serving.http_errors import QueueFullError, StoppingError
 from kermit.serving.schemas import Request
 
 Tell = Callable[[StartEvent | RoundEvent], None]

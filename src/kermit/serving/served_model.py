@@ -15,11 +15,11 @@ from typing import Any
 from kermit.arguments import GenerationOptions, settings_from
 from kermit.canvas import Factorization, Segment
 from kermit.decoding import Constraints, DecodingSettings, Trace, strategies_of
-from kermit.decoding.choices import DecodingChoices
+from kermit.decoding.flat_settings import DecodingChoices
 from kermit.objectives.priors import make_prior
 from kermit.pipeline import Kermit
-from kermit.plans import Plan, PlannedRow
 from kermit.results import Generation, Score
+from kermit.sentence_plans import Plan, PlannedRow
 from kermit.serving.alternatives import alternatives, check_ids
 from kermit.serving.answers import (
     CanvasRecord,
@@ -35,8 +35,8 @@ from kermit.serving.answers import (
     Vectors,
 )
 from kermit.serving.card import read_card
+from kermit.serving.http_errors import TooLongError
 from kermit.serving.jobs import Job
-from kermit.serving.refusals import TooLongError
 from kermit.serving.schemas import (
     MAX_CANDIDATES,
     AlternativesRequest,

@@ -9,9 +9,9 @@ from contextlib import aclosing, suppress
 
 from kermit.pipeline import Kermit
 from kermit.serving.answers import Reply, RoundEvent, StartEvent
+from kermit.serving.http_errors import CallerGoneError, DeadlineError
 from kermit.serving.jobs import Job, JobQueue
 from kermit.serving.metrics import Metrics
-from kermit.serving.refusals import CallerGoneError, DeadlineError
 from kermit.serving.schemas import Request
 from kermit.serving.served_model import ServedModel
 from kermit.serving.settings import ServiceSettings

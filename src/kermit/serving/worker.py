@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from kermit.errors import KermitError
 from kermit.serving.answers import GeneratedTexts, Reply
+from kermit.serving.http_errors import DeadlineError, InternalError
 from kermit.serving.jobs import Job, JobQueue
 from kermit.serving.metrics import Metrics
-from kermit.serving.refusals import DeadlineError, InternalError
 from kermit.serving.served_model import ServedModel
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ import torch
 from kermit.errors import ModelError, in_a_line
 from kermit.families.transformer import BeamSearch, BeamSearcher
 from kermit.pipeline import Kermit
-from kermit.searching import Hypothesis
+from kermit.searcher import Hypothesis
 
 INSTALL = "pip install 'kermit-insertion[distill]'"
 

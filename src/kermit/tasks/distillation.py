@@ -25,7 +25,7 @@ from kermit.loading import find_model
 from kermit.pipeline import Kermit
 from kermit.provenance import Manifest, model_checksum, partial, write_whole
 from kermit.results import Generation
-from kermit.searching import ChosenDecoding
+from kermit.searcher import ChosenDecoding
 from kermit.tasks.ctranslate2_teacher import CTranslate2Searcher
 from kermit.tasks.distillation_filters import PairFilter, Reason
 from kermit.tasks.translation import Direction, target_text

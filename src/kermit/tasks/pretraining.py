@@ -26,8 +26,8 @@ from kermit.loading import position_limit
 from kermit.modeling import specials_of
 from kermit.tasks.held_out import HELD_OUT_SEED, judge
 from kermit.training.settings import EvaluationSettings, SourceSettings, TextSettings
-from kermit.training.tasks import BestMetric, Evaluator
-from kermit.validated import FactorizationMix, Fraction
+from kermit.training.task import BestMetric, Evaluator
+from kermit.validated_settings import FactorizationMix, Fraction
 
 if TYPE_CHECKING:
     from kermit.training.recipe import LoadedRecipe, Recipe

@@ -24,8 +24,8 @@ from kermit.pipeline import Kermit
 from kermit.tasks.translation import Direction, directions_of, evaluate_translation
 from kermit.text.tokenizer import encode_texts
 from kermit.training.settings import EvaluationSettings, SourceSettings, TextSettings
-from kermit.training.tasks import BestMetric, Evaluator
-from kermit.validated import FactorizationMix, Settings
+from kermit.training.task import BestMetric, Evaluator
+from kermit.validated_settings import FactorizationMix, Settings
 
 if TYPE_CHECKING:
     from kermit.training.recipe import LoadedRecipe, Recipe

@@ -38,7 +38,7 @@ from kermit.training.recipe import (
     read_keys,
 )
 from kermit.training.settings import Precision
-from kermit.training.tasks import BestMetric
+from kermit.training.task import BestMetric
 from kermit.training.trainer import KermitTrainer
 from kermit.training.warm_start import named, prepare_model
 

@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from kermit.data.plain import OnBad
-from kermit.validated import FactorizationMix, Fraction, NotNegative, OrderMix, Settings, Share
+from kermit.validated_settings import FactorizationMix, Fraction, NotNegative, OrderMix, Settings, Share
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 

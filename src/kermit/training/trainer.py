@@ -47,7 +47,7 @@ from kermit.training.cpu import fast_on_cpu
 from kermit.training.optimizers import build_optimizer, build_schedule
 from kermit.training.recipe import Recipe
 from kermit.training.settings import Precision
-from kermit.training.tasks import Evaluator, get_task
+from kermit.training.task import Evaluator, get_task
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import Cache, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.decoding import Sampling
-from kermit.decoding.drawing import draw, uniform
+from kermit.decoding.sampling import draw, uniform
 from kermit.errors import DecodingError, ModelError
 from kermit.tasks.cloze.layout import ClozeLayout
 from kermit.tasks.cloze.system import ClozeAnswer, ClozeSystem, instance_seed, spelled

@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.errors import DecodingError, ModelError
-from kermit.modeling.taps import withheld_from
+from kermit.modeling.captured_inputs import withheld_from
 from kermit.tasks.cloze.layout import ClozeLayout
 from kermit.tasks.cloze.system import FRAME, ClozeAnswer, ClozeSystem, spelled
 

@@ -11,7 +11,7 @@ from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig, PreTraine
 
 from kermit.errors import RecipeError, in_a_line, nearest
 from kermit.loading import lacking_in_trunk, library_errors
-from kermit.validated import FamilySettings, Share
+from kermit.validated_settings import FamilySettings, Share
 
 _T = TypeVar("_T")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kermit.registry import Registry
 from kermit.training.settings import EvaluationSettings, TextSettings
-from kermit.validated import FactorizationMix
+from kermit.validated_settings import FactorizationMix
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast

@@ -12,7 +12,7 @@ from kermit.canvas.arrays import Booleans
 from kermit.text.tokenizer import AnyTokenizer, decode_ids, encode_texts, word_continuations
 
 
-class Speller:
+class Detokenizer:
     """Converts between text and a model's tokens.
 
     Args:
