@@ -43,6 +43,7 @@ _IGNORED = -100
 class TransformerSettings(EncoderDecoderSettings):
     """The shape of the model."""
 
+    max_positions: PositiveInt = 512
     activation: str = "relu"
     attention_dropout: Share = 0.0
 

@@ -25,7 +25,6 @@ class EncoderDecoderSettings(FamilySettings):
     decoder_layers: PositiveInt = 6
     heads: PositiveInt = 8
     dropout: Share = 0.1
-    max_positions: PositiveInt = 512
 
     @model_validator(mode="after")
     def _whole_heads(self) -> EncoderDecoderSettings:

@@ -87,15 +87,11 @@ class KermitForInsertion(KermitPreTrainedModel):
             raise ModelError(
                 "the model is a classifier saved without an insertion head, so it cannot generate; load another model"
             )
-        self.kermit = self.make_trunk(config)
+        self.kermit = KermitModel(config)
         self.head = SlotHead(config, self.kermit.get_input_embeddings().embedding_dim)
         self.specials: SpecialTokens = config.specials  # read once: a config's attributes are slow to read
         self._never = sorted(self.specials.ids - ({self.specials.end_of_slot_id} if self.head.stop is None else set()))
         self.post_init()
-
-    def make_trunk(self, config: KermitConfig) -> KermitModel:
-        """Create the network under the head; subclasses override this."""
-        return KermitModel(config)
 
     @classmethod
     def from_encoder(
