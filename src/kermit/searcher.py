@@ -32,13 +32,7 @@ class ChosenDecoding(Protocol):
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """The result of a search for one source.
-
-    Args:
-        token_ids: its tokens, without the end token.
-        finished: whether it ended by itself.
-        log_prob: its log-probability.
-    """
+    """The result of a search for one source: its tokens, without the end token, and whether it ended by itself."""
 
     token_ids: list[int]
     finished: bool
@@ -65,11 +59,5 @@ class Searcher(Protocol):
     def search(
         self, sources: Sequence[Sequence[int]], settings: Any, on_progress: Callable[[int], object] | None = None
     ) -> list[Hypothesis]:
-        """Translate sources, none of them empty; each result is independent of the other sources.
-
-        Args:
-            sources: their tokens.
-            settings: as returned by `decoding(...).settings()`.
-            on_progress: called with the number of sources just finished.
-        """
+        """Translate sources, none of them empty; each result is independent of the other sources."""
         ...

@@ -24,9 +24,7 @@ class BlankRoom:
     def step(self, given: Integers, markers: Integers) -> Array:
         """Return how far a marker shifts what follows it: one position for itself, plus its room.
 
-        Args:
-            given: number of given tokens of each segment.
-            markers: number of markers of each segment, in the same shape.
+        Both arguments are counts by segment, in the same shape.
         """
         wanted = np.full(given.shape, self.width + 1)
         if self.limit is None:

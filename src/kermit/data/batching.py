@@ -78,10 +78,8 @@ class BatchPlanner:
     """Plans the batches of a text whose rows may differ from epoch to epoch.
 
     Attributes:
-        text: the rows.
         weights: number of times each row of a source occurs per epoch, by source index.
         tokens: maximum of a batch's number of rows times its longest row, including special tokens.
-        seed: the seed of the training.
         processes: number of processes that share every batch, each with at least one row.
     """
 

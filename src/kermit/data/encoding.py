@@ -83,14 +83,9 @@ def encode_sources(
     on_bad: OnBad = OnBad.ERROR,
     cache: Path | None = None,
 ) -> EncodedText:
-    """Encode every source, or load it from the cache, and concatenate them.
+    """Encode every source, or load it from the cache, and concatenate them; `source` of a row is its index here.
 
-    Args:
-        sources: the sources of texts; a row's `source` is the index in this sequence.
-        tokenizer: the tokenizer.
-        max_tokens: maximum number of tokens per side, without special tokens; a longer side is invalid.
-        on_bad: whether invalid texts raise, or are counted and reported.
-        cache: the folder for the rows; the user's cache by default.
+    A side of more than `max_tokens` tokens, without special tokens, is invalid.
     """
     folder = cache_folder() if cache is None else cache
     tables = [
@@ -130,12 +125,7 @@ def encode_source(
 def encoded_once(key: str, name: str, write: Callable[[Path, Report], None], *, on_bad: OnBad, cache: Path) -> Path:
     """Return the cache folder of a source; the first time, `write` fills it, and the report is saved there.
 
-    Args:
-        key: everything that determines what is written.
-        name: the source's name in the log.
-        write: writes the files into a folder, and reports what it read.
-        on_bad: whether invalid texts raise, or are counted and reported.
-        cache: the cache folder.
+    `key` is everything that determines what is written.
     """
 
     def make(scratch: Path) -> None:

@@ -74,14 +74,8 @@ def encode_articles(
 ) -> EncodedSentences:
     """Encode every source, or load it from the cache.
 
-    A sentence is encoded with a leading space, unless it opens an article.
-
-    Args:
-        sources: the sources of articles; a sentence's source is the index in this sequence.
-        tokenizer: the tokenizer.
-        max_tokens: maximum number of tokens of a sentence; a longer one is split into even pieces.
-        on_bad: whether invalid lines raise, or are counted and reported.
-        cache: the folder for the stream; the user's cache by default.
+    A sentence is encoded with a leading space, unless it opens an article; one of more than `max_tokens` tokens is
+    split into even pieces.
     """
     folder = cache_folder() if cache is None else cache
     streams, lengths, opens, indices = [], [], [], []

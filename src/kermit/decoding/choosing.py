@@ -83,11 +83,7 @@ class Chooser:
         """Choose the insertions of a round.
 
         Args:
-            answer: what the engine says about the slots.
-            reading: what asked it, to ask again for more.
-            text: the canvases.
             slots: (slots,) the items whose slots were asked about.
-            room: how many tokens still fit, and where some are still needed.
             repeats: (batch,) how often a token may stand in a row; None for no limit.
             seeds: (batch,) the texts' seeds where tokens are drawn, None where the best are taken.
             drawn: (batch,) bool, the texts whose tokens are drawn; None for all of them.
@@ -341,14 +337,7 @@ class _Pick:
 def log_locations(rows: Integers, location: Array, stop: Array | None, batch: int) -> tuple[Array, Array | None]:
     """Return log p(l), a softmax over the row's open slots and, with sequence termination, stopping.
 
-    Args:
-        rows: (slots,) the row of each slot.
-        location: (slots,) logits.
-        stop: (batch,) logits of stopping; None with slot termination.
-        batch: number of rows.
-
-    Returns:
-        (slots,) for the slots and (batch,) for stopping, or None with slot termination.
+    `rows` and `location` are (slots,), `stop` is (batch,) and None with slot termination; so are the results.
     """
     normaliser = row_logsumexp(location, rows, batch)
     if stop is None:

@@ -57,11 +57,7 @@ class DecodingChoices:
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> DecodingChoices:
-        """Check choices by name; None stands for the default.
-
-        Raises:
-            DecodingError: unknown name, or an invalid value.
-        """
+        """Check choices by name; None stands for the default."""
         names = [field.name for field in fields(cls)]
         known = [name for name in names if name != "seed"]  # verbs have an option for it
         for name in choices:

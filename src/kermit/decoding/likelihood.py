@@ -72,11 +72,8 @@ def exact_log_likelihood(
     """The exact log-likelihood, by a sum over the sets of kept tokens.
 
     Args:
-        engine: the network.
         texts: the content tokens of each text's one or two segments.
         factorization: what is generated; of the given and absent segments nothing is asked.
-        batch_size: the most canvases to score together.
-        on_batch: called after every batch of canvases; what it raises ends the work.
 
     Raises:
         ModelError: a text with more than `MAX_EXACT_TOKENS` generated tokens.
@@ -108,15 +105,11 @@ def bounds(
     """Bounds and the importance-weighted estimate from orders drawn from a prior. No text's depend on the others.
 
     Args:
-        engine: the network.
         texts: the content tokens of each text's one or two segments.
-        factorization: what is generated.
         prior: where the orders come from; uniform by default. The better it fits the model, the tighter the bounds.
             What of the likelihood lies in orders that it hardly ever draws is missed, and not told by the error.
         orders: how many to draw per text, each of n + 1 canvases; those that orders share are scored once.
         seed: of the drawing, which begins with it anew for every text.
-        batch_size: the most canvases to score together.
-        on_batch: called after every batch of canvases; what it raises ends the work.
 
     Raises:
         ModelError: no order is asked for, or the prior's weights are no probabilities.
@@ -142,10 +135,6 @@ def left_to_right_log_likelihood(
 
     Args:
         engine: a network with cached context that was trained left to right.
-        texts: the content tokens of each text's one or two segments.
-        factorization: what is generated.
-        batch_size: how many texts to score together.
-        on_batch: called after every batch; what it raises ends the work.
 
     Raises:
         ModelError: the model was not trained left to right, or has no cached context.
@@ -168,13 +157,7 @@ def left_to_right_log_likelihood(
 
 
 def left_to_right_log_probs(engine: Engine, texts: Texts, given: GivenCache | None = None) -> Array:
-    """Return the exact log-probability of what is generated of complete texts, from left to right; (batch,) in nats.
-
-    Args:
-        engine: a network with cached context that was trained left to right.
-        texts: complete texts, with what is given of them and where blanks are.
-        given: the given parts of the texts, if they have been read already.
-    """
+    """Return the exact log-probability of what is generated of complete texts, from left to right; (batch,) in nats."""
     info, batch = engine.info, texts.batch
     rounds = np.zeros_like(batch.token_ids)
     layout = lay_out_for(info, texts.generations(rounds, np.ones(len(batch), dtype=bool)))
@@ -253,16 +236,10 @@ class _Scorer:
     on_batch: Callable[[], object] | None
 
     def __call__(self, text: Texts, sets: Booleans, source: Integers, token: Integers) -> Array:
-        """Return log p of inserting tokens of one text into the canvases of kept sets, or of stopping.
+        """Return (actions,) log p of inserting tokens of one text into the canvases of kept sets, or of stopping.
 
-        Args:
-            text: the complete text.
-            sets: (sets, tokens) bool, the kept sets.
-            source: (actions,) the set that each action starts from.
-            token: (actions,) the index in the text of the token that it inserts, or `_STOP`.
-
-        Returns:
-            (actions,).
+        `sets` is (sets, tokens) bool, `source` (actions,) the set that each action starts from, `token` (actions,) the
+        index in the text of the token that it inserts, or `_STOP`.
         """
         out = np.empty(len(token))
         most = max(1, min(self.batch_size, _MAX_TOKENS // text.batch.token_ids.shape[1]))

@@ -39,14 +39,7 @@ class Room:
 
     @classmethod
     def of(cls, info: ModelInfo, constraints: Constraints, growing: Growing, limits: list[int]) -> Room:
-        """Return the rooms at the start.
-
-        Args:
-            info: the model's lengths.
-            constraints: the blanks' limits.
-            growing: the canvases.
-            limits: the most tokens to insert into each text.
-        """
+        """Return the rooms at the start."""
         planes, batch = growing.planes, len(growing)
         text = np.array([min(limit, _PLENTY) for limit in limits], dtype=np.int64)
         if info.max_length is not None:
@@ -115,17 +108,7 @@ class Room:
 
 
 def keep_best(wanting: Booleans, score: Array, group: Integers, room: Integers) -> Booleans:
-    """Keep as many wanting items of each group as it has room for, the best scores first.
-
-    Args:
-        wanting: (items,) bool.
-        score: (items,).
-        group: (items,) the group of each.
-        room: (groups,).
-
-    Returns:
-        (items,) bool.
-    """
+    """Keep as many wanting items (items,) of each group as it has `room` (groups,) for, the best scores first."""
     if not np.count_nonzero(np.bincount(group[wanting], minlength=len(room)) > room):
         return wanting
     order = np.lexsort((-np.where(wanting, score, -np.inf), group))  # by group, the best first
@@ -137,14 +120,5 @@ def keep_best(wanting: Booleans, score: Array, group: Integers, room: Integers) 
 
 
 def best_of_group(score: Array, group: Integers, groups: int) -> Booleans:
-    """Mark the item with the best score in each group, the first where several are equal; -inf is never the best.
-
-    Args:
-        score: (items,).
-        group: (items,) the group of each.
-        groups: number of groups.
-
-    Returns:
-        (items,) bool.
-    """
+    """Mark the best item (items,) of each group, the first of several equal ones; -inf is never the best."""
     return keep_best(score > -np.inf, score, group, np.ones(groups, dtype=np.int64))

@@ -52,13 +52,7 @@ def ranks(
 ) -> list[tuple[bool, float]]:
     """Return what candidates are compared by: whether one is finished, then a mean log-probability of a token.
 
-    Args:
-        engine: the network.
-        candidates: what was decoded.
-        ranking: which log-probability.
-        batch_size: number of texts that go through the model together.
-        length_reward: added to it, times the logarithm of the inserted tokens.
-        given: the given parts of the candidates.
+    To the mean, `length_reward` times the logarithm of the number of inserted tokens is added.
     """
     if ranking is Ranking.LIKELIHOOD:
         means = [likelihood_per_token(candidate) for candidate in candidates]
@@ -117,14 +111,7 @@ def again(engine: Engine, texts: Sequence[Decoded], batch_size: int = 64, given:
 def from_left_to_right(
     engine: Engine, texts: Sequence[Decoded], batch_size: int = 64, given: GivenOf | None = None
 ) -> list[float]:
-    """Return the mean log-probability of the inserted tokens and of the end of each span, from left to right.
-
-    Args:
-        engine: a network that was trained in that order.
-        texts: what was decoded.
-        batch_size: number of texts that go through the model together.
-        given: their given parts.
-    """
+    """Return the mean log-probability of the inserted tokens and of the end of each span, from left to right."""
 
     def means(part: Sequence[Decoded], given: GivenCache | None) -> Array:
         complete = _complete(part, inserted=True)
@@ -144,14 +131,7 @@ def _holds_something(text: Decoded) -> bool:
 def nothing_missing(
     engine: Engine, texts: Sequence[Decoded], batch_size: int = 64, given: GivenOf | None = None
 ) -> list[float]:
-    """Return the mean log-probability of end-of-slot over the open slots, or that of stopping; 0 without open slots.
-
-    Args:
-        engine: the network.
-        texts: what was decoded.
-        batch_size: number of texts that go through the model together.
-        given: their given parts.
-    """
+    """Return the mean log-probability of end-of-slot over the open slots, or that of stopping; 0 without open slots."""
 
     def means(part: Sequence[Decoded], given: GivenCache | None) -> Array:
         flags = [text.inserted for text in part]
@@ -178,15 +158,7 @@ def asked_again(
 ) -> list[float]:
     """Return the mean log-probability of the inserted tokens, or of the given side's, each with its neighbours there.
 
-    Args:
-        engine: the network.
-        texts: what was decoded.
-        inserted: whether the inserted tokens are asked for, or those of the side that was given whole.
-        batch_size: number of texts that go through the model together.
-        given: their given parts, if the inserted tokens are asked for.
-
-    Returns:
-        One per text; -inf for one without such tokens.
+    It is -inf for a text without such tokens.
     """
 
     def means(part: Sequence[Decoded], given: GivenCache | None) -> Array:

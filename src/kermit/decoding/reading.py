@@ -34,14 +34,7 @@ class Reading(ABC):
         self._shared: tuple[Integers, Integers] | None = None
 
     def ask(self, text: Growing, slots: Integers, *, top: int, full: bool) -> Answer:
-        """Read what is to be read in this round, and ask about slots.
-
-        Args:
-            text: the canvases.
-            slots: (slots,) items, ascending; the slot left of each is asked about.
-            top: number of best tokens to return.
-            full: whether to return the log-probabilities of the whole vocabulary.
-        """
+        """Read what is to be read in this round, and ask about the slots left of these items, (slots,) ascending."""
         rows, left, right = self.rows(text, slots)
         self._last, self._shared = (rows, left, right), None
         answer = self.engine.ask(rows, Asked(left, right, top, full, keep=self.keeps))
@@ -71,13 +64,7 @@ class Reading(ABC):
         return answer if self._shared is None else _spread(answer, *self._shared)
 
     def share(self, answer: Answer, rows: Integers, slots: Integers) -> Answer:
-        """Continue several rows from one, and return its answer for all of them.
-
-        Args:
-            answer: the answer of this round.
-            rows: (new rows,) the row that each goes on from.
-            slots: (new slots,) the slot of that row, by its index in the answer.
-        """
+        """Continue several rows from one each; return the answer of its slots, (new slots,) indices into `answer`."""
         self.select(rows)
         self._shared = rows, slots
         return _spread(answer, rows, slots)

@@ -61,13 +61,6 @@ class Rounds:
     """A batch of canvases being decoded. Arrays are by row, and rows are those not yet finished.
 
     Args:
-        engine: the network.
-        settings: how to decode one text per row.
-        canvases: the canvases at the start.
-        seeds: one per row.
-        limits: the most tokens to insert, one per row.
-        trace: whether to record every round's insertions.
-        on_round: called after every round.
         copies: number of rows per canvas, next to each other; they share what is read in the first round.
         drawn: (rows,) bool, the rows whose tokens are drawn, if others take the best.
         begun: the rounds that are already decided, where there is a single canvas; decoding continues after them.

@@ -22,15 +22,9 @@ _LIMITS = np.finfo(np.float32)
 
 
 def uniform(seeds: Integers, number: int, slots: Integers | None = None) -> Array:
-    """Return uniform numbers in (0, 1), hashed with splitmix64's finaliser.
+    """Return (items,) uniform numbers in (0, 1), hashed from seed, round and slot with splitmix64's finaliser.
 
-    Args:
-        seeds: (items,) the seed of each item's text.
-        number: the round.
-        slots: (items,) for a token at each slot; None for a location of each text.
-
-    Returns:
-        (items,) float64.
+    Without slots, they are for a location of each text.
     """
     purpose = _LOCATION if slots is None else _CONTENT
     state: Any = seeds.astype(np.uint64)
@@ -45,8 +39,6 @@ def draw(scores: Array, sampling: Sampling, noise: Array, ids: Integers | None =
 
     Args:
         scores: (items, choices) log-probabilities, of any constant sum.
-        sampling: temperature and truncation.
-        noise: (items,) uniform numbers in (0, 1).
         ids: (items, choices) what each column stands for; its number by default.
 
     Returns:

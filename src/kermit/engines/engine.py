@@ -172,8 +172,6 @@ class Answer:
 
         Args:
             content: (slots, vocab), including end-of-slot.
-            asked: the slots and what to return for them.
-            end_id: the id of end-of-slot.
             location: (slots,) logits of the location; all equal by default.
             stop: (batch,) logits of stopping, with termination per sequence.
         """

@@ -22,13 +22,7 @@ from kermit.modeling.tensors import RowTensors
 
 @dataclass(frozen=True)
 class TorchCache:
-    """Keys, values and final states of tokens already read.
-
-    Args:
-        layers: keys and values of every layer, each (batch, heads, length, width).
-        states: (batch, length, hidden).
-        token_ids: (batch, length).
-    """
+    """Keys and values (batch, heads, length, width) of every layer, states (batch, length, hidden), and token ids."""
 
     layers: LayerCache
     states: Tensor
@@ -52,11 +46,7 @@ class TorchCache:
 
 
 class TorchEngine:
-    """An engine that runs a torch model.
-
-    Args:
-        model: the model; it is put in evaluation mode.
-    """
+    """An engine that runs a torch model, which is put in evaluation mode."""
 
     def __init__(self, model: KermitForInsertion) -> None:
         self.model: KermitForInsertion = model.eval() if model.training else model

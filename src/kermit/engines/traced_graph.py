@@ -39,15 +39,7 @@ class _Trunk(nn.Module):
         self.window: int | None = trunk.sliding_window if windowed else None
 
     def forward(self, embedded: Tensor, segment_ids: Tensor, positions: Tensor, orders: Tensor, mask: Tensor) -> Tensor:
-        """Return final states, (batch, length, hidden).
-
-        Args:
-            embedded: (batch, length, width), the sum of the embeddings of words, segments and orders.
-            segment_ids: (batch, length).
-            positions: (batch, length) float.
-            orders: (batch, length).
-            mask: (batch, length, length) bool.
-        """
+        """Return final states (batch, length, hidden); `embedded` is the sum of all embeddings."""
         types = {"token_type_ids": segment_ids} if self.types else {}
         if self.cached_context:
             embedded, places = self._between(embedded, positions)
@@ -90,19 +82,7 @@ def _near(segment_ids: Tensor, positions: Tensor, orders: Tensor, mask: Tensor, 
 
 
 def add_traced(graph: Graph, model: KermitForInsertion, embedded: str) -> str:
-    """Trace the trunk of a model and add it to a graph.
-
-    Args:
-        graph: the graph to extend.
-        model: the model, in evaluation mode and float32.
-        embedded: (batch, length, width), the sum of all embeddings.
-
-    Returns:
-        The name of the states, (batch, length, hidden).
-
-    Raises:
-        ModelError: torch cannot trace the trunk.
-    """
+    """Trace the trunk of a model in evaluation mode and float32; return the name of the states."""
     import onnxscript  # noqa: F401  fail here with a clear message if it is missing
 
     batch, length = 2, 7

@@ -71,8 +71,6 @@ class InsertionCollator:
     """Turns rows into training canvases, for models without cached context.
 
     Args:
-        specials: the ids that frame a canvas.
-        objective: draws the kept sets.
         mixes: the factorizations of each data source, with weights.
         lone_texts: whether a row without y is a text of one segment, instead of a pair whose other side is absent.
     """
@@ -100,11 +98,7 @@ class InsertionCollator:
 class GenerationCollator:
     """Turns rows into all rounds of one generation per text, for models with cached context.
 
-    Args (others as in `InsertionCollator`):
-        objective: draws the given part and the rounds.
-        orders: the insertion orders of each data source, with weights.
-        blank_id: the token that marks a blank.
-        blank_room: the positions that each blank reserves for inserted tokens.
+    `orders` are the insertion orders of each data source, with weights; the others as in `InsertionCollator`.
     """
 
     specials: SpecialTokens

@@ -46,14 +46,7 @@ class MaskedLMObjective(Settings):
 
 @dataclass(frozen=True)
 class MaskingCollator:
-    """Turns rows into texts with masked tokens.
-
-    Args:
-        specials: the ids that frame a text.
-        mask_id: the mask token.
-        ordinary: (tokens,) the ids that random tokens are drawn from.
-        objective: how many tokens are masked.
-    """
+    """Turns rows into texts with masked tokens; `ordinary` are the ids that random tokens are drawn from."""
 
     specials: SpecialTokens
     mask_id: int

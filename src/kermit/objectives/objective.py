@@ -205,15 +205,9 @@ def _uniform_count(lengths: Integers, noise: Array) -> Integers:
 
 
 def _rounds_reached(rounds: Integers, noise: Array, *, complete: bool) -> Integers:
-    """Return the number of finished rounds: all with probability 1 / (rounds + 1), else those before a random token's.
+    """Return (batch,) the finished rounds: all with probability 1 / (rounds + 1), else those before a random token's.
 
-    Args:
-        rounds: (batch, tokens) the round of each token, from 1; 0 for tokens that are there from the start.
-        noise: (batch,) uniform.
-        complete: whether complete texts are drawn at all.
-
-    Returns:
-        (batch,).
+    `complete` is whether complete texts are drawn at all.
     """
     last = rounds.max(1)
     rest = noise * (last + int(complete)) - int(complete)  # below 0: the complete text; else uniform over 0..last

@@ -162,8 +162,6 @@ class KeptLayout:
     """The canvases of kept tokens, and the slots that missing tokens belong to.
 
     Args:
-        texts: the complete texts.
-        canvases: the canvases of their kept tokens.
         missing: (batch, tokens) bool, the tokens that are not kept.
         slot: (batch, tokens) the slot of each missing token; 0 elsewhere.
         missing_from_slot: (batch, length) number of tokens missing from each slot.

@@ -33,13 +33,7 @@ TITLES = {
 
 
 def page(traces: Sequence[ReadableTrace], layout: Layout, *, title: str | None = None) -> str:
-    """Return a page of pictures; the probability of a token is shown on hover.
-
-    Args:
-        traces: the decodes.
-        layout: the layout of each picture.
-        title: the page's title; by default it names the layout.
-    """
+    """Return a page of pictures; the probability of a token is shown on hover."""
     layout = member_of(Layout, layout, "layout")
     title = TITLES[layout] if title is None else title
     drawn = [trace.svg(layout, prefix=f"p{number}") for number, trace in enumerate(traces)]

@@ -32,14 +32,7 @@ INKS = {When.GIVEN: Ink.GIVEN, When.BEFORE: Ink.TEXT, When.NOW: Ink.NOW, When.LA
 
 @dataclass(frozen=True)
 class Word:
-    """A token of the final text, for drawing.
-
-    Args:
-        index: its index in the final canvas.
-        token: the token.
-        text: its text, as shown.
-        begins: whether it begins a word and has a gap before it.
-    """
+    """A token of the final text, for drawing; `begins` if it begins a word and has a gap before it."""
 
     index: int
     token: TracedToken

@@ -52,16 +52,7 @@ DARK = {
 
 @dataclass(frozen=True)
 class Label:
-    """A text.
-
-    Args:
-        x: its left end.
-        y: its baseline.
-        text: its text.
-        ink: its colour.
-        bold: whether it is bold.
-        hover: its tooltip; empty for none.
-    """
+    """A text at its left end and baseline; `hover` is its tooltip, empty for none."""
 
     x: float
     y: float

@@ -69,12 +69,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(kermit: Kermit, settings: ServiceSettings | None = None) -> FastAPI:
-    """Create the application that serves a model.
-
-    Args:
-        kermit: the pipeline, owned by the application from now on.
-        settings: its limits, token and allowed origins.
-    """
+    """Create the application that serves a model; it owns the pipeline from now on."""
     service = Service(kermit, settings)
 
     @asynccontextmanager

@@ -58,12 +58,7 @@ _CHOICES = [field.name for field in fields(DecodingChoices) if field.name in {*G
 
 
 class ServedModel:
-    """Answers requests through the pipeline.
-
-    Args:
-        kermit: the pipeline; its batch size and progress bar are set here.
-        settings: the service's limits.
-    """
+    """Answers requests through the pipeline, whose batch size and progress bar are set here."""
 
     def __init__(self, kermit: Kermit, settings: ServiceSettings) -> None:
         self.kermit, self.settings = kermit, settings
@@ -94,11 +89,7 @@ class ServedModel:
         )
 
     def check_size(self, request: Request) -> None:
-        """Check that a request is not too large; needs no model.
-
-        Raises:
-            TooLongError: too many texts, or too large a `max_tokens`.
-        """
+        """Raise a TooLongError for too many texts or too large a `max_tokens`; needs no model."""
         most = self.settings.max_texts
         if request.size > most:
             raise TooLongError(f"{request.size} texts, but a request may have at most {most}; split it", limit=most)
@@ -108,11 +99,7 @@ class ServedModel:
             raise TooLongError(f"max_tokens: must be at most {most} for this service, not {asked}", limit=most)
 
     def check_lengths(self, request: Request) -> None:
-        """Check that every given text, or sentence of it, is short enough.
-
-        Raises:
-            TooLongError: one has too many tokens.
-        """
+        """Raise a TooLongError if a given text, or a sentence of it, has too many tokens."""
         parts = request.fragments
         if isinstance(request, TranslateRequest):
             plan = self._plan(request)

@@ -17,13 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class Worker(threading.Thread):
-    """Answers the jobs of a queue until it is closed and empty.
-
-    Args:
-        model: the model.
-        queue: the waiting jobs.
-        metrics: counts batches and rounds.
-    """
+    """Answers the jobs of a queue until it is closed and empty."""
 
     def __init__(self, model: ServedModel, queue: JobQueue, metrics: Metrics) -> None:
         super().__init__(name="kermit-worker", daemon=True)

@@ -73,7 +73,6 @@ def converted(kermit: Kermit, precision: str = "int8", *, threads_per_batch: int
     """Convert a Transformer to CTranslate2: on a GPU if there is one, else with torch's number of threads.
 
     Args:
-        kermit: a loaded model of the family `transformer`, in float32.
         precision: `int8`, `float32`, or another compute type that CTranslate2 supports on this machine.
         threads_per_batch: translate one batch at a time with this many threads, for the lowest latency; by default
             several batches with one thread each.

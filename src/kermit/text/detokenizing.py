@@ -13,13 +13,7 @@ from kermit.text.tokenizer import AnyTokenizer, decode_ids, encode_texts, word_c
 
 
 class Detokenizer:
-    """Converts between text and a model's tokens.
-
-    Args:
-        tokenizer: the tokenizer.
-        specials: the ids of its framing tokens.
-        vocab_size: number of tokens of the model.
-    """
+    """Converts between text and a model's tokens."""
 
     def __init__(self, tokenizer: AnyTokenizer, specials: SpecialTokens, vocab_size: int) -> None:
         self.tokenizer, self.specials, self.vocab_size = tokenizer, specials, vocab_size
@@ -48,13 +42,7 @@ class Detokenizer:
         return self._run([token_id], apart=True)
 
     def fill(self, text: str, tokens: Sequence[int], inserted: Sequence[bool]) -> str:
-        """Put inserted tokens into the blanks of a text.
-
-        Args:
-            text: the text with blanks.
-            tokens: the content tokens of the finished canvas.
-            inserted: whether each of them was inserted.
-        """
+        """Put the inserted ones of a finished canvas's content tokens into the blanks of a text."""
         blanked = BlankedText.parse(text)
         runs, seen, pieces = _inserted_runs(tokens, inserted), 0, []
         for fragment in blanked.fragments[:-1]:
@@ -63,12 +51,7 @@ class Detokenizer:
         return blanked.fill(pieces)
 
     def _run(self, token_ids: Sequence[int], *, apart: bool) -> str:
-        """Return tokens as they read inside a text.
-
-        Args:
-            token_ids: consecutive tokens.
-            apart: whether to put a space before an initial word if the tokens include none.
-        """
+        """Return tokens as they read inside a text; `apart` puts a space before an initial word that has none."""
         text = self.text(token_ids)
         if text and self.continues[token_ids[0]]:
             return text.removeprefix("##")

@@ -30,12 +30,8 @@ _TOGETHER = 16  # candidates scored per call
 class CausalLMSystem(ClozeSystem):
     """A left-to-right language model that fills gaps.
 
-    Args:
-        samples: number of continuations per gap.
-        continuation_tokens: number of tokens per continuation.
-        sampling: how tokens are drawn.
-        oracle_length: whether candidates have the gap's number of tokens.
-        seed: seed of the sampling; a gap's draws depend only on the seed and the instance's id.
+    It samples `samples` continuations of `continuation_tokens` tokens per gap; the draws depend only on the seed and
+    the instance's id.
     """
 
     name = "causal-lm"

@@ -48,12 +48,7 @@ class _Inputs:
 
 
 class MaskedLMSystem(ClozeSystem):
-    """A masked language model that fills gaps.
-
-    Args:
-        beams: number of partial fillings to keep.
-        oracle_length: whether to try only the gap's number of masks.
-    """
+    """A masked language model that fills gaps."""
 
     name = "masked-lm"
 
