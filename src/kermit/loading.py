@@ -49,7 +49,7 @@ def find_model(name: str | Path | None = None) -> Path:
         return bundled
     folder = Path(name).expanduser()
     if folder.is_dir():
-        for candidate in (folder, folder / "best", *_checkpoints(folder)):
+        for candidate in (folder, folder / "best", *reversed(list_checkpoints(folder))):
             if (candidate / "config.json").is_file() and (weight_files(candidate) or exported_files(candidate)):
                 if candidate.parent == folder and candidate.name != "best":
                     logger.warning("%s has no best model yet; using its newest checkpoint, %s", name, candidate.name)
@@ -91,10 +91,15 @@ def open_model(
     return family.runner(model, tokenizer), tokenizer, folder
 
 
-def _checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints of a training, newest first."""
-    found = (path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal())
-    return sorted(found, key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True)
+def list_checkpoints(output: Path) -> list[Path]:
+    """List the complete checkpoints in a training's output folder, oldest first."""
+    found = (path for path in output.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal())
+    return sorted(found, key=step_of)
+
+
+def step_of(checkpoint: Path) -> int:
+    """Return the step after which a checkpoint was written."""
+    return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
 def bundled_model() -> Path | None:

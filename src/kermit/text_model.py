@@ -23,19 +23,17 @@ from kermit.arguments import (
 )
 from kermit.canvas import Canvas, Factorization, Segment
 from kermit.decoding import (
-    LENGTH_REWARD,
     MAX_REPEATS,
     MAX_TOKENS,
     Decoded,
     DecodingSettings,
     Finish,
-    Strategy,
     Trace,
     check_lengths,
     decode,
     with_strategy,
 )
-from kermit.decoding.flat_settings import DecodingChoices
+from kermit.decoding.flat_settings import DecodingChoices, for_translating
 from kermit.engines.engine import Engine
 from kermit.errors import DataError, DecodingError, ModelError
 from kermit.loading import display_name
@@ -78,7 +76,7 @@ class TextModel:
         self.specials, self.languages = self.info.specials, self.info.languages
         self.model_type, self.precision = self.info.model_type, self.info.precision
         self.factorizations: frozenset[str] = self.info.factorizations
-        self._detokenizer = Detokenizer(tokenizer, self.specials, self.info.vocab_size)
+        self._detokenizer = Detokenizer(tokenizer, self.info.vocab_size)
 
     def __repr__(self) -> str:
         size = "" if self.info.parameters is None else f", {self.info.parameters:,} parameters"
@@ -108,7 +106,7 @@ class TextModel:
         """
         if self.searcher is not None:
             return self.searcher.decoding(choices)
-        return DecodingChoices.of(choices).for_translating(self.info)
+        return for_translating(self.info, DecodingChoices.of(choices))
 
     def segment(self, name: str) -> Segment:
         """Return the side of a language; ``x`` and ``y`` always work.
@@ -175,11 +173,7 @@ class TextModel:
         """Return settings with the defaults for translation; a searcher has its own."""
         if self.searcher is not None:
             return self.searcher.decoding(chosen or {}).settings() if isinstance(chosen, Mapping | None) else chosen
-        settings = self._settings(chosen)
-        if settings.termination_penalty is None and settings.strategy is not Strategy.LEFT_TO_RIGHT:
-            settings = replace(settings, termination_penalty=self.info.termination_penalty)
-        if settings.candidates > 1 and settings.length_reward is None:
-            settings = replace(settings, length_reward=LENGTH_REWARD)
+        settings = for_translating(self.info, self._settings(chosen))
         return settings if settings.max_repeats is not None else replace(settings, max_repeats=MAX_REPEATS)
 
     def _plan(self, texts: Sequence[str], target: Segment, options: TranslationOptions) -> Plan:

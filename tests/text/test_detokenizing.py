@@ -4,7 +4,6 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from kermit.modeling import specials_of
 from kermit.text.detokenizing import Detokenizer
 from kermit.text.open_places import as_blanks
 
@@ -20,7 +19,7 @@ def detokenizer() -> Detokenizer:
     backend.decoder = decoders.WordPiece()
     special = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, mask_token="[MASK]", **special)
-    return Detokenizer(tokenizer, specials_of(tokenizer), len(tokenizer))
+    return Detokenizer(tokenizer, len(tokenizer))
 
 
 def placed(tokens: str) -> tuple[list[int], list[bool]]:

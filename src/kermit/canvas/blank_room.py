@@ -11,12 +11,7 @@ from kermit.canvas.arrays import Array, Integers
 
 @dataclass(frozen=True)
 class BlankRoom:
-    """The number of positions that each marker of a canvas reserves for the insertions before it.
-
-    Args:
-        width: number of positions per blank.
-        limit: number of positions of the model; if a segment has too many blanks for it, each gets fewer.
-    """
+    """The positions that each marker reserves for the insertions before it: `width`, or fewer within `limit`."""
 
     width: int
     limit: int | None = None

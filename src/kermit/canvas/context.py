@@ -108,15 +108,10 @@ def generations_of(canvases: CanvasBatch, *, left_to_right: bool = False) -> Gen
 
 @dataclass(frozen=True)
 class ContextRows:
-    """The input of a network: the given tokens, then the blocks, each in text order.
+    """The input of a network: the given tokens, then the blocks, each in text order; (batch, length) each.
 
-    Args:
-        token_ids: (batch, length).
-        segment_ids: (batch, length).
-        positions: (batch, length) float32.
-        blocks: (batch, length) `PADDING`, `GIVEN`, or the number of the block.
-        times: (batch, length) a token sees the tokens of its block that are not later.
-        left_to_right: (batch,) bool, the order of the row's blocks.
+    `blocks` holds `PADDING`, `GIVEN` or the number of the block. A token sees the tokens of its block whose `times` are
+    not later. `left_to_right`, (batch,) bool, is the order of the row's blocks.
     """
 
     token_ids: Integers
@@ -178,8 +173,6 @@ class RowLayout:
     """Generations laid out as rows.
 
     Args:
-        rows: the input of the network.
-        slots: the open slots.
         lookup: (batch, rounds, tokens) the index, among all open slots, of the slot where a token missing in that round
             belongs; -1 where none is open.
     """

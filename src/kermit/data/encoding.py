@@ -46,13 +46,7 @@ class Row(TypedDict):
 
 @dataclass(frozen=True)
 class EncodedText:
-    """Encoded rows of one or more sources.
-
-    Attributes:
-        rows: the memory-mapped table with columns x, y, source.
-        x_lengths, y_lengths: number of tokens of each row's sides, without special tokens.
-        sources: the source index of each row.
-    """
+    """Encoded rows of one or more sources; the numbers of tokens of their sides do not include special tokens."""
 
     rows: datasets.Dataset
     x_lengths: npt.NDArray[np.int64]
@@ -102,13 +96,7 @@ def encode_sources(
 
 
 def encode_source(
-    source: TextSource,
-    index: int,
-    tokenizer: PreTrainedTokenizerFast,
-    *,
-    max_tokens: int,
-    on_bad: OnBad,
-    cache: Path,
+    source: TextSource, index: int, tokenizer: PreTrainedTokenizerFast, *, max_tokens: int, on_bad: OnBad, cache: Path
 ) -> datasets.Dataset:
     """Encode one source into the cache, or load it from there."""
     key = repr((_LAYOUT, source_checksum(source), fingerprint(tokenizer), max_tokens, str(on_bad), index))

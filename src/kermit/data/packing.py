@@ -22,13 +22,7 @@ from kermit.data.sentences import EncodedSentences
 
 @dataclass(frozen=True)
 class Pairs:
-    """The pairs of an epoch, as slices of a stream of tokens.
-
-    Args:
-        x_starts, x_lengths: (pairs,) the slice that is x.
-        y_starts, y_lengths: (pairs,) the slice that is y; length 0 if there is none.
-        sources: (pairs,) the source of x.
-    """
+    """The pairs of an epoch, as slices of a stream of tokens, (pairs,) each; y has length 0 if there is none."""
 
     sentences: EncodedSentences
     x_starts: Integers

@@ -33,13 +33,10 @@ _SENTENCES = pa.schema([("length", pa.int32()), ("opens", pa.bool_())])
 
 @dataclass(frozen=True)
 class EncodedSentences:
-    """The sentences of one or more sources, one after the other.
+    """The sentences of one or more sources, one after the other in a memory-mapped stream of `tokens`.
 
-    Args:
-        tokens: the memory-mapped stream, with the column token.
-        starts: (sentences + 1,) where each sentence begins in the stream, and the stream's end.
-        opens: (sentences,) whether each sentence is the first of its article.
-        sources: (sentences,) the source index of each sentence.
+    `starts`, (sentences + 1,), is where each sentence begins, and the stream's end; `opens` is whether a sentence is
+    the first of its article.
     """
 
     tokens: datasets.Dataset

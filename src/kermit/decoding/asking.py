@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kermit.canvas import CanvasBatch
-from kermit.canvas.arrays import Booleans, Floats, Integers
+from kermit.canvas.arrays import Booleans, Integers
 from kermit.canvas.context import ContextRows, Generations, RowLayout, generations_of, lay_out
 from kermit.engines.engine import Answer, Asked, Cache, Engine, ModelInfo, Rows
 from kermit.engines.given_rows import after_given
@@ -80,13 +80,6 @@ def ask_rows(engine: Engine, rows: ContextRows, asked: Asked, given: GivenCache 
     if given is not None:
         read, asked = after_given(read, given.cache, given.valid, asked, engine.info.specials.pad_id)
     return engine.ask(read, asked)
-
-
-def states_of(engine: Engine, canvases: CanvasBatch) -> Floats:
-    """Return the final states of what a network reads of canvases, (batch, length, hidden); [CLS] comes first."""
-    if not engine.info.cached_context:
-        return engine.hidden(whole_rows(engine.info, canvases))
-    return engine.hidden(context_rows(lay_out_for(engine.info, generations_of(canvases)).rows))
 
 
 def whole_rows(info: ModelInfo, canvases: CanvasBatch) -> Rows:

@@ -256,7 +256,6 @@ class _Options:
     Args:
         ids: (slots, columns) the token of each column, that of end-of-slot last; None for the whole vocabulary.
         scores: (slots, columns), with the termination penalty taken off.
-        end: the id of end-of-slot.
     """
 
     def __init__(self, ids: Integers | None, scores: Array, end: int) -> None:

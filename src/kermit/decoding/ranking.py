@@ -34,9 +34,7 @@ _APART = 2
 
 def check_given(start: Canvas) -> None:
     """Raise unless one side is given whole and the other is generated."""
-    sides = [Segment(side) for side in range(len(start.segments))]
-    given = [side for side in sides if start.segments[side] and start.open_slots.isdisjoint(start.slots(side))]
-    if len(sides) < 2 or len(given) != 1:
+    if len(start.segments) < 2 or len(start.given_whole) != 1:
         raise DecodingError(
             "both_ways ranking needs one side given whole and the other generated; use the ranking again"
         )
@@ -122,10 +120,8 @@ def from_left_to_right(
 
 def _holds_something(text: Decoded) -> bool:
     """Whether every side that was open holds a token."""
-    sides = [Segment(side) for side in range(len(text.canvas.segments))]
-    return all(
-        text.canvas.segments[side] or text.canvas.open_slots.isdisjoint(text.canvas.slots(side)) for side in sides
-    )
+    canvas = text.canvas
+    return all(tokens or not canvas.is_open(Segment(side)) for side, tokens in enumerate(canvas.segments))
 
 
 def nothing_missing(
@@ -193,9 +189,8 @@ def _complete(texts: Sequence[Decoded], inserted: bool) -> Texts:
     open_segments = np.zeros((len(batch), len(Segment)), dtype=bool)
     for row, text in enumerate(texts):
         for segment, new in enumerate(text.inserted):
-            slots = text.canvas.slots(Segment(segment))
-            whole = text.canvas.open_slots.isdisjoint(slots)
-            generated[row, slots[:-1]] = new if inserted else whole
+            whole = not text.canvas.is_open(Segment(segment))
+            generated[row, text.canvas.slots(Segment(segment))[:-1]] = new if inserted else whole
             open_segments[row, segment] = whole != inserted
     return Texts(batch, batch.valid, generated, open_segments, batch.marked if inserted else None)
 

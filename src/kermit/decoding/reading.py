@@ -310,34 +310,21 @@ def _after_given(
     given: Given, part: tuple[Integers, Integers, Floats], valid: Booleans, mask: Booleans, order: int
 ) -> Rows:
     """Return rows of given parts and blocks."""
-    batch, past = given.token_ids.shape
-    length = past + valid.shape[1]
-    whole = np.zeros((batch, length, length), dtype=bool)
-    whole[:, :past, :past] = given.valid[:, None, :] & given.valid[:, :, None]
-    diagonal = np.arange(past)
-    whole[:, diagonal, diagonal] = True
-    whole[:, past:] = mask
-    orders = np.zeros((batch, length), dtype=np.int64)
-    orders[:, past:] = valid * order
-    return Rows(
-        np.concatenate([given.token_ids, part[0]], 1),
-        np.concatenate([given.segment_ids, part[1]], 1),
-        np.concatenate([given.positions, part[2]], 1),
-        orders,
-        whole,
-    )
+    seen = (given.valid[:, None, :] & given.valid[:, :, None]) | np.eye(given.valid.shape[1], dtype=bool)
+    read = Rows(given.token_ids, given.segment_ids, given.positions, np.zeros_like(given.token_ids), seen)
+    return _appended(read, part, valid.astype(np.int64) * order, mask)
 
 
-def _appended(read: Rows, new: tuple[Integers, Integers, Floats], order: Integers, see: Booleans) -> Rows:
-    """Return rows with one token more, which sees what `see`, (batch, 1, length + 1), says."""
+def _appended(read: Rows, new: tuple[Integers, Integers, Floats], orders: Integers, see: Booleans) -> Rows:
+    """Return rows followed by new tokens, which see what `see`, (batch, new, length + new), says."""
     batch, length = read.token_ids.shape
-    mask = np.zeros((batch, length + 1, length + 1), dtype=bool)
+    mask = np.zeros((batch, see.shape[2], see.shape[2]), dtype=bool)
     mask[:, :length, :length] = read.mask
     mask[:, length:] = see
     return Rows(
         np.concatenate([read.token_ids, new[0]], 1),
         np.concatenate([read.segment_ids, new[1]], 1),
         np.concatenate([read.positions, new[2]], 1),
-        np.concatenate([read.orders, order], 1),
+        np.concatenate([read.orders, orders], 1),
         mask,
     )

@@ -35,14 +35,9 @@ def uniform(seeds: Integers, number: int, slots: Integers | None = None) -> Arra
 
 
 def draw(scores: Array, sampling: Sampling, noise: Array, ids: Integers | None = None) -> Integers:
-    """Draw a column from each row of scores.
+    """Draw a column, (items,), from each row of log-probabilities, (items, choices), of any constant sum.
 
-    Args:
-        scores: (items, choices) log-probabilities, of any constant sum.
-        ids: (items, choices) what each column stands for; its number by default.
-
-    Returns:
-        (items,) columns; never one whose score is -inf, if another is not.
+    It never has the score -inf, if another has not. `ids` is what each column stands for; its number by default.
     """
     if sampling.top_k is not None and sampling.top_k < scores.shape[1]:
         kept = _best(scores, sampling.top_k, ids)

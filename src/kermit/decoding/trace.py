@@ -81,6 +81,4 @@ class Trace:
         start: dict[str, object] = {"start": [list(segment) for segment in self.start.segments]}
         if text is not None:
             start["start_text"] = [[text(token_id) for token_id in segment] for segment in self.start.segments]
-        return start | {
-            "rounds": [[insertion.to_json(text) for insertion in insertions] for insertions in self.rounds],
-        }
+        return start | {"rounds": [[insertion.to_json(text) for insertion in insertions] for insertions in self.rounds]}

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class InsertionTransformerSettings(EncoderDecoderSettings):
-    """The shape of the model."""
+    """The shape of the model; cached context needs the states of both neighbours of a slot."""
 
-    slot_vector: Literal["right", "both"] = "both"
+    slot_vector: Literal["both"] = "both"
 
 
 class InsertionTransformerObjective(ObjectiveSettings):

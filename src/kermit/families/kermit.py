@@ -70,9 +70,8 @@ class KermitSettings(TrunkSettings):
 class InsertionCollator:
     """Turns rows into training canvases, for models without cached context.
 
-    Args:
-        mixes: the factorizations of each data source, with weights.
-        lone_texts: whether a row without y is a text of one segment, instead of a pair whose other side is absent.
+    `mixes` are the factorizations of each data source, with weights. With `lone_texts`, a row without y is a text of
+    one segment instead of a pair whose other side is absent.
     """
 
     specials: SpecialTokens
@@ -210,10 +209,7 @@ class KermitFamily:
                 lone_texts=recipe.task == "pretraining",
             )
         return InsertionCollator(
-            specials,
-            _objective(recipe).build(termination),
-            mixes_of(recipe),
-            lone_texts=recipe.task == "pretraining",
+            specials, _objective(recipe).build(termination), mixes_of(recipe), lone_texts=recipe.task == "pretraining"
         )
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:

@@ -164,10 +164,7 @@ class BeamSearcher:
 
     @torch.inference_mode()
     def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        settings: BeamSearch,
-        on_progress: Callable[[int], object] | None = None,
+        self, sources: Sequence[Sequence[int]], settings: BeamSearch, on_progress: Callable[[int], object] | None = None
     ) -> list[Hypothesis]:
         """Translate sources in batches of similar length."""
         found: dict[int, Hypothesis] = {}

@@ -24,13 +24,8 @@ def sample_dropped(
     is dropped with the given probability. With a span length of 1, tokens are dropped independently.
 
     Args:
-        shape: (rows, tokens).
         probability: probability of each token; one number, or (rows, 1).
-        generator: the source of randomness.
         span_length: mean length of a run, 1 or more; one number, or (rows, 1).
-
-    Returns:
-        (rows, tokens) bool.
     """
     if np.any(np.asarray(span_length) < 1):
         raise ValueError(f"the mean length of a span must be 1 or more, not {span_length}")
@@ -66,9 +61,6 @@ def sample_repeated(
         probability: share of these tokens to drop.
         common: no run begins or ends with a token of a lower id. Vocabularies list characters and frequent tokens
             first, so this selects rarer words.
-
-    Returns:
-        (rows, tokens) bool.
     """
     lengths = repeat_lengths(token_ids, among, common)
     noise = generator.random(among.shape)

@@ -34,18 +34,9 @@ _WAITING = 0.5
 
 @dataclass(frozen=True)
 class GenerationTargets:
-    """Rows with their training targets and the weights of the loss.
+    """Rows with their training targets and the weights of the loss, as `KermitForInsertion.forward` takes them.
 
-    Args:
-        layout: the rows and their open slots.
-        canvases: (slots,) the canvas index of each open slot, ascending.
-        asked: (asked,) indices of the open slots with a content loss, ascending.
-        slot_weights: (asked,).
-        target_slots: (targets,) ascending indices into ``asked``.
-        target_tokens: (targets,) missing tokens, or end-of-slot.
-        target_weights: (targets,) summing to 1 in each slot.
-        location_weights: (slots,), or (0,) if locations are not learned.
-        stop_weights: (canvases,), all 0: termination is per slot.
+    `target_weights` sum to 1 in each slot; `stop_weights` are all 0, as termination is per slot.
     """
 
     layout: RowLayout
@@ -69,14 +60,7 @@ class GenerationTargets:
             "attention_mask": rows.mask,
             "left": slots.left,
             "right": slots.right,
-            "canvases": self.canvases,
-            "asked": self.asked,
-            "slot_weights": self.slot_weights,
-            "target_slots": self.target_slots,
-            "target_tokens": self.target_tokens,
-            "target_weights": self.target_weights,
-            "location_weights": self.location_weights,
-            "stop_weights": self.stop_weights,
+            **{name: array for name, array in vars(self).items() if name != "layout"},
         }
 
 

@@ -25,10 +25,7 @@ _POLICY = {
     "frame-ancestors": "'none'",
 }
 _SWAGGER = {"style-src": "'self' 'unsafe-inline'", "img-src": "'self' data:"}  # what Swagger UI needs
-_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 
 
 def is_token(shown: str | None, token: str | None) -> bool:

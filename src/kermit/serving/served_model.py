@@ -39,7 +39,6 @@ from kermit.serving.http_errors import TooLongError
 from kermit.serving.jobs import Job
 from kermit.serving.schemas import (
     MAX_CANDIDATES,
-    AlternativesRequest,
     CompleteRequest,
     EmbedRequest,
     Generating,
@@ -131,10 +130,8 @@ class ServedModel:
             case EmbedRequest() as like:
                 vectors = iter(self.kermit.embed(*_sides(requests), side=like.side, pooling=like.pooling).tolist())
                 yield from (Vectors(vectors=list(islice(vectors, request.size))) for request in requests)
-            case AlternativesRequest():
-                yield from (alternatives(self.kermit, job.request) for job in jobs)
-            case other:
-                raise TypeError(f"no way to answer a {type(other).__name__}")
+            case _:
+                yield from (alternatives(self.kermit, request) for request in requests)
 
     def _generate(self, jobs: Sequence[Job]) -> list[Reply]:
         asked = [job.request for job in jobs if isinstance(job.request, Generating)]
@@ -177,10 +174,9 @@ class ServedModel:
                 return kermit.infill(*_sides(asked), side=like.side, keep_words=like.keep_words, **how)
             case CompleteRequest():
                 return kermit.complete(*_sides(asked), side=like.side, keep_words=like.keep_words, **how)
-            case SampleRequest():
-                return kermit.sample(len(rows), segment=like.segment, **how)
             case _:
-                raise TypeError(f"no way to answer a {type(like).__name__}")
+                assert isinstance(like, SampleRequest)
+                return kermit.sample(len(rows), segment=like.segment, **how)
 
     def _decoding(self, request: Generating) -> DecodingSettings | Mapping[str, Any]:
         choices = {name: getattr(request, name) for name in _CHOICES}

@@ -34,10 +34,7 @@ class CTranslate2Searcher(BeamSearcher):
         self.info = replace(self.info, precision=precision)
 
     def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        settings: BeamSearch,
-        on_progress: Callable[[int], object] | None = None,
+        self, sources: Sequence[Sequence[int]], settings: BeamSearch, on_progress: Callable[[int], object] | None = None
     ) -> list[Hypothesis]:
         """Translate sources; `on_progress` is called once, at the end.
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kermit.canvas import BlankedText, SpecialTokens
+from kermit.canvas import BlankedText
 from kermit.canvas.arrays import Booleans
 from kermit.text.tokenizer import AnyTokenizer, decode_ids, encode_texts, word_continuations
 
@@ -15,8 +15,8 @@ from kermit.text.tokenizer import AnyTokenizer, decode_ids, encode_texts, word_c
 class Detokenizer:
     """Converts between text and a model's tokens."""
 
-    def __init__(self, tokenizer: AnyTokenizer, specials: SpecialTokens, vocab_size: int) -> None:
-        self.tokenizer, self.specials, self.vocab_size = tokenizer, specials, vocab_size
+    def __init__(self, tokenizer: AnyTokenizer, vocab_size: int) -> None:
+        self.tokenizer, self.vocab_size = tokenizer, vocab_size
 
     @cached_property
     def continues(self) -> Booleans:

@@ -87,11 +87,10 @@ class CausalLMSystem(ClozeSystem):
 
     @torch.inference_mode()
     def sample(self, layout: ClozeLayout, logits: Tensor, cache: Cache) -> tuple[Tensor, Tensor]:
-        """Sample the continuations of a gap, given the result of `read`.
+        """Sample the continuations of a gap, (samples, length), given the result of `read`.
 
-        Returns:
-            (samples, length) tokens, and (samples, length, vocabulary) the joint log-probabilities of the tokens so far
-            and each next token.
+        Also returns (samples, length, vocabulary), the joint log-probabilities of the tokens so far and each next
+        token.
         """
         seeds = np.full(self.samples, instance_seed(self.seed, layout.id))
         numbers = np.arange(self.samples)

@@ -53,12 +53,7 @@ class MaskedLMSystem(ClozeSystem):
     name = "masked-lm"
 
     def __init__(
-        self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerFast,
-        *,
-        beams: int = 5,
-        oracle_length: bool = False,
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, *, beams: int = 5, oracle_length: bool = False
     ) -> None:
         if beams < 1:
             raise DecodingError(f"beams must be at least 1, not {beams}")
