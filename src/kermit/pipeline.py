@@ -21,6 +21,7 @@ from kermit.arguments import (
 )
 from kermit.canvas import BlankedText, Canvas, Factorization, Segment
 from kermit.canvas.arrays import Floats
+from kermit.canvas.blanks import as_blanks
 from kermit.decoding import Ranking
 from kermit.decoding.settings import is_whole
 from kermit.embedding import embed
@@ -30,7 +31,6 @@ from kermit.errors import DataError, DecodingError, KermitError
 from kermit.loading import open_model
 from kermit.results import Generation, Pooling, Score
 from kermit.saving import push, save
-from kermit.text.open_places import as_blanks
 from kermit.text_model import TextModel, translating
 from kermit.text_scores import scored_way, scores
 

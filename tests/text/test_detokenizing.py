@@ -4,8 +4,8 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from kermit.canvas.blanks import as_blanks
 from kermit.text.detokenizing import Detokenizer
-from kermit.text.open_places import as_blanks
 
 SPECIALS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
 PARTS = ["##believ", "##able", "##ing", ".", ",", "-", "(", ")"]

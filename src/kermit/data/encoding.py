@@ -104,8 +104,10 @@ def encode_source(
 
     def write(scratch: Path, report: Report) -> None:
         with arrow_writer(scratch / "rows.arrow", _SCHEMA) as writer:
-            for block in _blocks(source, index, tokenizer, max_tokens, report):
-                writer.write_batch(pa.RecordBatch.from_pylist([dict(row) for row in block], schema=_SCHEMA))
+            pairs = read_pairs(source, report)
+            while block := list(islice(pairs, _BLOCK)):
+                rows = [dict(row) for row in _encode_block(block, index, tokenizer, max_tokens, report)]
+                writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=_SCHEMA))
 
     return arrow_rows(encoded_once(key, name, write, on_bad=on_bad, cache=cache) / "rows.arrow", name)
 
@@ -141,14 +143,6 @@ def arrow_rows(path: Path, name: str) -> datasets.Dataset:
 
 
 _SCHEMA = pa.schema([("x", pa.list_(pa.int32())), ("y", pa.list_(pa.int32())), ("source", pa.int16())])
-
-
-def _blocks(
-    source: TextSource, index: int, tokenizer: PreTrainedTokenizerFast, max_tokens: int, report: Report
-) -> Iterator[list[Row]]:
-    pairs = read_pairs(source, report)
-    while block := list(islice(pairs, _BLOCK)):
-        yield list(_encode_block(block, index, tokenizer, max_tokens, report))
 
 
 def _encode_block(

@@ -41,9 +41,10 @@ class DecodingChoices:
                 if value is not None:
                     member = member_of(_ENUMS[field.name], value, field.name, DecodingError)
                     object.__setattr__(self, field.name, member)
-            elif value is not None and (isinstance(value, bool) or not isinstance(value, _numbers(field.name))):
-                whole = "a whole number" if field.name in _WHOLE else "a number"
-                raise DecodingError(f"{field.name} must be {whole}, not {value!r}")
+            elif value is not None:
+                kind, name = (int, "a whole number") if field.name in _WHOLE else (int | float, "a number")
+                if isinstance(value, bool) or not isinstance(value, kind):
+                    raise DecodingError(f"{field.name} must be {name}, not {value!r}")
         settings = self.settings()  # which checks the values
         if self.seed and not settings.draws:
             raise DecodingError("seed has no effect without sampling; leave it out, or set a temperature")
@@ -93,7 +94,3 @@ def for_translating(info: ModelInfo, chosen: _Chosen) -> _Chosen:
 
 _ENUMS: Mapping[str, Any] = {"strategy": Strategy, "ranking": Ranking}
 _WHOLE = ("top_k", "max_rounds", "max_tokens", "max_repeats", "candidates", "seed")
-
-
-def _numbers(name: str) -> tuple[type, ...]:
-    return (int,) if name in _WHOLE else (int, float)

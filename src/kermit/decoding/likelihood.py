@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kermit.canvas import CanvasBatch, Factorization, Segment
+from kermit.canvas import CanvasBatch, Factorization
 from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.decoding.asking import GivenCache, ask_canvases, ask_rows, lay_out_for
 from kermit.decoding.choosing import log_locations, row_logsumexp
@@ -79,7 +79,7 @@ def exact_log_likelihood(
         ModelError: a text with more than `MAX_EXACT_TOKENS` generated tokens.
     """
     factorization = member_of(Factorization, factorization, "factorization")
-    sides = [_generated_length(text, factorization) for text in texts]
+    sides = [sum(len(text[side]) for side in factorization.generated if side < len(text)) for text in texts]
     if too_long := [number for number, length in enumerate(sides) if length > MAX_EXACT_TOKENS]:
         raise ModelError(
             f"{sides[too_long[0]]} tokens to generate, but the exact sum takes at most {MAX_EXACT_TOKENS}; use the"
@@ -268,7 +268,3 @@ class _Scorer:
         slot = number[source, slot_of[source, inserted]]
         log_insert = answer.content[slot, text.batch.token_ids[0, inserted]] + log_location[slot]
         return np.where(token == _STOP, log_stop[source], log_insert)
-
-
-def _generated_length(text: Sequence[Sequence[int]], factorization: Factorization) -> int:
-    return sum(len(tokens) for segment, tokens in enumerate(text) if Segment(segment) in factorization.generated)

@@ -53,7 +53,8 @@ def ranks(
     To the mean, `length_reward` times the logarithm of the number of inserted tokens is added.
     """
     if ranking is Ranking.LIKELIHOOD:
-        means = [likelihood_per_token(candidate) for candidate in candidates]
+        # that nothing more belongs there counts as one more token
+        means = [candidate.log_prob / (candidate.tokens + 1) for candidate in candidates]
     else:
         first: dict[object, int] = {}
         same = [first.setdefault((one.canvas, one.inserted), number) for number, one in enumerate(candidates)]
@@ -83,14 +84,6 @@ def _means(
         back = asked_again(engine, texts, inserted=False, batch_size=batch_size)
         return [sum(parts) for parts in zip(means, back, strict=True)]
     return means
-
-
-def likelihood_per_token(decoded: Decoded) -> float:
-    """Return the mean log-probability of what was decided, as it was.
-
-    A mean, as a sum would favour the shortest; that nothing more belongs there counts as one more token.
-    """
-    return decoded.log_prob / (decoded.tokens + 1)
 
 
 def again(engine: Engine, texts: Sequence[Decoded], batch_size: int = 64, given: GivenOf | None = None) -> list[float]:

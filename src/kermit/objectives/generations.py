@@ -17,7 +17,7 @@ from kermit.canvas.blank_room import BlankRoom
 from kermit.canvas.context import RowLayout, lay_out
 from kermit.objectives.dropping import sample_dropped
 from kermit.objectives.orders import OrderPrior, checked_weights
-from kermit.objectives.training_canvases import Texts
+from kermit.objectives.training_canvases import Texts, with_ends
 
 _ONE_BY_ONE, _SPANS = 0.35, 0.35
 """Infilling: shares of texts that lack single tokens, and spans; the others lack one span of any length."""
@@ -157,11 +157,8 @@ class GenerationObjective:
         unfinished[place] = True
         empty = asked[~unfinished[asked]]
         text, turn, token = text[wanted], turn[wanted], token[wanted]
-        target_slots = np.concatenate([rank[place[wanted]], rank[empty]])
-        ends = np.full(len(empty), batch.specials.end_of_slot_id)
-        target_tokens = np.concatenate([batch.token_ids[text, token], ends])
-        target_weights = np.concatenate([weights[text, turn, token], np.ones(len(empty))])
-        order = target_slots.argsort(kind="stable")
+        missed = batch.token_ids[text, token], weights[text, turn, token]
+        targets = with_ends(rank[place[wanted]], *missed, rank[empty], batch.specials.end_of_slot_id)
         weigh_less = ~unfinished & ~left_to_right[slots.rows]
         slot_weights = np.where(weigh_less, self.empty_slot_weight, 1.0)[asked]
         location: Array = np.zeros(0)
@@ -175,9 +172,7 @@ class GenerationObjective:
             slots.rows * count + slots.rounds,
             asked,
             slot_weights.astype(np.float32),
-            target_slots[order],
-            target_tokens[order],
-            target_weights[order].astype(np.float32),
+            *targets,
             location.astype(np.float32),
             np.zeros(len(present), dtype=np.float32),
         )

@@ -231,21 +231,21 @@ class KeptLayout:
         places = rows * length + self.slot[rows, tokens]
         wanted = asked.ravel()[places]  # slots without a loss have no targets
         empty = slots[self.missing_from_slot.ravel()[slots] == 0]
-        target_slots = np.concatenate([number[places[wanted]], number[empty]])
-        end = self.canvases.specials.end_of_slot_id
-        target_tokens = np.concatenate([self.texts.batch.token_ids[rows, tokens][wanted], np.full_like(empty, end)])
-        target_weights = np.concatenate([weights[rows, tokens][wanted], np.ones(len(empty))])
-        order = target_slots.argsort(kind="stable")
-        return TrainingCanvases(
-            self.canvases,
-            slots,
-            shares.ravel()[slots].astype(np.float32),
-            target_slots[order],
-            target_tokens[order],
-            target_weights[order].astype(np.float32),
-            location.astype(np.float32),
-            stop.astype(np.float32),
-        )
+        missing = self.texts.batch.token_ids[rows, tokens][wanted], weights[rows, tokens][wanted]
+        targets = with_ends(number[places[wanted]], *missing, number[empty], self.canvases.specials.end_of_slot_id)
+        slot_weights, location, stop = (plane.astype(np.float32) for plane in (shares.ravel()[slots], location, stop))
+        return TrainingCanvases(self.canvases, slots, slot_weights, *targets, location, stop)
+
+
+def with_ends(
+    slots: Integers, tokens: Integers, weights: Array, empty: Integers, end_id: int
+) -> tuple[Integers, Integers, Floats]:
+    """Return the targets of slots, with end-of-slot as that of `empty` ones, in ascending order of slots."""
+    slots = np.concatenate([slots, empty])
+    order = slots.argsort(kind="stable")
+    tokens = np.concatenate([tokens, np.full(len(empty), end_id)])
+    weights = np.concatenate([weights, np.ones(len(empty))])
+    return slots[order], tokens[order], weights[order].astype(np.float32)
 
 
 def canvases_of(texts: Texts, kept: Booleans) -> tuple[CanvasBatch, Integers]:

@@ -101,6 +101,11 @@ class LoadedRecipe:
     family: Family
     data: Path
 
+    @property
+    def sources(self) -> list[Any]:
+        """The sources of training text, with their paths below the data folder."""
+        return [source.under(self.data) for source in self.recipe.data.train]
+
 
 def load_recipe(path: str | Path, *, data: str | Path | None = None, overrides: Sequence[str] = ()) -> LoadedRecipe:
     """Read and check a recipe.
