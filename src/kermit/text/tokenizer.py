@@ -25,7 +25,6 @@ class FastTokenizer(Protocol):
     @property
     def backend_tokenizer(self) -> Tokenizer:
         """The tokenizer inside."""
-        ...
 
 
 AnyTokenizer = Tokenizer | FastTokenizer
