@@ -159,7 +159,7 @@ class Growing:
 
 
 def _numbered(batch: CanvasBatch, given: Booleans, blank_room: BlankRoom) -> tuple[Floats, Floats, Floats]:
-    """Low, room and fixed positions of the spans of canvases, as `kermit.canvas.context` has them; (batch, length)."""
+    """Return low, room and fixed positions of spans, as in `kermit.canvas.context`; (batch, length) each."""
     second = batch.segment_ids == 1
     marked = given & batch.open_slots
 

@@ -32,26 +32,26 @@ MAX_EXACT_TOKENS = 12
 """The longest text whose likelihood is summed exactly: 4,096 canvases."""
 
 _MAX_TOKENS = 2**13
-"""Of the canvases that are scored together: a slot's logits are as many as the vocabulary has tokens."""
+"""Maximum number of tokens of canvases that are scored together: every slot has logits for the whole vocabulary."""
 _STOP = -1
 _NEVER = np.finfo(np.float32).tiny
-"""A token of no more weight is never drawn."""
+"""A token of at most this weight is never drawn."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What sampled orders say of a text's log-likelihood.
+    """Estimates of a text's log-likelihood from sampled orders.
 
     In expectation log p >= importance_weighted >= with_entropy >= paper.
 
     Args:
         paper: the paper's lower bound, the mean over orders of the log-probability of their actions. It leaves out the
-            entropy of the order, and so is looser than need be.
+            entropy of the order, so it is not as tight as it could be.
         with_entropy: the same plus the entropy of the order: the evidence lower bound.
         importance_weighted: the log of the mean importance weight.
         standard_error: of ``importance_weighted``, by the delta method; None for a single order, and where the prior
-            leaves orders out, so that ``importance_weighted`` tends to something below log p.
-        orders: how many orders were drawn.
+            excludes orders, so that ``importance_weighted`` tends to a value below log p.
+        orders: number of orders drawn.
     """
 
     paper: float
@@ -69,11 +69,11 @@ def exact_log_likelihood(
     batch_size: int = 256,
     on_batch: Callable[[], object] | None = None,
 ) -> list[float]:
-    """The exact log-likelihood, by a sum over the sets of kept tokens.
+    """Return the exact log-likelihood, as a sum over the sets of kept tokens.
 
     Args:
         texts: the content tokens of each text's one or two segments.
-        factorization: what is generated; of the given and absent segments nothing is asked.
+        factorization: what is generated; given and absent segments do not count.
 
     Raises:
         ModelError: a text with more than `MAX_EXACT_TOKENS` generated tokens.
@@ -102,17 +102,17 @@ def bounds(
     batch_size: int = 256,
     on_batch: Callable[[], object] | None = None,
 ) -> list[Bounds]:
-    """Bounds and the importance-weighted estimate from orders drawn from a prior. No text's depend on the others.
+    """Return bounds and the importance-weighted estimate from random orders; texts do not affect each other.
 
     Args:
         texts: the content tokens of each text's one or two segments.
-        prior: where the orders come from; uniform by default. The better it fits the model, the tighter the bounds.
-            What of the likelihood lies in orders that it hardly ever draws is missed, and not told by the error.
-        orders: how many to draw per text, each of n + 1 canvases; those that orders share are scored once.
-        seed: of the drawing, which begins with it anew for every text.
+        prior: the distribution of orders; uniform by default. The better it fits the model, the tighter the bounds. The
+            likelihood of orders that it hardly ever draws is missed, and the standard error does not show it.
+        orders: number of orders per text, each of n + 1 canvases; canvases that orders share are scored once.
+        seed: of the random orders; every text starts from it.
 
     Raises:
-        ModelError: no order is asked for, or the prior's weights are no probabilities.
+        ModelError: `orders` is below 1, or the prior's weights are not probabilities.
     """
     if orders < 1:
         raise ModelError(f"orders must be at least 1, not {orders}")
@@ -128,13 +128,10 @@ def left_to_right_log_likelihood(
     batch_size: int = 64,
     on_batch: Callable[[], object] | None = None,
 ) -> list[float]:
-    """The exact log-likelihood under the left-to-right order, in one forward pass per batch.
+    """Return the exact log-likelihood under the left-to-right order, in one forward pass per batch.
 
-    This is the likelihood of another distribution than the one that the other functions speak of: what the model
-    generates with ``strategy="left_to_right"``.
-
-    Args:
-        engine: a network with cached context that was trained left to right.
+    This is the distribution of what the model generates with ``strategy="left_to_right"``, not that of the other
+    functions.
 
     Raises:
         ModelError: the model was not trained left to right, or has no cached context.

@@ -65,11 +65,11 @@ class Room:
         self.segment = None if self.segment is None else self.segment[rows]
 
     def needs(self, spans: Integers) -> Booleans:
-        """(slots,) whether the slot's blank must still get a token."""
+        """Return (slots,), whether the slot's blank must still get a token."""
         return np.zeros(len(spans), dtype=bool) if self.need is None else self.need[spans] > 0
 
     def left(self, rows: Integers, segments: Integers, spans: Integers) -> Booleans:
-        """(slots,) whether one token more fits into the slot."""
+        """Return (slots,), whether one more token fits into the slot."""
         fits = self.text[rows] > 0
         if self.segment is not None:
             fits &= self.segment[rows, segments] > 0
@@ -78,7 +78,7 @@ class Room:
         return fits
 
     def reserved(self, rows: Integers, spans: Integers) -> Integers:
-        """(slots,) how many tokens other blanks of the slot's text must still get."""
+        """Return (slots,), how many tokens other blanks of the slot's text must still get."""
         if self.need is None:
             return np.zeros(len(rows), dtype=np.int64)
         return self.owed[rows] - np.maximum(self.need[spans], 0)

@@ -112,7 +112,7 @@ def from_left_to_right(
 
 
 def _holds_something(text: Decoded) -> bool:
-    """Whether every side that was open holds a token."""
+    """Return whether every side that was open holds a token."""
     canvas = text.canvas
     return all(tokens or not canvas.is_open(Segment(side)) for side, tokens in enumerate(canvas.segments))
 
@@ -175,7 +175,7 @@ def _by_length(
 
 
 def _complete(texts: Sequence[Decoded], inserted: bool) -> Texts:
-    """Complete texts, of which the inserted tokens, or those of sides that were given whole, are to be generated."""
+    """Return complete texts that generate the inserted tokens, or those of sides that were given whole."""
     flags = [text.inserted for text in texts]
     batch = CanvasBatch.from_canvases([text.canvas for text in texts], inserted=flags)
     generated = np.zeros_like(batch.valid)
@@ -189,7 +189,7 @@ def _complete(texts: Sequence[Decoded], inserted: bool) -> Texts:
 
 
 def _log_prob_of_part(engine: Engine, texts: Texts, part: int, given: GivenCache | None) -> Array:
-    """(batch,) the sum over the generated tokens of one part, with those missing at once."""
+    """Return (batch,), the sum over the generated tokens of one part, which are missing at once."""
     missing = texts.generated & (texts.generated.cumsum(1) % _APART == part)
     rows, tokens = missing.nonzero()
     if not len(rows):

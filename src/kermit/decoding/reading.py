@@ -272,7 +272,7 @@ class InOrder(Reading):
 
 
 def _positions(text: Growing, span: Integers, marker: Booleans | None) -> Floats:
-    """(items,) positions of the items of blocks, each span's numbered anew; None for no markers."""
+    """Return (items,), the positions of the items of blocks, numbered anew in each span; None for no markers."""
     tables = text.spans
     counts = np.bincount(span, minlength=len(tables.rows))  # tokens of each span, its end included
     rank = np.arange(1, len(span) + 1) - (counts.cumsum() - counts)[span]
@@ -291,7 +291,7 @@ def _padded(values: Array, row: Integers, place: Integers, shape: tuple[int, int
 
 
 def _block_mask(given: Booleans, valid: Booleans) -> Booleans:
-    """(batch, length, given + length) bool: blocks see given parts and themselves; padding sees itself."""
+    """Return (batch, length, given + length) bool: blocks see given parts and themselves; padding sees itself."""
     batch, length = valid.shape
     past = given.shape[1]
     if batch == 1:  # the block is not padded, but what was given beside longer texts may be

@@ -54,13 +54,13 @@ def too_many(text: Growing, allowed: Integers, came: Integers) -> Booleans | Non
 
 
 def _has_runs(text: Growing, allowed: Integers) -> bool:
-    """Whether there are enough equal neighbours for a run as long as allowed: a quick check that spares the others."""
+    """Return whether equal neighbours are enough for a run of the allowed length: a quick check before others."""
     tokens = text.planes[TOKEN]
     return bool(np.count_nonzero(tokens[1:] == tokens[:-1]) >= allowed.min() - 1)
 
 
 def _runs(text: Growing) -> tuple[Integers, Integers]:
-    """(items,) for each token, how many of its run end at it and how many begin at it."""
+    """Return (items,) each, how many tokens of a token's run end at it, and how many begin at it."""
     tokens = text.planes[TOKEN]
     index = np.arange(len(tokens))
     changes = np.ones(len(tokens), dtype=bool)

@@ -166,7 +166,7 @@ class Rounds:
         self.span = np.concatenate([np.zeros(1, dtype=np.int64), self.spans_end[:-1]])
 
     def _asked(self) -> Integers:
-        """(slots,) the items whose slots are asked about: all open ones, or the end of the span being filled."""
+        """Return (slots,), the items whose slots are asked about: all open ones, or the end of the current span."""
         if not self.ordered:
             return np.asarray(self.text.planes[OPEN].nonzero()[0])
         return np.asarray(self.text.planes[SPAN].searchsorted(self.open_spans[self.span], side="right") - 1)

@@ -52,7 +52,7 @@ class Trace:
     rounds: TracedRounds
 
     def canvases(self) -> list[Canvas]:
-        """The canvas before the first round and after each."""
+        """Return the canvas before the first round and after each round."""
         canvases = [self.start]
         for insertions in self.rounds:
             moves = [Insertion(insertion.slot, insertion.token_id) for insertion in insertions]
@@ -60,7 +60,7 @@ class Trace:
         return canvases
 
     def tokens(self) -> list[TracedToken]:
-        """The tokens of the final canvas, [CLS] and [SEP] included, each with its round."""
+        """Return the tokens of the final canvas, [CLS] and [SEP] included, each with its round."""
         row = [
             TracedToken(token_id, segment, 0, None)
             for token_id, segment in zip(self.start.token_ids, self.start.segment_ids, strict=True)

@@ -62,6 +62,6 @@ def after_given(rows: Rows, cache: Cache, valid: Booleans, asked: Asked, pad_id:
 
 
 def _starts(rows: Rows) -> Integers:
-    """(batch,) the places where blocks start; the end of a row without a block."""
+    """Return (batch,), the places where blocks start; the end of a row without a block."""
     of_block = rows.orders > 0
     return np.asarray(np.where(of_block.any(1), of_block.argmax(1), of_block.shape[1]))
