@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kermit.canvas.arrays import Array, Booleans, Floats, Integers
+from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.canvas.blank_room import BlankRoom
 from kermit.canvas.context import RowLayout, lay_out
 from kermit.objectives.dropping import sample_dropped
 from kermit.objectives.orders import OrderPrior, checked_weights
-from kermit.objectives.training_canvases import Texts, with_ends
+from kermit.objectives.training_canvases import SlotTargets, Texts, with_ends
 
 _ONE_BY_ONE, _SPANS = 0.35, 0.35
 """Infilling: shares of texts that lack single tokens, and spans; the others lack one span of any length."""
@@ -33,21 +33,16 @@ _WAITING = 0.5
 
 
 @dataclass(frozen=True)
-class GenerationTargets:
-    """Rows with their training targets and the weights of the loss, as `KermitForInsertion.forward` takes them.
+class GenerationTargets(SlotTargets):
+    """Rows with the targets of their open slots.
 
-    `target_weights` sum to 1 in each slot; `stop_weights` are all 0, as termination is per slot.
+    `canvases`, (slots,), are the ascending indices of each slot's canvas, and `asked` those of scored slots.
+    `location_weights` are (slots,), or (0,) if locations are not learned; `stop_weights` are all 0.
     """
 
     layout: RowLayout
     canvases: Integers
     asked: Integers
-    slot_weights: Floats
-    target_slots: Integers
-    target_tokens: Integers
-    target_weights: Floats
-    location_weights: Floats
-    stop_weights: Floats
 
     def model_inputs(self) -> dict[str, Array]:
         """Return the keyword arguments of `KermitForInsertion.forward`, as arrays."""
@@ -168,13 +163,13 @@ class GenerationObjective:
             share = by_token[text, turn, token] * (self.location_weight * ~left_to_right)[text]
             location = np.bincount(layout.lookup[text, turn, token], weights=share, minlength=len(slots.rows))
         return GenerationTargets(
-            layout,
-            slots.rows * count + slots.rounds,
-            asked,
             slot_weights.astype(np.float32),
             *targets,
             location.astype(np.float32),
             np.zeros(len(present), dtype=np.float32),
+            layout,
+            slots.rows * count + slots.rounds,
+            asked,
         )
 
 
