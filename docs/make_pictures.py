@@ -13,9 +13,9 @@ from kermit.canvas import Canvas, Factorization, Insertion, SpecialTokens
 from kermit.decoding import Trace, TracedInsertion
 from kermit.loading import bundled_model
 from kermit.rendering import Layout, ReadableTrace
-from kermit.rendering.measure import width
 from kermit.rendering.picture import SIZE, Box, Ink, Label, Picture, Stroke
 from kermit.rendering.svg import svg
+from kermit.rendering.text_width import width
 
 SPECIALS = SpecialTokens(cls_id=1, sep_id=2, pad_id=0, end_of_slot_id=3)
 FRAME = {SPECIALS.cls_id: "[CLS]", SPECIALS.sep_id: "[SEP]"}

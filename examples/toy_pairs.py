@@ -34,7 +34,7 @@ from kermit.modeling import EncoderConfig, special_token_settings
 from kermit.modeling.tensors import as_tensors
 from kermit.objectives.generations import GenerationObjective
 from kermit.objectives.objective import KeptSampling, SlotObjective
-from kermit.objectives.texts import Texts
+from kermit.objectives.training_canvases import Texts
 from kermit.rendering import terminal_lines
 from kermit.text.tokenizer import encode_texts
 

@@ -22,7 +22,7 @@ from kermit.modeling import EncoderConfig, KermitConfig, KermitForInsertion, spe
 from kermit.modeling.tensors import RowTensors, as_tensors
 from kermit.modeling.trunk import refuse_unfit_at_work
 from kermit.objectives.generations import GenerationTargets
-from kermit.objectives.texts import TrainingCanvases
+from kermit.objectives.training_canvases import TrainingCanvases
 
 PAD, CLS, SEP, END = 0, 1, 2, 3
 A, B, C = 4, 5, 6

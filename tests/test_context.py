@@ -14,7 +14,7 @@ from kermit.canvas.arrays import Integers
 from kermit.canvas.blank_room import BlankRoom
 from kermit.canvas.context import GIVEN, PADDING, Generations, RowLayout, generations_of, lay_out
 from kermit.errors import CanvasError
-from kermit.objectives.texts import Texts
+from kermit.objectives.training_canvases import Texts
 
 
 def rows_of(

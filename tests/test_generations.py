@@ -13,7 +13,7 @@ from kermit.decoding.choosing import log_locations
 from kermit.decoding.likelihood import left_to_right_log_likelihood, left_to_right_log_probs
 from kermit.objectives.generations import GenerationObjective
 from kermit.objectives.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
-from kermit.objectives.texts import KeptLayout, Texts
+from kermit.objectives.training_canvases import KeptLayout, Texts
 
 ALL_TEXTS = [text for length in range(6) for text in itertools.product((A, B, C), repeat=length)]
 PRIORS = [UniformPrior(), BalancedTreePrior(0.5)]

@@ -34,7 +34,7 @@ from kermit.errors import ModelError
 from kermit.modeling import KermitForInsertion
 from kermit.objectives.objective import LowerBoundObjective, SlotObjective
 from kermit.objectives.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
-from kermit.objectives.texts import Texts
+from kermit.objectives.training_canvases import Texts
 
 TOKENS = (A, B, C)
 TERMINATIONS = list(Termination)

@@ -15,7 +15,7 @@ from kermit.canvas import Canvas, CanvasBatch, Factorization, Segment, Terminati
 from kermit.canvas.arrays import Array
 from kermit.objectives.objective import KeptSampling, LowerBoundObjective, SlotObjective, SlotShare
 from kermit.objectives.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
-from kermit.objectives.texts import Texts, TrainingCanvases
+from kermit.objectives.training_canvases import Texts, TrainingCanvases
 
 Text = tuple[tuple[int, ...], ...]
 X, Y = Segment.X, Segment.Y

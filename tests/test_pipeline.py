@@ -29,7 +29,7 @@ from kermit.decoding import (
     Trace,
     strategies_of,
 )
-from kermit.decoding.choices import DecodingChoices
+from kermit.decoding.flat_settings import DecodingChoices
 from kermit.decoding.likelihood import exact_log_likelihood, left_to_right_log_likelihood
 from kermit.errors import DataError, DecodingError, ModelError
 from kermit.loading import find_model

@@ -12,7 +12,7 @@ from kermit.decoding.likelihood import bounds, exact_log_likelihood
 from kermit.errors import CanvasError, DataError, DecodingError, KermitError
 from kermit.objectives.objective import KeptSampling, SlotObjective, SlotShare
 from kermit.objectives.orders import UniformPrior
-from kermit.objectives.texts import Texts
+from kermit.objectives.training_canvases import Texts
 from kermit.rendering import Layout, ReadableTrace
 
 PAIR = [[[A, B], [C]]]

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 from kermit.canvas import Factorization, Segment
 from kermit.decoding import DRAWING_TEMPERATURE, DecodingSettings, OnRound, TracedRounds
-from kermit.decoding.choices import DecodingChoices
+from kermit.decoding.flat_settings import DecodingChoices
 from kermit.errors import DataError, DecodingError
 from kermit.objectives.orders import OrderPrior
 from kermit.results import ScoreMethod
@@ -101,13 +101,7 @@ def check_options(options: Mapping[str, Any], kind: Any = GenerationOptions) -> 
 
 @dataclass(frozen=True)
 class GivenTexts:
-    """Texts or pairs, read once.
-
-    Args:
-        x: texts of the first side; None if only the second was given.
-        y: texts of the second side; None if only the first was given.
-        single: whether a single string was given, so that a single result is returned.
-    """
+    """Texts of either side, None if it was not given; `single` is whether one string was given, for one result."""
 
     x: list[str] | None
     y: list[str] | None
@@ -117,17 +111,7 @@ class GivenTexts:
     def of(
         cls, x: TextOrTexts | None, y: TextOrTexts | None = None, side: str | None = None, *, on_y: bool = False
     ) -> GivenTexts:
-        """Read and check texts.
-
-        Args:
-            x: texts, or the first sides of pairs.
-            y: the second sides of pairs, or texts of the second side.
-            side: the language of texts given as `x` without `y`, if named.
-            on_y: whether `side` is the second side.
-
-        Raises:
-            DataError: no text, a value that is not a string, or sides of different lengths.
-        """
+        """Read and check texts; `x` alone is of the language `side`, which is the second if `on_y`."""
         if side is not None and (x is None or y is not None):
             raise DataError("side can only be given with x alone; remove it, or give x without y")
         if x is not None and y is not None and isinstance(x, str) is not isinstance(y, str):
@@ -155,11 +139,7 @@ class GivenTexts:
         return Segment.X if self.y is None else Segment.Y
 
     def pairs(self, absent: str | None) -> list[tuple[str, str | None]]:
-        """Return the texts as pairs.
-
-        Args:
-            absent: the second side where only the first was given; a missing first side is empty.
-        """
+        """Return the texts as pairs; `absent` stands for a missing second side, an empty text for a missing first."""
         first = [""] * len(self.texts) if self.x is None else self.x
         second = [absent] * len(self.texts) if self.y is None else self.y
         return list(zip(first, second, strict=True))
@@ -182,15 +162,7 @@ def _read(texts: TextOrTexts | None) -> list[str] | None:
 
 
 def settings_from(choices: object, *, draws: bool = False) -> DecodingSettings:
-    """Build decoding settings from a mapping of their flat names.
-
-    Args:
-        choices: the mapping.
-        draws: whether to sample tokens unless the mapping names a temperature.
-
-    Raises:
-        DecodingError: not a mapping, an unknown name, or an invalid value.
-    """
+    """Build decoding settings from a mapping of flat names; with `draws`, sample unless it names a temperature."""
     if not isinstance(choices, Mapping):
         raise DecodingError(
             "settings must be DecodingSettings or a mapping such as {'temperature': 0.7}, not"

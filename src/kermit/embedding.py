@@ -23,21 +23,7 @@ def embed(
     batch_size: int = 64,
     on_progress: Callable[[int], object] | None = None,
 ) -> Floats:
-    """Return the pooled hidden states of texts.
-
-    Args:
-        engine: the network.
-        texts: one or two segments of content tokens per text.
-        pooling: the mean over content tokens, or the state of [CLS].
-        batch_size: number of texts per batch; it does not change the result.
-        on_progress: called with the number of texts just finished.
-
-    Returns:
-        (texts, width).
-
-    Raises:
-        DecodingError: unknown pooling.
-    """
+    """Return the pooled hidden states, (texts, width), of one or two segments of content tokens per text."""
     check_known("pooling", pooling, get_args(Pooling))
     out = np.zeros((len(texts), engine.info.hidden_size), dtype=np.float32)
     by_length = sorted(range(len(texts)), key=lambda number: sum(map(len, texts[number])))

@@ -101,14 +101,7 @@ def in_a_line(error: BaseException) -> str:
 
 
 def member_of(kind: type[Member], value: Member | str, name: str, error: type[KermitError] = UsageError) -> Member:
-    """Look up a member of an enum, given as itself or by its value.
-
-    Args:
-        kind: the enum.
-        value: the member, or its value.
-        name: the argument's name, for the message.
-        error: the type of error to raise for an unknown value.
-    """
+    """Look up a member of an enum, given as itself or by its value; `name` is the argument's name in messages."""
     try:
         return kind(value)
     except ValueError:

@@ -21,7 +21,7 @@ from kermit.errors import KermitError, ModelError, in_a_line
 
 if TYPE_CHECKING:
     from kermit.engines.engine import Engine
-    from kermit.searching import Searcher
+    from kermit.searcher import Searcher
     from kermit.text.tokenizer import AnyTokenizer
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def find_model(name: str | Path | None = None) -> Path:
         return bundled
     folder = Path(name).expanduser()
     if folder.is_dir():
-        for candidate in (folder, folder / "best", *_checkpoints(folder)):
+        for candidate in (folder, folder / "best", *reversed(list_checkpoints(folder))):
             if (candidate / "config.json").is_file() and (weight_files(candidate) or exported_files(candidate)):
                 if candidate.parent == folder and candidate.name != "best":
                     logger.warning("%s has no best model yet; using its newest checkpoint, %s", name, candidate.name)
@@ -66,19 +66,9 @@ def find_model(name: str | Path | None = None) -> Path:
 def open_model(
     path: str | Path | None, *, device: Any = None, dtype: Any = None, **of_engine: Any
 ) -> tuple[Engine | Searcher, AnyTokenizer, Path]:
-    """Open a model.
+    """Open a model: its engine or searcher, its tokenizer and its folder.
 
-    Args:
-        path: a name that `find_model` accepts; the bundled model by default.
-        device: the device for torch; by default a GPU if one is available.
-        dtype: the dtype for torch; float32 by default.
-        of_engine: further options of `kermit.engines.selection.load_engine`, for KERMIT models.
-
-    Returns:
-        The engine or searcher, the tokenizer, and the folder.
-
-    Raises:
-        ModelError: the folder holds no model that can generate.
+    `of_engine` are further options of `kermit.engines.selection.load_engine`, for KERMIT models.
     """
     from kermit.engines.engine import MODEL_TYPE
     from kermit.engines.selection import load_engine
@@ -101,10 +91,15 @@ def open_model(
     return family.runner(model, tokenizer), tokenizer, folder
 
 
-def _checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints of a training, newest first."""
-    found = (path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal())
-    return sorted(found, key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True)
+def list_checkpoints(output: Path) -> list[Path]:
+    """List the complete checkpoints in a training's output folder, oldest first."""
+    found = (path for path in output.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal())
+    return sorted(found, key=step_of)
+
+
+def step_of(checkpoint: Path) -> int:
+    """Return the step after which a checkpoint was written."""
+    return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
 def bundled_model() -> Path | None:
@@ -135,11 +130,7 @@ def display_name(folder: Path) -> str:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read the config.json of a model.
-
-    Raises:
-        ModelError: it is not a JSON object.
-    """
+    """Read the config.json of a model."""
     with reading(folder):
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if not isinstance(config, dict):
@@ -158,15 +149,7 @@ def library_errors() -> tuple[type[Exception], ...]:
 
 @contextmanager
 def reading(model: str | Path, kind: str | None = None) -> Iterator[None]:
-    """Translate library errors about a model's files to `ModelError`.
-
-    Args:
-        model: its name, for messages.
-        kind: the class that loads it, for messages.
-
-    Raises:
-        ModelError: the block raised an error about files or settings.
-    """
+    """Translate library errors about a model's files to `ModelError`; `kind` is the class that loads it."""
     try:
         yield
     except KermitError:
@@ -201,16 +184,9 @@ def quietly() -> Iterator[None]:
 
 
 def load_whole(kind: Any, folder: Path, *, name: str | None = None, **settings: Any) -> Any:
-    """Load a model with a class of transformers, and check that no weight is missing.
+    """Load a model with a class of transformers; raise a ModelError if a weight is missing and would be random.
 
-    Args:
-        kind: the class.
-        folder: the model's folder.
-        name: its name for messages; the folder by default.
-        settings: for the class's `from_pretrained`; weights are float32 by default.
-
-    Raises:
-        ModelError: it cannot be read, or some of its weights are missing and would be random.
+    `settings` are for the class's `from_pretrained`; weights are float32 by default.
     """
     with reading(name or folder, kind.__name__), quietly():
         model, report = kind.from_pretrained(str(folder), output_loading_info=True, **{"dtype": "float32"} | settings)

@@ -21,6 +21,7 @@ from kermit.arguments import (
 )
 from kermit.canvas import BlankedText, Canvas, Factorization, Segment
 from kermit.canvas.arrays import Floats
+from kermit.canvas.blanks import as_blanks
 from kermit.decoding import Ranking
 from kermit.decoding.settings import is_whole
 from kermit.embedding import embed
@@ -30,7 +31,6 @@ from kermit.errors import DataError, DecodingError, KermitError
 from kermit.loading import open_model
 from kermit.results import Generation, Pooling, Score
 from kermit.saving import push, save
-from kermit.text.open_places import as_blanks
 from kermit.text_model import TextModel, translating
 from kermit.text_scores import scored_way, scores
 
@@ -64,7 +64,7 @@ class Kermit(TextModel):
             path: a folder, a training's output folder, or a name on the Hub; the bundled model by default.
             engine: ``onnx`` or ``torch``; ``auto`` is ONNX Runtime if the folder has an exported file and neither
                 device nor dtype is given, and torch otherwise.
-            precision: of the exported file; by default int8 if the folder has it.
+            precision: of the exported file, which must exist; by default int8 if the folder has it.
             threads: number of CPU threads; by default 1 for ONNX Runtime, and torch's own choice for torch.
             device: the device for torch; by default a GPU if one is available.
             dtype: the dtype for torch; float32 by default. In half precision, rounding may make a result depend on the

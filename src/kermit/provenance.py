@@ -61,7 +61,6 @@ class Manifest:
     """A JSON file that records the settings with which the files beside it were made.
 
     Args:
-        path: the file.
         settings: the settings that determine the files, as plain data.
         results: names of entries that are recorded beside the settings and not compared.
     """
@@ -71,14 +70,7 @@ class Manifest:
     results: Sequence[str] = ()
 
     def made(self, what: str) -> dict[str, Any]:
-        """Read what was recorded when the files were made; empty if the manifest does not exist.
-
-        Args:
-            what: the files, for messages.
-
-        Raises:
-            DataError: the files were made with different settings, or the file is not a manifest.
-        """
+        """Read what was recorded with the files, empty if nothing was; raise a DataError if their settings differ."""
         if not self.path.exists():
             return {}
         try:

@@ -12,12 +12,7 @@ _T = TypeVar("_T")
 
 
 class Registry(Generic[_T]):
-    """Objects by name.
-
-    Args:
-        kind: the kind of object, for messages.
-        places: module and attribute of each, as `package.module:NAME`.
-    """
+    """Objects by name; `places` holds the module and attribute of each, as `package.module:NAME`."""
 
     def __init__(self, kind: str, places: Mapping[str, str]) -> None:
         self._kind = kind

@@ -35,12 +35,7 @@ model = Kermit.from_pretrained("{name}")
 
 
 def save(kermit: TextModel, folder: Path) -> None:
-    """Write a model to a folder; an existing card is kept.
-
-    Args:
-        kermit: the model.
-        folder: the folder, created if missing.
-    """
+    """Write a model to a folder; an existing card is kept."""
     if kermit.folder is not None and folder.exists() and folder.samefile(kermit.folder):
         return
     scratch = partial(folder)
@@ -75,16 +70,7 @@ def _write(kermit: TextModel, folder: Path) -> None:
 
 
 def push(kermit: TextModel, name: str, **settings: Any) -> None:
-    """Upload a model and its tokenizer to the Hub.
-
-    Args:
-        kermit: the model, run by torch.
-        name: the repository's name, as ``user/model``.
-        settings: for transformers' `push_to_hub`, such as ``private=True``.
-
-    Raises:
-        ModelError: torch does not run the model.
-    """
+    """Upload a model that torch runs to the Hub; `settings` are those of transformers' `push_to_hub`."""
     model, tokenizer = _torch_model(kermit), kermit.tokenizer
     if model is None:
         raise ModelError("only a model that torch runs can be pushed; load it with engine='torch'")
@@ -102,12 +88,7 @@ def _torch_model(kermit: TextModel) -> Any:
 
 
 def model_card(kermit: TextModel, name: str) -> str:
-    """Build a model card.
-
-    Args:
-        kermit: the model.
-        name: its name.
-    """
+    """Build a model card."""
     x, y = kermit.languages
     named = (x, y) != ("x", "y")
     size = "" if kermit.info.parameters is None else f" with {kermit.info.parameters:,} parameters"

@@ -1,6 +1,6 @@
 """A model with its tokenizer: texts to canvases, through the decoder, and back to texts.
 
-`kermit.pipeline.Kermit` adds the verbs. A model that does not insert (`kermit.searching.Searcher`) only translates.
+`kermit.pipeline.Kermit` adds the verbs. A model that does not insert (`kermit.searcher.Searcher`) only translates.
 """
 
 from __future__ import annotations
@@ -23,27 +23,25 @@ from kermit.arguments import (
 )
 from kermit.canvas import Canvas, Factorization, Segment
 from kermit.decoding import (
-    LENGTH_REWARD,
     MAX_REPEATS,
     MAX_TOKENS,
     Decoded,
     DecodingSettings,
     Finish,
-    Strategy,
     Trace,
     check_lengths,
     decode,
     with_strategy,
 )
-from kermit.decoding.choices import DecodingChoices
+from kermit.decoding.flat_settings import DecodingChoices, for_translating
 from kermit.engines.engine import Engine
 from kermit.errors import DataError, DecodingError, ModelError
 from kermit.loading import display_name
-from kermit.plans import Plan
 from kermit.rendering import ReadableTrace
 from kermit.results import Generation
-from kermit.searching import ChosenDecoding, Searcher
-from kermit.text.spelling import Speller
+from kermit.searcher import ChosenDecoding, Searcher
+from kermit.sentence_plans import Plan
+from kermit.text.detokenizing import Detokenizer
 from kermit.text.tokenizer import AnyTokenizer, encode_texts
 
 if TYPE_CHECKING:
@@ -78,7 +76,7 @@ class TextModel:
         self.specials, self.languages = self.info.specials, self.info.languages
         self.model_type, self.precision = self.info.model_type, self.info.precision
         self.factorizations: frozenset[str] = self.info.factorizations
-        self._speller = Speller(tokenizer, self.specials, self.info.vocab_size)
+        self._detokenizer = Detokenizer(tokenizer, self.info.vocab_size)
 
     def __repr__(self) -> str:
         size = "" if self.info.parameters is None else f", {self.info.parameters:,} parameters"
@@ -108,7 +106,7 @@ class TextModel:
         """
         if self.searcher is not None:
             return self.searcher.decoding(choices)
-        return DecodingChoices.of(choices).for_translating(self.info)
+        return for_translating(self.info, DecodingChoices.of(choices))
 
     def segment(self, name: str) -> Segment:
         """Return the side of a language; ``x`` and ``y`` always work.
@@ -124,11 +122,11 @@ class TextModel:
 
     def text(self, token_ids: Sequence[int]) -> str:
         """Return the text of content tokens."""
-        return self._speller.text(token_ids)
+        return self._detokenizer.text(token_ids)
 
     def readable(self, trace: Trace | None) -> ReadableTrace | None:
         """Return a trace with the text of its tokens, for display or JSON."""
-        return None if trace is None else ReadableTrace(trace, self._speller.piece, self.languages)
+        return None if trace is None else ReadableTrace(trace, self._detokenizer.piece, self.languages)
 
     def _check_trained(self, way: Factorization) -> None:
         """Raise if the model is known not to be trained for this; a model of the joint is trained for everything."""
@@ -175,11 +173,7 @@ class TextModel:
         """Return settings with the defaults for translation; a searcher has its own."""
         if self.searcher is not None:
             return self.searcher.decoding(chosen or {}).settings() if isinstance(chosen, Mapping | None) else chosen
-        settings = self._settings(chosen)
-        if settings.termination_penalty is None and settings.strategy is not Strategy.LEFT_TO_RIGHT:
-            settings = replace(settings, termination_penalty=self.info.termination_penalty)
-        if settings.candidates > 1 and settings.length_reward is None:
-            settings = replace(settings, length_reward=LENGTH_REWARD)
+        settings = for_translating(self.info, self._settings(chosen))
         return settings if settings.max_repeats is not None else replace(settings, max_repeats=MAX_REPEATS)
 
     def _plan(self, texts: Sequence[str], target: Segment, options: TranslationOptions) -> Plan:
@@ -232,13 +226,13 @@ class TextModel:
         """Fill the blanks of texts; given text keeps its spelling, even where the tokenizer would normalise it."""
         check_options(options, FillingOptions)
         if options.get("keep_words", True):
-            constraints = replace(settings.constraints, continues_word=self._speller.continues)
+            constraints = replace(settings.constraints, continues_word=self._detokenizer.continues)
             settings = replace(settings, constraints=constraints)
-        canvases = [Canvas.from_text(self.specials, self._speller.encode, *pair) for pair in pairs]
+        canvases = [Canvas.from_text(self.specials, self._detokenizer.encode, *pair) for pair in pairs]
         results = []
         for decoded, pair in zip(self._decode(canvases, settings, options), pairs, strict=True):
             sides = zip(pair, decoded.canvas.segments, decoded.inserted, strict=False)
-            texts = [self._speller.fill(text or "", tokens, inserted) for text, tokens, inserted in sides]
+            texts = [self._detokenizer.fill(text or "", tokens, inserted) for text, tokens, inserted in sides]
             results.append(self._generation(decoded, texts))
         return results
 

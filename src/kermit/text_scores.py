@@ -14,15 +14,7 @@ from kermit.results import Score, ScoreMethod
 
 
 def scored_way(alone: Segment | None, factorization: Factorization | str | None) -> Factorization:
-    """Resolve the factorization to score.
-
-    Args:
-        alone: the only side that was given; None for pairs.
-        factorization: the requested one; None scores everything given.
-
-    Raises:
-        DataError: the factorization needs the side that was not given.
-    """
+    """Resolve the factorization to score; `alone` is the only side that was given, None for pairs."""
     given = {None: Factorization.JOINT, Segment.X: Factorization.X, Segment.Y: Factorization.Y}[alone]
     if factorization is None:
         return given
@@ -48,11 +40,7 @@ def scores(
     on_batch: Callable[[], object] | None = None,
     batch_size: int = 64,
 ) -> list[Score]:
-    """Return the log-likelihood of texts, one or two segments of content tokens each; see `ScoreOptions`.
-
-    Raises:
-        DecodingError: unknown method.
-    """
+    """Return the log-likelihood of texts, one or two segments of content tokens each; see `ScoreOptions`."""
     check_known("method", method, get_args(ScoreMethod))
     if method == "exact":
         return [Score(value, method) for value in exact_log_likelihood(engine, texts, way, on_batch=on_batch)]

@@ -11,7 +11,7 @@ import torch
 from kermit import Kermit, KermitConfig, KermitForInsertion, Strategy
 from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.engines import exporting
-from kermit.engines.check import Difference
+from kermit.engines.comparison import Difference
 from kermit.engines.exported_files import FilePrecision
 from kermit.engines.onnx_engine import OnnxEngine
 from kermit.errors import ModelError

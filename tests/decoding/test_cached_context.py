@@ -33,7 +33,7 @@ from kermit.decoding.likelihood import (
 from kermit.decoding.ranking import from_left_to_right, nothing_missing, ranks
 from kermit.decoding.rounds import Rounds
 from kermit.errors import DecodingError, ModelError
-from kermit.objectives.texts import Texts
+from kermit.objectives.training_canvases import Texts
 
 SPECIALS = CACHED_SPECIALS
 STARTS = {

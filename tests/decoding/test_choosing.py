@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from kermit.decoding.drawing import draw, uniform
 from kermit.decoding.limits import best_of_group, keep_best
+from kermit.decoding.sampling import draw, uniform
 from kermit.decoding.settings import Constraints, DecodingSettings, Sampling
 from kermit.errors import DecodingError
 

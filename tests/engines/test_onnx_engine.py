@@ -8,7 +8,7 @@ import torch
 from exported import CACHED, MODELS, OWN, engine_of, model_of, onnx_of, own_model, torch_of, traced_model
 from insertion_models import MORE_TRUNKS, TRUNKS
 
-from kermit.engines.check import compare, sample_rows
+from kermit.engines.comparison import compare, sample_rows
 from kermit.engines.engine import Asked, Rows
 from kermit.engines.onnx_engine import OnnxEngine
 from kermit.engines.torch_engine import TorchEngine

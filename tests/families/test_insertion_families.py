@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from insertion_models import TINY_TRUNK
+from insertion_models import TINY_TRUNK, blanks_of, read
 
 from kermit import CanvasBatch, Factorization, Texts
+from kermit.canvas.context import GIVEN, lay_out
 from kermit.data.batching import RankShare
 from kermit.data.encoding import Row
 from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.errors import DecodingError, RecipeError
 from kermit.families import get_family
-from kermit.families.insertion_transformer import InsertionTransformer
 from kermit.modeling import KermitForInsertion
 from kermit.modeling.tensors import as_tensors
 from kermit.pipeline import Kermit
@@ -34,7 +34,6 @@ INSERTION_TRANSFORMER_MODEL = {
     "encoder_layers": 1,
     "decoder_layers": 1,
     "heads": 2,
-    "max_positions": 64,
 }
 
 
@@ -69,44 +68,52 @@ def test_a_recipe_trains_saves_loads_and_translates(tiny_recipe, corpus, tmp_pat
     loaded = check_recipe(insertion_recipe(tiny_recipe, model), data=corpus)
     result = train(loaded, tmp_path / "out")
     facade = Kermit.from_pretrained(result.model)
-    kind = KermitForInsertion if model is KERMIT_MODEL else InsertionTransformer
-    assert type(facade.engine.model) is kind
+    assert type(facade.engine.model) is KermitForInsertion
     (found,) = facade.translate(["two dogs sleep."], "de", settings=loaded.recipe.decoding.settings(), trace=True)
     assert found.rounds >= 1
     assert found.tokens <= 12
     assert len(facade.readable(found.trace).to_json()["rounds"]) == found.rounds
 
 
-@pytest.mark.parametrize("way", ["y_given_x", "x_given_y"])
-def test_an_insertion_transformer_does_not_let_the_source_see_the_target(tiny_recipe, tokenizer, way):
+def insertion_transformer(tiny_recipe, tokenizer, way="y_given_x"):
     recipe = insertion_recipe(tiny_recipe, INSERTION_TRANSFORMER_MODEL, factorizations={way: 1.0})
     loaded = check_recipe(recipe, data=None)
-    model = loaded.family.build(loaded.recipe, tokenizer).eval()
-    batch = CanvasBatch.from_segments(model.specials, [([9, 10, 11], [12, 13]), ([9, 10, 11], [12, 14])])
-    with torch.inference_mode():
-        hidden = model.kermit(*planes(batch)).last_hidden_state
-    first, last = slice(0, 5), slice(5, 8)  # [CLS] x x x [SEP] and y y [SEP]
-    source, target = (first, last) if way == "y_given_x" else (last, first)
-    if way == "y_given_x":
-        assert torch.allclose(hidden[0, source], hidden[1, source], atol=1e-6)
-        assert not torch.allclose(hidden[0, target][0], hidden[1, target][0], atol=1e-4)  # it looks to the right
-    else:
-        assert not torch.allclose(hidden[0, target], hidden[1, target], atol=1e-4)
+    return loaded.family.build(loaded.recipe, tokenizer).eval()
 
 
-def planes(batch):
-    return (torch.as_tensor(plane) for plane in (batch.token_ids, batch.valid, batch.segment_ids))
+def rows_in_one_round(model, pairs, way="y_given_x"):
+    """Rows of texts whose generated side comes in one round: the source, the empty target, the whole target."""
+    texts = Texts.of(CanvasBatch.from_segments(model.specials, pairs), [Factorization(way)] * len(pairs))
+    rounds = texts.generated.astype(np.int64)
+    return lay_out(texts.generations(rounds, np.zeros(len(pairs), dtype=bool)), **blanks_of(model)).rows
+
+
+@pytest.mark.parametrize("way", ["y_given_x", "x_given_y"])
+def test_an_insertion_transformer_does_not_let_the_source_see_the_target(tiny_recipe, tokenizer, way):
+    model = insertion_transformer(tiny_recipe, tokenizer, way)
+    one, other = ([9, 10, 11], [12, 13]), ([9, 10, 11], [12, 14])
+    rows = rows_in_one_round(model, [one, other] if way == "y_given_x" else [one[::-1], other[::-1]], way)
+    hidden = read(model, rows)
+    source, first = rows.blocks[0] == GIVEN, int(np.flatnonzero(rows.token_ids[0] == 12)[0])
+    assert rows.token_ids[0, source].tolist()[-4:-1] == [9, 10, 11]
+    assert torch.allclose(hidden[0, source], hidden[1, source], atol=1e-6)
+    assert not torch.allclose(hidden[0, first], hidden[1, first], atol=1e-4)  # it looks to the right
+
+
+def test_an_insertion_transformer_encodes_the_source_with_layers_of_its_own(tiny_recipe, tokenizer):
+    model = insertion_transformer(tiny_recipe, tokenizer)
+    rows = rows_in_one_round(model, [([9, 10], [12])])
+    before, source = read(model, rows), rows.blocks[0] == GIVEN
+    with torch.no_grad():
+        model.kermit.encoder.layers[1].down.weight.mul_(2)
+    moved = (read(model, rows) - before).abs().amax(2)[0] > 1e-6
+    assert moved.tolist() == (~source).tolist()
 
 
 def test_an_insertion_transformer_ignores_padding(tiny_recipe, tokenizer):
-    loaded = check_recipe(insertion_recipe(tiny_recipe, INSERTION_TRANSFORMER_MODEL), data=None)
-    model = loaded.family.build(loaded.recipe, tokenizer).eval()
+    model = insertion_transformer(tiny_recipe, tokenizer)
     texts = [([9, 10], [12]), ([9] * 9, [12] * 7)]
-    together = CanvasBatch.from_segments(model.specials, texts)
-    alone = CanvasBatch.from_segments(model.specials, texts[:1])
-    with torch.inference_mode():
-        both = model.kermit(*planes(together)).last_hidden_state
-        one = model.kermit(*planes(alone)).last_hidden_state
+    both, one = (read(model, rows_in_one_round(model, pairs)) for pairs in (texts, texts[:1]))
     assert torch.allclose(both[0, : one.shape[1]], one[0], atol=1e-5)
 
 

@@ -38,10 +38,10 @@ from kermit.canvas.context import GIVEN, PADDING, ContextRows, generations_of, l
 from kermit.errors import ModelError
 from kermit.modeling import EncoderConfig, KermitForInsertion, KermitModel
 from kermit.modeling.tensors import RowTensors
-from kermit.modeling.trunk import _near, position_table, refuse_unfit_at_work
+from kermit.modeling.trunk import near, position_table, refuse_unfit_at_work
 from kermit.objectives.generations import GenerationObjective
 from kermit.objectives.orders import BalancedTreePrior
-from kermit.objectives.texts import Texts
+from kermit.objectives.training_canvases import Texts
 
 TABLES = ["bert", "roberta", "xlm-roberta", "distilbert", "electra", "albert"]
 SUPPORTED = [*TABLES, "modernbert", "eurobert", "kermit_encoder"]
@@ -263,7 +263,8 @@ def test_half_precision_is_nearly_the_same(family: str, dtype: torch.dtype) -> N
 
 def near_of(rows: ContextRows, window: int) -> Tensor:
     """(length, length) what the tokens of one row see within a window."""
-    return _near(RowTensors.of(rows), torch.as_tensor(rows.valid), window)[0, 0]
+    tensors = RowTensors.of(rows)
+    return near(tensors.segment_ids, tensors.positions, tensors.orders, tensors.mask, window)[0]
 
 
 def test_a_sliding_window_is_of_places_in_the_text() -> None:

@@ -32,7 +32,7 @@ from kermit.modeling.copying import NEVER, add_copies, copy_masses
 from kermit.modeling.slot_loss import slot_loss
 from kermit.objectives.objective import KeptSampling, LowerBoundObjective, Objective, SlotObjective
 from kermit.objectives.orders import UniformPrior
-from kermit.objectives.texts import Texts
+from kermit.objectives.training_canvases import Texts
 
 
 def model_of(**settings: object) -> KermitForInsertion:

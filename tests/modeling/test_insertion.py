@@ -39,7 +39,7 @@ from kermit.modeling import KermitConfig, KermitForInsertion, KermitModel
 from kermit.modeling.trunk import refuse_unfit_at_work
 from kermit.objectives.objective import LowerBoundObjective, SlotObjective
 from kermit.objectives.orders import BalancedTreePrior, UniformPrior
-from kermit.objectives.texts import Texts, TrainingCanvases
+from kermit.objectives.training_canvases import Texts, TrainingCanvases
 
 EVERY_TRUNK = pytest.mark.parametrize("family", list(TRUNKS))
 MANY_TRUNKS = pytest.mark.parametrize("family", [*TRUNKS, *MORE_TRUNKS])

@@ -16,11 +16,11 @@ from rendering_records import SPECIALS, readable, traces
 from kermit.canvas import Canvas, Factorization
 from kermit.decoding.trace import Trace, TracedInsertion
 from kermit.errors import DataError, UsageError
-from kermit.rendering import Layout, ReadableTrace, measure as measuring, page
+from kermit.rendering import Layout, ReadableTrace, page, text_width as measuring
 from kermit.rendering.animation import animate
 from kermit.rendering.layouts import flow, title_of, words_of_side
-from kermit.rendering.measure import visible, width
 from kermit.rendering.picture import DARK, LIGHT, SIZE, Ink
+from kermit.rendering.text_width import visible, width
 
 SVG = "{http://www.w3.org/2000/svg}"
 layouts = st.sampled_from(Layout)

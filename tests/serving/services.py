@@ -21,7 +21,7 @@ from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.engines import Answer, Asked, Rows
 from kermit.modeling import as_tensors
 from kermit.objectives.objective import KeptSampling, SlotObjective
-from kermit.objectives.texts import Texts
+from kermit.objectives.training_canvases import Texts
 from kermit.serving.app import create_app
 from kermit.serving.server import Server, listen
 from kermit.serving.service import Service

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from kermit.serving.http_errors import QueueFullError, StoppingError
 from kermit.serving.jobs import Job, JobQueue
-from kermit.serving.refusals import QueueFullError, StoppingError
 from kermit.serving.schemas import InfillRequest, Request, SampleRequest, TranslateRequest
 
 

@@ -9,7 +9,7 @@ from cloze_models import INSTANCES, bert_decoder, gpt2, tokenizer
 from transformers import AutoModelForCausalLM, BloomConfig, GPTNeoConfig, MistralConfig
 
 from kermit.decoding import Sampling
-from kermit.decoding.drawing import draw, uniform
+from kermit.decoding.sampling import draw, uniform
 from kermit.errors import DecodingError, ModelError
 from kermit.tasks.cloze import CausalLMSystem
 from kermit.tasks.cloze.models import load_causal_lm

@@ -25,8 +25,8 @@ from kermit.errors import RecipeError
 from kermit.families.kermit import recovered_by
 from kermit.families.objective_settings import ObjectiveSettings
 from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
+from kermit.loading import list_checkpoints
 from kermit.tasks.held_out import DROP_PROBABILITY, held_out_batches, judge
-from kermit.training.checkpoints import list_checkpoints
 from kermit.training.recipe import LoadedRecipe, check_recipe
 from kermit.training.run import prepare_tokenizer, train
 from kermit.training.trainer import on_validation_text

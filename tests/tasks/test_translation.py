@@ -12,7 +12,7 @@ from kermit.canvas import Segment
 from kermit.data.parallel import Pair
 from kermit.data.plain import OnBad
 from kermit.decoding import LENGTH_REWARD, DecodingSettings, Finish
-from kermit.decoding.choices import DecodingChoices
+from kermit.decoding.flat_settings import DecodingChoices
 from kermit.decoding.ranking import ranks
 from kermit.errors import DataError, ModelError, Place
 from kermit.families.transformer import BeamSearch

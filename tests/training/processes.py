@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from kermit.training.checkpoints import list_checkpoints
+from kermit.loading import list_checkpoints
 from kermit.training.recipe import check_recipe
 from kermit.training.run import train
 from kermit.training.trainer import KermitTrainer

@@ -5,8 +5,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from kermit.loading import list_checkpoints
 from kermit.provenance import restore_interrupted_swap, written_whole
-from kermit.training.checkpoints import list_checkpoints, remove_old
+from kermit.training.trainer import remove_old
 
 
 def test_a_folder_appears_only_when_it_is_whole(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from kermit.canvas import Factorization
 from kermit.errors import RecipeError
 from kermit.tasks.translation_training import TranslationTask
 from kermit.training.recipe import check_recipe, dump_recipe, load_recipe
-from kermit.training.tasks import register_task
+from kermit.training.task import register_task
 
 
 def write(folder: Path, recipe: Any) -> Path:

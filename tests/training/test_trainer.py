@@ -22,12 +22,12 @@ from transformers import RobertaConfig, RobertaForMaskedLM
 from kermit.data.batching import BatchPlanner
 from kermit.data.joint_tokenizer import load_tokenizer
 from kermit.errors import DataError, RecipeError
+from kermit.loading import list_checkpoints
 from kermit.modeling.tensors import as_tensors
 from kermit.pipeline import Kermit
 from kermit.tasks.pretraining import PRETRAINING
 from kermit.tasks.translation import trained_directions
 from kermit.tasks.translation_training import TRANSLATION
-from kermit.training.checkpoints import list_checkpoints
 from kermit.training.recipe import LoadedRecipe, check_recipe
 from kermit.training.run import prepare_tokenizer, train
 from kermit.training.trainer import KermitTrainer

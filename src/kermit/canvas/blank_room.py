@@ -11,12 +11,7 @@ from kermit.canvas.arrays import Array, Integers
 
 @dataclass(frozen=True)
 class BlankRoom:
-    """The number of positions that each marker of a canvas reserves for the insertions before it.
-
-    Args:
-        width: number of positions per blank.
-        limit: number of positions of the model; if a segment has too many blanks for it, each gets fewer.
-    """
+    """The positions that each marker reserves for the insertions before it: `width`, or fewer within `limit`."""
 
     width: int
     limit: int | None = None
@@ -24,9 +19,7 @@ class BlankRoom:
     def step(self, given: Integers, markers: Integers) -> Array:
         """Return how far a marker shifts what follows it: one position for itself, plus its room.
 
-        Args:
-            given: number of given tokens of each segment.
-            markers: number of markers of each segment, in the same shape.
+        Both arguments are counts by segment, in the same shape.
         """
         wanted = np.full(given.shape, self.width + 1)
         if self.limit is None:

@@ -1,6 +1,7 @@
 """Text with blanks: split it at the blanks, and join it again with the inserted text.
 
-The given fragments are kept character for character, even where the tokenizer would normalise them.
+Given fragments are kept character for character, even where the tokenizer would normalise them. In a fragment to
+complete, ``...`` is an open place too, and an empty fragment is open as a whole.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 BLANK = "____"
 """What a user writes where text is to be inserted: four or more underscores."""
 
+_ELLIPSIS = re.compile(r"\.{3}|\u2026")
 _PATTERN = re.compile(r"(\s*)_{4,}")
 _BRACKETS = "([{¿¡\u201a\u201e"
 _QUOTES = "\"'«»\u2018\u2019\u201c\u201d\u2039\u203a"
@@ -78,3 +80,18 @@ def opens(text: str) -> bool:
 def begins_apart(text: str) -> bool:
     """Return whether a text begins with something that follows white space in prose: a word or an opening bracket."""
     return text[:1].isalnum() or text.startswith(tuple(_BRACKETS))
+
+
+def as_blanks(text: str) -> str:
+    """Replace every open place of a fragment by a blank.
+
+    Unlike a blank, ``...`` is separated from words that it touches: ``A man...`` continues the text, not the word. An
+    empty text becomes one blank.
+    """
+    if not text.strip():
+        return BLANK
+    found, *rest = _ELLIPSIS.split(text)
+    for part in rest:
+        touches = found[-1:].strip() and not opens(found)
+        found += (" " if touches else "") + BLANK + (" " if begins_apart(part) else "") + part
+    return found

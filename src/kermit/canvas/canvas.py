@@ -235,6 +235,16 @@ class Canvas:
         start = 1 + sum(len(tokens) + 1 for tokens in self.segments[:segment])
         return range(start, start + len(self.segments[segment]) + 1)
 
+    def is_open(self, segment: Segment) -> bool:
+        """Return whether a slot of a segment is open."""
+        return not self.open_slots.isdisjoint(self.slots(segment))
+
+    @property
+    def given_whole(self) -> list[Segment]:
+        """The segments with content and no open slot."""
+        sides = (Segment(number) for number in range(len(self.segments)))
+        return [side for side in sides if self.segments[side] and not self.is_open(side)]
+
     def insert(self, insertions: Iterable[Insertion]) -> Canvas:
         """Return the canvas after a set of simultaneous insertions; both sides of a new token are open.
 

@@ -52,14 +52,8 @@ def given_part(
     given content, which is read again with what is inserted before it.
 
     Args:
-        token_ids: (batch, tokens).
-        segment_ids: (batch, tokens).
         given: (batch, tokens) bool, the given content; frame tokens do not count.
         open_slots: (batch, tokens) bool, whether the slot left of each token is open.
-        specials: the ids that frame a canvas.
-
-    Returns:
-        (batch, tokens) bool.
     """
     second = segment_ids == 1
     of_x, of_y = (given & ~second).any(1, keepdims=True), (given & second).any(1, keepdims=True)
@@ -96,12 +90,7 @@ class Generations:
 
 
 def generations_of(canvases: CanvasBatch, *, left_to_right: bool = False) -> Generations:
-    """Describe canvases as generations with nothing missing and a single block each.
-
-    Args:
-        canvases: the canvases, with their given tokens.
-        left_to_right: whether they have the left-to-right order.
-    """
+    """Describe canvases as generations with nothing missing and a single block each."""
     if canvases.given is None or canvases.marked is None:
         raise CanvasError("cached context needs the given tokens of each canvas; build the batch with `from_canvases`")
     return Generations(
@@ -119,15 +108,10 @@ def generations_of(canvases: CanvasBatch, *, left_to_right: bool = False) -> Gen
 
 @dataclass(frozen=True)
 class ContextRows:
-    """The input of a network: the given tokens, then the blocks, each in text order.
+    """The input of a network: the given tokens, then the blocks, each in text order; (batch, length) each.
 
-    Args:
-        token_ids: (batch, length).
-        segment_ids: (batch, length).
-        positions: (batch, length) float32.
-        blocks: (batch, length) `PADDING`, `GIVEN`, or the number of the block.
-        times: (batch, length) a token sees the tokens of its block that are not later.
-        left_to_right: (batch,) bool, the order of the row's blocks.
+    `blocks` holds `PADDING`, `GIVEN` or the number of the block. A token sees the tokens of its block whose `times` are
+    not later. `left_to_right`, (batch,) bool, is the order of the row's blocks.
     """
 
     token_ids: Integers
@@ -189,8 +173,6 @@ class RowLayout:
     """Generations laid out as rows.
 
     Args:
-        rows: the input of the network.
-        slots: the open slots.
         lookup: (batch, rounds, tokens) the index, among all open slots, of the slot where a token missing in that round
             belongs; -1 where none is open.
     """
@@ -201,13 +183,7 @@ class RowLayout:
 
 
 def lay_out(texts: Generations, blank_id: int, blank_room: BlankRoom) -> RowLayout:
-    """Lay out one row per text, with one block per round, or a single block for a left-to-right text.
-
-    Args:
-        texts: the texts and their rounds.
-        blank_id: the token that marks a blank.
-        blank_room: the positions that a blank reserves for insertions.
-    """
+    """Lay out one row per text, with one block per round, or a single block for a left-to-right text."""
     items = _Items.of(texts, blank_id)
     last = np.where(texts.left_to_right, 0, texts.rounds.max(1))
     number = np.arange(int(last.max()) + 1)[:, None]

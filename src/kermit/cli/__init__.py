@@ -15,21 +15,7 @@ from typing import Annotated
 
 import typer
 
-from kermit.cli import (
-    augment,
-    distill,
-    embed,
-    evaluate,
-    export,
-    generate,
-    glue,
-    info,
-    logs,
-    score,
-    serve,
-    trace,
-    train,
-)
+from kermit.cli import augment, distill, embed, evaluate, export, generate, glue, info, logs, score, serve, trace, train
 from kermit.cli.verbs import EVALUATE, SERVE, TRAIN, USE, Verbs
 from kermit.errors import KermitError
 
@@ -71,8 +57,7 @@ def _version(value: bool) -> None:
 @app.callback()
 def _everywhere(
     debug: Annotated[
-        bool,
-        typer.Option("--debug", help="Show tracebacks and a more detailed log.", callback=logs.hear),
+        bool, typer.Option("--debug", help="Show tracebacks and a more detailed log.", callback=logs.hear)
     ] = False,
     quiet: Annotated[
         bool,

@@ -9,7 +9,7 @@ import typer
 
 from kermit.cli import completion, logs
 from kermit.cli.inputs import check_there
-from kermit.cli.options import Json
+from kermit.cli.options import Json, decoding_choices, progress_bar, set_option
 from kermit.cli.output import Results, check_folder
 from kermit.errors import UsageError
 
@@ -27,12 +27,7 @@ def augment(
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KIND=RATE",
-            help="Share of pairs that get this kind of variant; 0 for none.",
-            autocompletion=completion.variant_kinds,
-        ),
+        set_option("Share of pairs that get this kind of variant; 0 for none.", completion.variant_kinds, "KIND=RATE"),
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count invalid lines.")] = False,
     json_: Json = False,
@@ -48,7 +43,6 @@ def augment(
             check_there(option, path)
     check_folder("--output", output)
     logs.set_up()
-    from kermit.cli.options import decoding_choices, progress_bar
     from kermit.data.augmentation import augment as run
     from kermit.data.plain import OnBad
     from kermit.data.variants import checked

@@ -11,6 +11,7 @@ import typer
 
 from kermit.cli import completion, logs
 from kermit.cli.inputs import check_there
+from kermit.cli.options import decoding_choices, progress_bar, set_option, settings_of
 from kermit.cli.output import check_file
 from kermit.errors import DecodingError
 
@@ -46,15 +47,7 @@ def cloze(
         Literal["serial", "parallel", "left_to_right"] | None,
         typer.Option(help="Strategy, for kermit; parallel by default.", show_default=False),
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Decoding setting, for kermit.",
-            autocompletion=completion.decoding_settings,
-        ),
-    ] = None,
+    set_: Annotated[list[str] | None, set_option("Decoding setting, for kermit.", completion.decoding_settings)] = None,
     min_tokens: Annotated[
         int | None,
         typer.Option(min=0, help="Minimum number of tokens to insert, for kermit; 0 by default.", show_default=False),
@@ -94,7 +87,6 @@ def cloze(
 
     import torch
 
-    from kermit.cli.options import progress_bar
     from kermit.provenance import model_checksum
     from kermit.tasks.cloze import (
         CausalLMSystem,
@@ -177,7 +169,6 @@ def _kermit(
     oracle_length: bool,
     seed: int | None,
 ) -> ClozeSystem:
-    from kermit.cli.options import decoding_choices, settings_of
     from kermit.tasks.cloze import InsertionSystem
     from kermit.tasks.cloze.models import load_insertion_model
 

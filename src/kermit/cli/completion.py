@@ -33,7 +33,7 @@ def decoding_settings(incomplete: str) -> list[str]:
     from dataclasses import fields
 
     from kermit.decoding import Ranking, Strategy
-    from kermit.decoding.choices import DecodingChoices
+    from kermit.decoding.flat_settings import DecodingChoices
 
     values: Mapping[str, Any] = {"strategy": Strategy, "ranking": Ranking}
     names = [field.name for field in fields(DecodingChoices) if field.name != "seed"]

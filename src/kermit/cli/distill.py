@@ -33,8 +33,7 @@ def distill(
     precision: Annotated[
         Literal["float32", "bfloat16", "float16", "int8"] | None,
         typer.Option(
-            help="Precision; by default float32, with ctranslate2 int8, with onnx int8 if exported.",
-            show_default=False,
+            help="Precision; by default float32, with ctranslate2 int8, with onnx int8 if exported.", show_default=False
         ),
     ] = None,
     filter_: Annotated[bool, typer.Option("--filter", help="Leave out pairs that are clearly wrong.")] = False,

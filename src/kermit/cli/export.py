@@ -19,8 +19,7 @@ def export(
         typer.Argument(help="Folder of the model; the bundled model by default, with --output.", show_default=False),
     ] = None,
     precision: Annotated[
-        Literal["float32", "int8", "both"],
-        typer.Option(help="Precision of the weights; int8 is smaller and faster."),
+        Literal["float32", "int8", "both"], typer.Option(help="Precision of the weights; int8 is smaller and faster.")
     ] = "both",
     output: Annotated[
         Path | None,

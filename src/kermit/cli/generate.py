@@ -171,14 +171,9 @@ def produce(
 ) -> None:
     """Generate for all inputs, and write each result as a line or JSON object as soon as it is known.
 
-    Args:
-        kermit: the model.
-        given: the inputs, each with its seed.
-        ask: runs the model on some of them, with further options of a generating method.
-        how: the shared options.
-        texts_of: returns the texts of a result by name; ``source`` is only printed with --json.
-        title: the title of the progress bar.
-        seeded: whether JSON output includes the seed.
+    `ask` runs the model on some of the inputs, with further options of a generating method. `texts_of` returns the
+    texts of a result by name; ``source`` is only printed with --json. `seeded` is whether JSON output includes the
+    seed.
     """
 
     def record(one: InputText, result: Generation) -> dict[str, Any]:

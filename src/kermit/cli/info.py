@@ -46,13 +46,7 @@ def installation() -> dict[str, Any]:
         threads = torch.get_num_threads()
         device = torch.cuda.get_device_name() if torch.cuda.is_available() else device
     shown = {name: version or "not installed" for name, version in versions.items()}
-    return {
-        "kermit": __version__,
-        "python": platform.python_version(),
-        **shown,
-        "device": device,
-        "threads": threads,
-    }
+    return {"kermit": __version__, "python": platform.python_version(), **shown, "device": device, "threads": threads}
 
 
 def _version(package: str) -> str | None:

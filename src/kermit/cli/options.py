@@ -19,7 +19,7 @@ from kermit.errors import DecodingError
 if TYPE_CHECKING:
     from kermit.decoding import DecodingSettings
     from kermit.pipeline import Kermit
-    from kermit.searching import ChosenDecoding
+    from kermit.searcher import ChosenDecoding
 
 Model = Annotated[
     str | None,
@@ -53,14 +53,15 @@ Decoding = Annotated[
         show_default=False,
     ),
 ]
+
+
+def set_option(help_: str, known: Callable[..., Any], metavar: str = "KEY=VALUE") -> Any:
+    """Return the option `--set`; `known` completes its values."""
+    return typer.Option("--set", metavar=metavar, help=help_, autocompletion=known)
+
+
 Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Decoding setting, such as top_p=0.9. Repeatable.",
-        autocompletion=completion.decoding_settings,
-    ),
+    list[str] | None, set_option("Decoding setting, such as top_p=0.9. Repeatable.", completion.decoding_settings)
 ]
 To = Annotated[
     str,
@@ -77,8 +78,7 @@ Y = Annotated[
     str | None, typer.Option("--y", help="Second side of a pair, or a text of that side.", show_default=False)
 ]
 Side = Annotated[
-    str,
-    typer.Option(help="Language of single texts; x and y always work.", autocompletion=completion.languages),
+    str, typer.Option(help="Language of single texts; x and y always work.", autocompletion=completion.languages)
 ]
 
 BAR_DELAY = 1.0
@@ -193,7 +193,7 @@ def settings_of(
     from dataclasses import replace
 
     from kermit.decoding import DRAWING_TEMPERATURE, Constraints
-    from kermit.decoding.choices import DecodingChoices
+    from kermit.decoding.flat_settings import DecodingChoices
 
     choices = seedless_choices(decoding, chosen)
     if samples:

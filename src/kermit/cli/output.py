@@ -22,13 +22,10 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """Writes lines of results immediately; a context manager.
+    """Writes lines of results immediately to a file, or stdout if it is None; a context manager.
 
     A file is written as ``NAME.part`` and renamed at the end, so an interrupted run keeps its results but leaves no
     file that looks complete. A missing folder is an error at the start. Files named ``.gz`` are compressed.
-
-    Args:
-        output: the file; None for stdout.
     """
 
     def __init__(self, output: Path | None) -> None:

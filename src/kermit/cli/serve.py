@@ -15,8 +15,7 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; by default only this machine.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 for any free one.", min=0, max=65535)] = 8000,
     token: Annotated[
-        str | None,
-        typer.Option(help="Require this bearer token.", envvar="KERMIT_TOKEN", show_default=False),
+        str | None, typer.Option(help="Require this bearer token.", envvar="KERMIT_TOKEN", show_default=False)
     ] = None,
     queue: Annotated[int, typer.Option(help="Maximum number of waiting texts; beyond that the answer is 429.")] = 256,
     max_wait_ms: Annotated[

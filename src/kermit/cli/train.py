@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kermit.cli import completion, logs
-from kermit.cli.options import Json
+from kermit.cli.options import Json, set_option
 from kermit.cli.output import Results, check_folder
 
 
@@ -19,13 +19,7 @@ def train(
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Output folder; runs/FOLDER/RECIPE by default.")] = None,
     set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Change a key of the recipe, such as a.b=value.",
-            autocompletion=completion.recipe_keys,
-        ),
+        list[str] | None, set_option("Change a key of the recipe, such as a.b=value.", completion.recipe_keys)
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume from the last checkpoint in the output.")] = False,
     json_: Json = False,

@@ -18,7 +18,7 @@ from pydantic import model_validator
 from kermit.data.hub import load_hub, read_hub
 from kermit.data.plain import Fault, Report, file_checksum, read_lines
 from kermit.errors import DataError, Place
-from kermit.validated import Settings
+from kermit.validated_settings import Settings
 
 # A possible sentence end: the final mark, closing quotes or brackets, and the space (absent in Chinese and Japanese).
 _END = re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[”’」』）]*\s*")  # noqa: RUF001

@@ -47,9 +47,6 @@ def augment(
         output: the folder for `source_x`, `source_y` and `both`, each with the languages as suffixes, and for
             `augment.json`.
         rates: the rate of every kind, as returned by `variants.checked`.
-        seed: the seed of all draws.
-        on_bad: what to do with empty lines and invalid UTF-8.
-        progress: called with 1 after every kind.
     """
     languages = _languages(sources)
     settings = {

@@ -36,21 +36,17 @@ class EpochRows(Protocol):
     @property
     def x_lengths(self) -> Integers:
         """(rows,) number of tokens of each row's first side."""
-        ...
 
     @property
     def y_lengths(self) -> Integers:
         """(rows,) number of tokens of each row's second side."""
-        ...
 
     @property
     def sources(self) -> Integers:
         """(rows,) source index of each row."""
-        ...
 
     def fetch(self, indices: Iterable[int]) -> list[Row]:
         """Return the rows at the indices, in that order."""
-        ...
 
 
 class Text(Protocol):
@@ -60,7 +56,6 @@ class Text(Protocol):
 
     def epoch(self, number: int) -> EpochRows:
         """Return the rows of an epoch."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -78,10 +73,8 @@ class BatchPlanner:
     """Plans the batches of a text whose rows may differ from epoch to epoch.
 
     Attributes:
-        text: the rows.
         weights: number of times each row of a source occurs per epoch, by source index.
         tokens: maximum of a batch's number of rows times its longest row, including special tokens.
-        seed: the seed of the training.
         processes: number of processes that share every batch, each with at least one row.
     """
 

@@ -46,13 +46,7 @@ class Row(TypedDict):
 
 @dataclass(frozen=True)
 class EncodedText:
-    """Encoded rows of one or more sources.
-
-    Attributes:
-        rows: the memory-mapped table with columns x, y, source.
-        x_lengths, y_lengths: number of tokens of each row's sides, without special tokens.
-        sources: the source index of each row.
-    """
+    """Encoded rows of one or more sources; the numbers of tokens of their sides do not include special tokens."""
 
     rows: datasets.Dataset
     x_lengths: npt.NDArray[np.int64]
@@ -83,14 +77,9 @@ def encode_sources(
     on_bad: OnBad = OnBad.ERROR,
     cache: Path | None = None,
 ) -> EncodedText:
-    """Encode every source, or load it from the cache, and concatenate them.
+    """Encode every source, or load it from the cache, and concatenate them; `source` of a row is its index here.
 
-    Args:
-        sources: the sources of texts; a row's `source` is the index in this sequence.
-        tokenizer: the tokenizer.
-        max_tokens: maximum number of tokens per side, without special tokens; a longer side is invalid.
-        on_bad: whether invalid texts raise, or are counted and reported.
-        cache: the folder for the rows; the user's cache by default.
+    A side of more than `max_tokens` tokens, without special tokens, is invalid.
     """
     folder = cache_folder() if cache is None else cache
     tables = [
@@ -107,13 +96,7 @@ def encode_sources(
 
 
 def encode_source(
-    source: TextSource,
-    index: int,
-    tokenizer: PreTrainedTokenizerFast,
-    *,
-    max_tokens: int,
-    on_bad: OnBad,
-    cache: Path,
+    source: TextSource, index: int, tokenizer: PreTrainedTokenizerFast, *, max_tokens: int, on_bad: OnBad, cache: Path
 ) -> datasets.Dataset:
     """Encode one source into the cache, or load it from there."""
     key = repr((_LAYOUT, source_checksum(source), fingerprint(tokenizer), max_tokens, str(on_bad), index))
@@ -121,8 +104,10 @@ def encode_source(
 
     def write(scratch: Path, report: Report) -> None:
         with arrow_writer(scratch / "rows.arrow", _SCHEMA) as writer:
-            for block in _blocks(source, index, tokenizer, max_tokens, report):
-                writer.write_batch(pa.RecordBatch.from_pylist([dict(row) for row in block], schema=_SCHEMA))
+            pairs = read_pairs(source, report)
+            while block := list(islice(pairs, _BLOCK)):
+                rows = [dict(row) for row in _encode_block(block, index, tokenizer, max_tokens, report)]
+                writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=_SCHEMA))
 
     return arrow_rows(encoded_once(key, name, write, on_bad=on_bad, cache=cache) / "rows.arrow", name)
 
@@ -130,12 +115,7 @@ def encode_source(
 def encoded_once(key: str, name: str, write: Callable[[Path, Report], None], *, on_bad: OnBad, cache: Path) -> Path:
     """Return the cache folder of a source; the first time, `write` fills it, and the report is saved there.
 
-    Args:
-        key: everything that determines what is written.
-        name: the source's name in the log.
-        write: writes the files into a folder, and reports what it read.
-        on_bad: whether invalid texts raise, or are counted and reported.
-        cache: the cache folder.
+    `key` is everything that determines what is written.
     """
 
     def make(scratch: Path) -> None:
@@ -163,14 +143,6 @@ def arrow_rows(path: Path, name: str) -> datasets.Dataset:
 
 
 _SCHEMA = pa.schema([("x", pa.list_(pa.int32())), ("y", pa.list_(pa.int32())), ("source", pa.int16())])
-
-
-def _blocks(
-    source: TextSource, index: int, tokenizer: PreTrainedTokenizerFast, max_tokens: int, report: Report
-) -> Iterator[list[Row]]:
-    pairs = read_pairs(source, report)
-    while block := list(islice(pairs, _BLOCK)):
-        yield list(_encode_block(block, index, tokenizer, max_tokens, report))
 
 
 def _encode_block(

@@ -31,7 +31,6 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int, *, split_digits: bool
     """Train a byte-level BPE on `texts`; the same texts in the same order give the same tokenizer.
 
     Args:
-        texts: the training text, line by line or paragraph by paragraph; read once.
         vocab_size: total number of tokens, including special tokens and the 256 bytes.
         split_digits: make every digit a token of its own, so that a number is copied digit by digit.
     """

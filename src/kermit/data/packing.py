@@ -22,14 +22,7 @@ from kermit.data.sentences import EncodedSentences
 
 @dataclass(frozen=True)
 class Pairs:
-    """The pairs of an epoch, as slices of a stream of tokens.
-
-    Args:
-        sentences: the stream.
-        x_starts, x_lengths: (pairs,) the slice that is x.
-        y_starts, y_lengths: (pairs,) the slice that is y; length 0 if there is none.
-        sources: (pairs,) the source of x.
-    """
+    """The pairs of an epoch, as slices of a stream of tokens, (pairs,) each; y has length 0 if there is none."""
 
     sentences: EncodedSentences
     x_starts: Integers
@@ -62,14 +55,7 @@ class Pairs:
 
 
 def pack(sentences: EncodedSentences, random: np.random.Generator, *, room: int, short_rate: float = 0.1) -> Pairs:
-    """Pack all sentences into pairs.
-
-    Args:
-        sentences: the sentences to pack.
-        random: the source of randomness.
-        room: maximum number of tokens of a pair without special tokens; 2 or more.
-        short_rate: share of pairs with a shorter limit, drawn from 2 tokens on.
-    """
+    """Pack all sentences into pairs of at most `room` tokens, and a share `short_rate` of them into shorter ones."""
     starts, number = sentences.starts, np.arange(len(sentences))
     article = np.cumsum(sentences.opens) - 1
     end = np.append(np.flatnonzero(sentences.opens)[1:], len(sentences))

@@ -19,7 +19,7 @@ from pydantic import NonNegativeInt, model_validator
 from kermit.data.hub import field_of, load_hub, read_hub
 from kermit.data.plain import Fault, Line, Report, file_checksum, read_lines
 from kermit.errors import DataError, Place
-from kermit.validated import Settings
+from kermit.validated_settings import Settings
 
 Sides = tuple[Line | None, Line | None]
 """The lines of x and y; None for a side that the source lacks."""

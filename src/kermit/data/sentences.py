@@ -33,13 +33,10 @@ _SENTENCES = pa.schema([("length", pa.int32()), ("opens", pa.bool_())])
 
 @dataclass(frozen=True)
 class EncodedSentences:
-    """The sentences of one or more sources, one after the other.
+    """The sentences of one or more sources, one after the other in a memory-mapped stream of `tokens`.
 
-    Args:
-        tokens: the memory-mapped stream, with the column token.
-        starts: (sentences + 1,) where each sentence begins in the stream, and the stream's end.
-        opens: (sentences,) whether each sentence is the first of its article.
-        sources: (sentences,) the source index of each sentence.
+    `starts`, (sentences + 1,), is where each sentence begins, and the stream's end; `opens` is whether a sentence is
+    the first of its article.
     """
 
     tokens: datasets.Dataset
@@ -74,14 +71,8 @@ def encode_articles(
 ) -> EncodedSentences:
     """Encode every source, or load it from the cache.
 
-    A sentence is encoded with a leading space, unless it opens an article.
-
-    Args:
-        sources: the sources of articles; a sentence's source is the index in this sequence.
-        tokenizer: the tokenizer.
-        max_tokens: maximum number of tokens of a sentence; a longer one is split into even pieces.
-        on_bad: whether invalid lines raise, or are counted and reported.
-        cache: the folder for the stream; the user's cache by default.
+    A sentence is encoded with a leading space, unless it opens an article; one of more than `max_tokens` tokens is
+    split into even pieces.
     """
     folder = cache_folder() if cache is None else cache
     streams, lengths, opens, indices = [], [], [], []

@@ -74,16 +74,9 @@ def checked(settings: Mapping[str, Any]) -> dict[str, float]:
 
 
 def variants(pairs: Sequence[TextPair], kind: str, rate: float, seed: int) -> dict[str, list[TextPair]]:
-    """Make the variants of one kind.
+    """Make the variants of one kind, by the name of their file: `source_x` and `source_y`, or `both`.
 
-    Args:
-        pairs: texts of X and Y, each in one line.
-        kind: one of `DEFAULTS`.
-        rate: the share of pairs to vary, or the number of pairs to write, as for `checked`.
-        seed: the seed of all draws.
-
-    Returns:
-        Variants by name of the file they belong to: `source_x` and `source_y`, or `both`.
+    `rate` is the share of pairs to vary, or the number of pairs to write, as for `checked`.
     """
     if kind in ONE_SIDED:
         return {f"source_{'xy'[side]}": _one_sided(pairs, kind, side, rate, seed) for side in (0, 1)}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kermit.canvas import CanvasBatch
-from kermit.canvas.arrays import Booleans, Floats, Integers
+from kermit.canvas.arrays import Booleans, Integers
 from kermit.canvas.context import ContextRows, Generations, RowLayout, generations_of, lay_out
 from kermit.engines.engine import Answer, Asked, Cache, Engine, ModelInfo, Rows
 from kermit.engines.given_rows import after_given
@@ -18,13 +18,7 @@ from kermit.engines.given_rows import after_given
 
 @dataclass(frozen=True)
 class SlotAnswer:
-    """What an engine says about open slots of canvases, row by row.
-
-    Args:
-        rows: (slots,) the canvas of each, ascending.
-        slots: (slots,) its number in that canvas.
-        answer: what the engine says about them.
-    """
+    """What an engine says about open slots: the canvas of each, ascending, and its number there, (slots,)."""
 
     rows: Integers
     slots: Integers
@@ -33,12 +27,7 @@ class SlotAnswer:
 
 @dataclass(frozen=True)
 class GivenCache:
-    """The given parts of canvases as an engine cached them.
-
-    Args:
-        cache: one row per canvas.
-        valid: (batch, cache.length) bool, False at padding.
-    """
+    """The given parts of canvases as an engine cached them; `valid` is (batch, length), False at padding."""
 
     cache: Cache
     valid: Booleans
@@ -62,15 +51,11 @@ def ask_canvases(
     """Ask about open slots of canvases.
 
     Args:
-        engine: the network.
-        canvases: the canvases; with cached context, with what is given of them.
         asked: (batch, length) bool, which of the open slots to ask about; all by default.
         wanted: (batch, length) for each asked slot the token whose log-probability to return.
         given: the given parts of the canvases, if they were read before.
         left_to_right: whether the spans are filled in order, each from left to right. Do not ask about
             later spans: they do not know yet what earlier ones hold.
-        top: number of best tokens to return.
-        full: whether to return the log-probabilities of the whole vocabulary.
     """
     chosen = canvases.open_slots if asked is None else canvases.open_slots & asked
     if not engine.info.cached_context:
@@ -95,13 +80,6 @@ def ask_rows(engine: Engine, rows: ContextRows, asked: Asked, given: GivenCache 
     if given is not None:
         read, asked = after_given(read, given.cache, given.valid, asked, engine.info.specials.pad_id)
     return engine.ask(read, asked)
-
-
-def states_of(engine: Engine, canvases: CanvasBatch) -> Floats:
-    """Return the final states of what a network reads of canvases, (batch, length, hidden); [CLS] comes first."""
-    if not engine.info.cached_context:
-        return engine.hidden(whole_rows(engine.info, canvases))
-    return engine.hidden(context_rows(lay_out_for(engine.info, generations_of(canvases)).rows))
 
 
 def whole_rows(info: ModelInfo, canvases: CanvasBatch) -> Rows:

@@ -36,22 +36,9 @@ def decode_candidates(
     trace: bool = False,
     begun: TracedRounds = (),
 ) -> list[Decoded]:
-    """Decode several texts per canvas and keep the best of each.
+    """Decode several texts per canvas and keep the best of each; its rounds are those of the slowest candidate.
 
-    Args:
-        engine: the network.
-        canvases: the canvases at the start.
-        seeds: one per canvas.
-        limits: the most tokens to insert into each canvas.
-        settings: how to decode, and how many candidates.
-        trace: whether to record every round's insertions.
-        begun: the rounds that are already decided, where there is a single canvas.
-
-    Returns:
-        One result per canvas, in order. Its rounds are those of the candidate that took the most.
-
-    Raises:
-        DecodingError: `both_ways` ranking needs one side given whole.
+    `begun` are the rounds that are already decided, where there is a single canvas.
     """
     if settings.ranking is Ranking.BOTH_WAYS:
         for canvas in canvases:

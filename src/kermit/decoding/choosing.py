@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kermit.canvas.arrays import Array, Booleans, Integers
-from kermit.decoding.drawing import draw, uniform
-from kermit.decoding.growing import INSERTED, JOINED, ROW, SEGMENT, SPAN, TOKEN, Growing
+from kermit.decoding.growing_canvases import INSERTED, JOINED, ROW, SEGMENT, SPAN, TOKEN, Growing
 from kermit.decoding.limits import Room, best_of_group
 from kermit.decoding.reading import Reading
 from kermit.decoding.repeats import full_runs
+from kermit.decoding.sampling import draw, uniform
 from kermit.decoding.settings import DecodingSettings, Sampling, Strategy
 from kermit.decoding.strategies import with_strategy
 from kermit.engines.engine import Answer, ModelInfo
@@ -83,11 +83,7 @@ class Chooser:
         """Choose the insertions of a round.
 
         Args:
-            answer: what the engine says about the slots.
-            reading: what asked it, to ask again for more.
-            text: the canvases.
             slots: (slots,) the items whose slots were asked about.
-            room: how many tokens still fit, and where some are still needed.
             repeats: (batch,) how often a token may stand in a row; None for no limit.
             seeds: (batch,) the texts' seeds where tokens are drawn, None where the best are taken.
             drawn: (batch,) bool, the texts whose tokens are drawn; None for all of them.
@@ -137,7 +133,7 @@ class Chooser:
     def _barred(
         self, options: _Options, text: Growing, slots: Integers, full: tuple[Booleans, Booleans] | None
     ) -> Booleans | None:
-        """(slots, columns) bool, what may not be inserted; None where all may."""
+        """Return (slots, columns) bool, what may not be inserted; None if everything may."""
         barred: Booleans | None = None
         if self.never is not None:
             barred = options.of_table(self.never)
@@ -156,12 +152,12 @@ class Chooser:
         return barred
 
     def _lacks(self, options: _Options, barred: Booleans) -> bool:
-        """Whether more tokens must be known than the engine returned."""
+        """Return whether more tokens must be known than the engine returned."""
         content = barred[:, : options.columns - 1]  # the last column is end-of-slot
         return bool(content.any() if self.settings.sampling is not None else content.all(1).any())
 
     def _tokens(self, pick: _Pick) -> Integers:
-        """(slots,) the best or drawn column."""
+        """Return (slots,), the best or drawn column."""
         options = pick.options
         if pick.noise is None or self.settings.sampling is None:
             return options.best()
@@ -229,7 +225,7 @@ class Chooser:
     def _draw_location(
         self, rows: Integers, slots: Integers, location: Array, stop: Array | None, noise: Array
     ) -> Integers:
-        """(batch,) the drawn slot, by its index among all; -1 if stopping was drawn, or nothing can be drawn."""
+        """Return (batch,), the index of the drawn slot among all; -1 if stopping or nothing was drawn."""
         assert self.settings.sampling is not None
         grid = np.full((len(noise), int(slots.max()) + 1), -np.inf)  # slot 0 does not exist: it stands for stopping
         numbers = np.full(grid.shape, -1)
@@ -260,7 +256,6 @@ class _Options:
     Args:
         ids: (slots, columns) the token of each column, that of end-of-slot last; None for the whole vocabulary.
         scores: (slots, columns), with the termination penalty taken off.
-        end: the id of end-of-slot.
     """
 
     def __init__(self, ids: Integers | None, scores: Array, end: int) -> None:
@@ -291,11 +286,11 @@ class _Options:
         return int(self.scores.shape[1])
 
     def of_table(self, table: Booleans) -> Booleans:
-        """(slots, columns) bool, the entries of a table with one per token."""
+        """Return (slots, columns) bool, the entries of a table with one per token."""
         return np.broadcast_to(table, self.scores.shape) if self.ids is None else table[self.ids]
 
     def equal(self, tokens: Integers) -> Booleans:
-        """(slots, columns) bool, whether a column is the slot's token, (slots,)."""
+        """Return (slots, columns) bool, whether a column is the slot's token, (slots,)."""
         ids = np.arange(self.columns) if self.ids is None else self.ids
         return np.asarray(ids == tokens[:, None])
 
@@ -308,13 +303,13 @@ class _Options:
         self.scores[slots, -1 if self.ids is not None else self.end] = -np.inf
 
     def best(self) -> Integers:
-        """(slots,) the best column; end-of-slot wins ties."""
+        """Return (slots,), the best column; end-of-slot wins ties."""
         found = self.scores.argmax(1)
         end = self.columns - 1 if self.ids is not None else self.end
         return np.where(self.scores[self.index, found] > self.scores[:, end], found, end)
 
     def at(self, columns: Integers) -> tuple[Integers, Array]:
-        """(slots,) the tokens of columns, and their log-probabilities."""
+        """Return (slots,) each, the tokens of columns and their log-probabilities."""
         tokens = columns if self.ids is None else self.ids[self.index, columns]
         return tokens, self.scores[self.index, columns]
 
@@ -334,21 +329,14 @@ class _Pick:
     drawn: Booleans | None = None
 
     def ends(self) -> Array:
-        """(batch,) the log-probability of all slots being finished."""
+        """Return (batch,), the log-probability of all slots being finished."""
         return np.bincount(self.rows, self.end_log_prob, len(self.room.text))
 
 
 def log_locations(rows: Integers, location: Array, stop: Array | None, batch: int) -> tuple[Array, Array | None]:
     """Return log p(l), a softmax over the row's open slots and, with sequence termination, stopping.
 
-    Args:
-        rows: (slots,) the row of each slot.
-        location: (slots,) logits.
-        stop: (batch,) logits of stopping; None with slot termination.
-        batch: number of rows.
-
-    Returns:
-        (slots,) for the slots and (batch,) for stopping, or None with slot termination.
+    `rows` and `location` are (slots,), `stop` is (batch,) and None with slot termination; so are the results.
     """
     normaliser = row_logsumexp(location, rows, batch)
     if stop is None:
@@ -367,7 +355,7 @@ def row_logsumexp(values: Array, rows: Integers, batch: int) -> Array:
 
 
 def _any_by_row(values: Booleans, rows: Integers, batch: int) -> Booleans:
-    """(batch,) whether any value of the row is true."""
+    """Return (batch,), whether any value of the row is true."""
     found = np.zeros(batch, dtype=bool)
     found[rows[values]] = True
     return found

@@ -100,11 +100,7 @@ def _checked_seeds(seeds: Sequence[int] | None, count: int) -> list[int]:
 
 
 def check_lengths(info: ModelInfo, canvases: Sequence[Canvas]) -> None:
-    """Check that the model has positions for every canvas.
-
-    Raises:
-        DecodingError: a canvas is too long; the message gives the limit.
-    """
+    """Raise a DecodingError if the model lacks positions for a canvas."""
     for number, canvas in enumerate(canvases):
         longest = max(map(len, canvas.segments))
         for length, limit in ((len(canvas), info.max_length), (longest, info.max_segment_length)):

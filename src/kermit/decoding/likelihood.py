@@ -19,39 +19,39 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kermit.canvas import CanvasBatch, Factorization, Segment
+from kermit.canvas import CanvasBatch, Factorization
 from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.decoding.asking import GivenCache, ask_canvases, ask_rows, lay_out_for
 from kermit.decoding.choosing import log_locations, row_logsumexp
 from kermit.engines.engine import Asked, Engine
 from kermit.errors import ModelError, member_of
 from kermit.objectives.orders import OrderPrior, UniformPrior, checked_weights, draw_by_row
-from kermit.objectives.texts import Texts, canvases_of
+from kermit.objectives.training_canvases import Texts, canvases_of
 
 MAX_EXACT_TOKENS = 12
 """The longest text whose likelihood is summed exactly: 4,096 canvases."""
 
 _MAX_TOKENS = 2**13
-"""Of the canvases that are scored together: a slot's logits are as many as the vocabulary has tokens."""
+"""Maximum number of tokens of canvases that are scored together: every slot has logits for the whole vocabulary."""
 _STOP = -1
 _NEVER = np.finfo(np.float32).tiny
-"""A token of no more weight is never drawn."""
+"""A token of at most this weight is never drawn."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What sampled orders say of a text's log-likelihood.
+    """Estimates of a text's log-likelihood from sampled orders.
 
     In expectation log p >= importance_weighted >= with_entropy >= paper.
 
     Args:
         paper: the paper's lower bound, the mean over orders of the log-probability of their actions. It leaves out the
-            entropy of the order, and so is looser than need be.
+            entropy of the order, so it is not as tight as it could be.
         with_entropy: the same plus the entropy of the order: the evidence lower bound.
         importance_weighted: the log of the mean importance weight.
         standard_error: of ``importance_weighted``, by the delta method; None for a single order, and where the prior
-            leaves orders out, so that ``importance_weighted`` tends to something below log p.
-        orders: how many orders were drawn.
+            excludes orders, so that ``importance_weighted`` tends to a value below log p.
+        orders: number of orders drawn.
     """
 
     paper: float
@@ -69,20 +69,17 @@ def exact_log_likelihood(
     batch_size: int = 256,
     on_batch: Callable[[], object] | None = None,
 ) -> list[float]:
-    """The exact log-likelihood, by a sum over the sets of kept tokens.
+    """Return the exact log-likelihood, as a sum over the sets of kept tokens.
 
     Args:
-        engine: the network.
         texts: the content tokens of each text's one or two segments.
-        factorization: what is generated; of the given and absent segments nothing is asked.
-        batch_size: the most canvases to score together.
-        on_batch: called after every batch of canvases; what it raises ends the work.
+        factorization: what is generated; given and absent segments do not count.
 
     Raises:
         ModelError: a text with more than `MAX_EXACT_TOKENS` generated tokens.
     """
     factorization = member_of(Factorization, factorization, "factorization")
-    sides = [_generated_length(text, factorization) for text in texts]
+    sides = [sum(len(text[side]) for side in factorization.generated if side < len(text)) for text in texts]
     if too_long := [number for number, length in enumerate(sides) if length > MAX_EXACT_TOKENS]:
         raise ModelError(
             f"{sides[too_long[0]]} tokens to generate, but the exact sum takes at most {MAX_EXACT_TOKENS}; use the"
@@ -105,21 +102,17 @@ def bounds(
     batch_size: int = 256,
     on_batch: Callable[[], object] | None = None,
 ) -> list[Bounds]:
-    """Bounds and the importance-weighted estimate from orders drawn from a prior. No text's depend on the others.
+    """Return bounds and the importance-weighted estimate from random orders; texts do not affect each other.
 
     Args:
-        engine: the network.
         texts: the content tokens of each text's one or two segments.
-        factorization: what is generated.
-        prior: where the orders come from; uniform by default. The better it fits the model, the tighter the bounds.
-            What of the likelihood lies in orders that it hardly ever draws is missed, and not told by the error.
-        orders: how many to draw per text, each of n + 1 canvases; those that orders share are scored once.
-        seed: of the drawing, which begins with it anew for every text.
-        batch_size: the most canvases to score together.
-        on_batch: called after every batch of canvases; what it raises ends the work.
+        prior: the distribution of orders; uniform by default. The better it fits the model, the tighter the bounds. The
+            likelihood of orders that it hardly ever draws is missed, and the standard error does not show it.
+        orders: number of orders per text, each of n + 1 canvases; canvases that orders share are scored once.
+        seed: of the random orders; every text starts from it.
 
     Raises:
-        ModelError: no order is asked for, or the prior's weights are no probabilities.
+        ModelError: `orders` is below 1, or the prior's weights are not probabilities.
     """
     if orders < 1:
         raise ModelError(f"orders must be at least 1, not {orders}")
@@ -135,17 +128,10 @@ def left_to_right_log_likelihood(
     batch_size: int = 64,
     on_batch: Callable[[], object] | None = None,
 ) -> list[float]:
-    """The exact log-likelihood under the left-to-right order, in one forward pass per batch.
+    """Return the exact log-likelihood under the left-to-right order, in one forward pass per batch.
 
-    This is the likelihood of another distribution than the one that the other functions speak of: what the model
-    generates with ``strategy="left_to_right"``.
-
-    Args:
-        engine: a network with cached context that was trained left to right.
-        texts: the content tokens of each text's one or two segments.
-        factorization: what is generated.
-        batch_size: how many texts to score together.
-        on_batch: called after every batch; what it raises ends the work.
+    This is the distribution of what the model generates with ``strategy="left_to_right"``, not that of the other
+    functions.
 
     Raises:
         ModelError: the model was not trained left to right, or has no cached context.
@@ -168,13 +154,7 @@ def left_to_right_log_likelihood(
 
 
 def left_to_right_log_probs(engine: Engine, texts: Texts, given: GivenCache | None = None) -> Array:
-    """Return the exact log-probability of what is generated of complete texts, from left to right; (batch,) in nats.
-
-    Args:
-        engine: a network with cached context that was trained left to right.
-        texts: complete texts, with what is given of them and where blanks are.
-        given: the given parts of the texts, if they have been read already.
-    """
+    """Return the exact log-probability of what is generated of complete texts, from left to right; (batch,) in nats."""
     info, batch = engine.info, texts.batch
     rounds = np.zeros_like(batch.token_ids)
     layout = lay_out_for(info, texts.generations(rounds, np.ones(len(batch), dtype=bool)))
@@ -253,16 +233,10 @@ class _Scorer:
     on_batch: Callable[[], object] | None
 
     def __call__(self, text: Texts, sets: Booleans, source: Integers, token: Integers) -> Array:
-        """Return log p of inserting tokens of one text into the canvases of kept sets, or of stopping.
+        """Return (actions,) log p of inserting tokens of one text into the canvases of kept sets, or of stopping.
 
-        Args:
-            text: the complete text.
-            sets: (sets, tokens) bool, the kept sets.
-            source: (actions,) the set that each action starts from.
-            token: (actions,) the index in the text of the token that it inserts, or `_STOP`.
-
-        Returns:
-            (actions,).
+        `sets` is (sets, tokens) bool, `source` (actions,) the set that each action starts from, `token` (actions,) the
+        index in the text of the token that it inserts, or `_STOP`.
         """
         out = np.empty(len(token))
         most = max(1, min(self.batch_size, _MAX_TOKENS // text.batch.token_ids.shape[1]))
@@ -291,7 +265,3 @@ class _Scorer:
         slot = number[source, slot_of[source, inserted]]
         log_insert = answer.content[slot, text.batch.token_ids[0, inserted]] + log_location[slot]
         return np.where(token == _STOP, log_stop[source], log_insert)
-
-
-def _generated_length(text: Sequence[Sequence[int]], factorization: Factorization) -> int:
-    return sum(len(tokens) for segment, tokens in enumerate(text) if Segment(segment) in factorization.generated)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kermit.canvas.arrays import Array, Booleans, Integers
-from kermit.decoding.growing import OPEN, ROW, SEGMENT, SPAN, TOKEN, Growing
+from kermit.decoding.growing_canvases import OPEN, ROW, SEGMENT, SPAN, TOKEN, Growing
 from kermit.decoding.settings import Constraints
 from kermit.engines.engine import ModelInfo
 
@@ -39,14 +39,7 @@ class Room:
 
     @classmethod
     def of(cls, info: ModelInfo, constraints: Constraints, growing: Growing, limits: list[int]) -> Room:
-        """Return the rooms at the start.
-
-        Args:
-            info: the model's lengths.
-            constraints: the blanks' limits.
-            growing: the canvases.
-            limits: the most tokens to insert into each text.
-        """
+        """Return the rooms at the start."""
         planes, batch = growing.planes, len(growing)
         text = np.array([min(limit, _PLENTY) for limit in limits], dtype=np.int64)
         if info.max_length is not None:
@@ -72,11 +65,11 @@ class Room:
         self.segment = None if self.segment is None else self.segment[rows]
 
     def needs(self, spans: Integers) -> Booleans:
-        """(slots,) whether the slot's blank must still get a token."""
+        """Return (slots,), whether the slot's blank must still get a token."""
         return np.zeros(len(spans), dtype=bool) if self.need is None else self.need[spans] > 0
 
     def left(self, rows: Integers, segments: Integers, spans: Integers) -> Booleans:
-        """(slots,) whether one token more fits into the slot."""
+        """Return (slots,), whether one more token fits into the slot."""
         fits = self.text[rows] > 0
         if self.segment is not None:
             fits &= self.segment[rows, segments] > 0
@@ -85,7 +78,7 @@ class Room:
         return fits
 
     def reserved(self, rows: Integers, spans: Integers) -> Integers:
-        """(slots,) how many tokens other blanks of the slot's text must still get."""
+        """Return (slots,), how many tokens other blanks of the slot's text must still get."""
         if self.need is None:
             return np.zeros(len(rows), dtype=np.int64)
         return self.owed[rows] - np.maximum(self.need[spans], 0)
@@ -115,17 +108,7 @@ class Room:
 
 
 def keep_best(wanting: Booleans, score: Array, group: Integers, room: Integers) -> Booleans:
-    """Keep as many wanting items of each group as it has room for, the best scores first.
-
-    Args:
-        wanting: (items,) bool.
-        score: (items,).
-        group: (items,) the group of each.
-        room: (groups,).
-
-    Returns:
-        (items,) bool.
-    """
+    """Keep as many wanting items (items,) of each group as it has `room` (groups,) for, the best scores first."""
     if not np.count_nonzero(np.bincount(group[wanting], minlength=len(room)) > room):
         return wanting
     order = np.lexsort((-np.where(wanting, score, -np.inf), group))  # by group, the best first
@@ -137,14 +120,5 @@ def keep_best(wanting: Booleans, score: Array, group: Integers, room: Integers) 
 
 
 def best_of_group(score: Array, group: Integers, groups: int) -> Booleans:
-    """Mark the item with the best score in each group, the first where several are equal; -inf is never the best.
-
-    Args:
-        score: (items,).
-        group: (items,) the group of each.
-        groups: number of groups.
-
-    Returns:
-        (items,) bool.
-    """
+    """Mark the best item (items,) of each group, the first of several equal ones; -inf is never the best."""
     return keep_best(score > -np.inf, score, group, np.ones(groups, dtype=np.int64))

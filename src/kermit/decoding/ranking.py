@@ -23,7 +23,7 @@ from kermit.decoding.rounds import Decoded
 from kermit.decoding.settings import Finish, Ranking
 from kermit.engines.engine import Engine
 from kermit.errors import DecodingError
-from kermit.objectives.texts import Texts, canvases_of
+from kermit.objectives.training_canvases import Texts, canvases_of
 
 GivenOf = Callable[[Integers], GivenCache | None]
 """Returns the given parts of texts by their numbers, if they have been read already."""
@@ -34,9 +34,7 @@ _APART = 2
 
 def check_given(start: Canvas) -> None:
     """Raise unless one side is given whole and the other is generated."""
-    sides = [Segment(side) for side in range(len(start.segments))]
-    given = [side for side in sides if start.segments[side] and start.open_slots.isdisjoint(start.slots(side))]
-    if len(sides) < 2 or len(given) != 1:
+    if len(start.segments) < 2 or len(start.given_whole) != 1:
         raise DecodingError(
             "both_ways ranking needs one side given whole and the other generated; use the ranking again"
         )
@@ -52,16 +50,11 @@ def ranks(
 ) -> list[tuple[bool, float]]:
     """Return what candidates are compared by: whether one is finished, then a mean log-probability of a token.
 
-    Args:
-        engine: the network.
-        candidates: what was decoded.
-        ranking: which log-probability.
-        batch_size: number of texts that go through the model together.
-        length_reward: added to it, times the logarithm of the inserted tokens.
-        given: the given parts of the candidates.
+    To the mean, `length_reward` times the logarithm of the number of inserted tokens is added.
     """
     if ranking is Ranking.LIKELIHOOD:
-        means = [likelihood_per_token(candidate) for candidate in candidates]
+        # that nothing more belongs there counts as one more token
+        means = [candidate.log_prob / (candidate.tokens + 1) for candidate in candidates]
     else:
         first: dict[object, int] = {}
         same = [first.setdefault((one.canvas, one.inserted), number) for number, one in enumerate(candidates)]
@@ -93,14 +86,6 @@ def _means(
     return means
 
 
-def likelihood_per_token(decoded: Decoded) -> float:
-    """Return the mean log-probability of what was decided, as it was.
-
-    A mean, as a sum would favour the shortest; that nothing more belongs there counts as one more token.
-    """
-    return decoded.log_prob / (decoded.tokens + 1)
-
-
 def again(engine: Engine, texts: Sequence[Decoded], batch_size: int = 64, given: GivenOf | None = None) -> list[float]:
     """Return the mean log-probability of an inserted token, plus that of nothing being missing from an open slot.
 
@@ -117,14 +102,7 @@ def again(engine: Engine, texts: Sequence[Decoded], batch_size: int = 64, given:
 def from_left_to_right(
     engine: Engine, texts: Sequence[Decoded], batch_size: int = 64, given: GivenOf | None = None
 ) -> list[float]:
-    """Return the mean log-probability of the inserted tokens and of the end of each span, from left to right.
-
-    Args:
-        engine: a network that was trained in that order.
-        texts: what was decoded.
-        batch_size: number of texts that go through the model together.
-        given: their given parts.
-    """
+    """Return the mean log-probability of the inserted tokens and of the end of each span, from left to right."""
 
     def means(part: Sequence[Decoded], given: GivenCache | None) -> Array:
         complete = _complete(part, inserted=True)
@@ -134,24 +112,15 @@ def from_left_to_right(
 
 
 def _holds_something(text: Decoded) -> bool:
-    """Whether every side that was open holds a token."""
-    sides = [Segment(side) for side in range(len(text.canvas.segments))]
-    return all(
-        text.canvas.segments[side] or text.canvas.open_slots.isdisjoint(text.canvas.slots(side)) for side in sides
-    )
+    """Return whether every side that was open holds a token."""
+    canvas = text.canvas
+    return all(tokens or not canvas.is_open(Segment(side)) for side, tokens in enumerate(canvas.segments))
 
 
 def nothing_missing(
     engine: Engine, texts: Sequence[Decoded], batch_size: int = 64, given: GivenOf | None = None
 ) -> list[float]:
-    """Return the mean log-probability of end-of-slot over the open slots, or that of stopping; 0 without open slots.
-
-    Args:
-        engine: the network.
-        texts: what was decoded.
-        batch_size: number of texts that go through the model together.
-        given: their given parts.
-    """
+    """Return the mean log-probability of end-of-slot over the open slots, or that of stopping; 0 without open slots."""
 
     def means(part: Sequence[Decoded], given: GivenCache | None) -> Array:
         flags = [text.inserted for text in part]
@@ -178,15 +147,7 @@ def asked_again(
 ) -> list[float]:
     """Return the mean log-probability of the inserted tokens, or of the given side's, each with its neighbours there.
 
-    Args:
-        engine: the network.
-        texts: what was decoded.
-        inserted: whether the inserted tokens are asked for, or those of the side that was given whole.
-        batch_size: number of texts that go through the model together.
-        given: their given parts, if the inserted tokens are asked for.
-
-    Returns:
-        One per text; -inf for one without such tokens.
+    It is -inf for a text without such tokens.
     """
 
     def means(part: Sequence[Decoded], given: GivenCache | None) -> Array:
@@ -214,22 +175,21 @@ def _by_length(
 
 
 def _complete(texts: Sequence[Decoded], inserted: bool) -> Texts:
-    """Complete texts, of which the inserted tokens, or those of sides that were given whole, are to be generated."""
+    """Return complete texts that generate the inserted tokens, or those of sides that were given whole."""
     flags = [text.inserted for text in texts]
     batch = CanvasBatch.from_canvases([text.canvas for text in texts], inserted=flags)
     generated = np.zeros_like(batch.valid)
     open_segments = np.zeros((len(batch), len(Segment)), dtype=bool)
     for row, text in enumerate(texts):
         for segment, new in enumerate(text.inserted):
-            slots = text.canvas.slots(Segment(segment))
-            whole = text.canvas.open_slots.isdisjoint(slots)
-            generated[row, slots[:-1]] = new if inserted else whole
+            whole = not text.canvas.is_open(Segment(segment))
+            generated[row, text.canvas.slots(Segment(segment))[:-1]] = new if inserted else whole
             open_segments[row, segment] = whole != inserted
     return Texts(batch, batch.valid, generated, open_segments, batch.marked if inserted else None)
 
 
 def _log_prob_of_part(engine: Engine, texts: Texts, part: int, given: GivenCache | None) -> Array:
-    """(batch,) the sum over the generated tokens of one part, with those missing at once."""
+    """Return (batch,), the sum over the generated tokens of one part, which are missing at once."""
     missing = texts.generated & (texts.generated.cumsum(1) % _APART == part)
     rows, tokens = missing.nonzero()
     if not len(rows):

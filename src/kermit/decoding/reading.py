@@ -17,7 +17,7 @@ import numpy as np
 
 from kermit.canvas.arrays import Array, Booleans, Floats, Integers
 from kermit.decoding.asking import GivenCache
-from kermit.decoding.growing import OPEN, PLACE, ROW, SEGMENT, SPAN, TOKEN, Given, Growing
+from kermit.decoding.growing_canvases import OPEN, PLACE, ROW, SEGMENT, SPAN, TOKEN, Given, Growing
 from kermit.engines.engine import Answer, Asked, Cache, Engine, Rows
 
 IN_ROUNDS, LEFT_TO_RIGHT = 1, 2
@@ -34,14 +34,7 @@ class Reading(ABC):
         self._shared: tuple[Integers, Integers] | None = None
 
     def ask(self, text: Growing, slots: Integers, *, top: int, full: bool) -> Answer:
-        """Read what is to be read in this round, and ask about slots.
-
-        Args:
-            text: the canvases.
-            slots: (slots,) items, ascending; the slot left of each is asked about.
-            top: number of best tokens to return.
-            full: whether to return the log-probabilities of the whole vocabulary.
-        """
+        """Read what is to be read in this round, and ask about the slots left of these items, (slots,) ascending."""
         rows, left, right = self.rows(text, slots)
         self._last, self._shared = (rows, left, right), None
         answer = self.engine.ask(rows, Asked(left, right, top, full, keep=self.keeps))
@@ -71,13 +64,7 @@ class Reading(ABC):
         return answer if self._shared is None else _spread(answer, *self._shared)
 
     def share(self, answer: Answer, rows: Integers, slots: Integers) -> Answer:
-        """Continue several rows from one, and return its answer for all of them.
-
-        Args:
-            answer: the answer of this round.
-            rows: (new rows,) the row that each goes on from.
-            slots: (new slots,) the slot of that row, by its index in the answer.
-        """
+        """Continue several rows from one each; return the answer of its slots, (new slots,) indices into `answer`."""
         self.select(rows)
         self._shared = rows, slots
         return _spread(answer, rows, slots)
@@ -285,7 +272,7 @@ class InOrder(Reading):
 
 
 def _positions(text: Growing, span: Integers, marker: Booleans | None) -> Floats:
-    """(items,) positions of the items of blocks, each span's numbered anew; None for no markers."""
+    """Return (items,), the positions of the items of blocks, numbered anew in each span; None for no markers."""
     tables = text.spans
     counts = np.bincount(span, minlength=len(tables.rows))  # tokens of each span, its end included
     rank = np.arange(1, len(span) + 1) - (counts.cumsum() - counts)[span]
@@ -304,7 +291,7 @@ def _padded(values: Array, row: Integers, place: Integers, shape: tuple[int, int
 
 
 def _block_mask(given: Booleans, valid: Booleans) -> Booleans:
-    """(batch, length, given + length) bool: blocks see given parts and themselves; padding sees itself."""
+    """Return (batch, length, given + length) bool: blocks see given parts and themselves; padding sees itself."""
     batch, length = valid.shape
     past = given.shape[1]
     if batch == 1:  # the block is not padded, but what was given beside longer texts may be
@@ -323,34 +310,21 @@ def _after_given(
     given: Given, part: tuple[Integers, Integers, Floats], valid: Booleans, mask: Booleans, order: int
 ) -> Rows:
     """Return rows of given parts and blocks."""
-    batch, past = given.token_ids.shape
-    length = past + valid.shape[1]
-    whole = np.zeros((batch, length, length), dtype=bool)
-    whole[:, :past, :past] = given.valid[:, None, :] & given.valid[:, :, None]
-    diagonal = np.arange(past)
-    whole[:, diagonal, diagonal] = True
-    whole[:, past:] = mask
-    orders = np.zeros((batch, length), dtype=np.int64)
-    orders[:, past:] = valid * order
-    return Rows(
-        np.concatenate([given.token_ids, part[0]], 1),
-        np.concatenate([given.segment_ids, part[1]], 1),
-        np.concatenate([given.positions, part[2]], 1),
-        orders,
-        whole,
-    )
+    seen = (given.valid[:, None, :] & given.valid[:, :, None]) | np.eye(given.valid.shape[1], dtype=bool)
+    read = Rows(given.token_ids, given.segment_ids, given.positions, np.zeros_like(given.token_ids), seen)
+    return _appended(read, part, valid.astype(np.int64) * order, mask)
 
 
-def _appended(read: Rows, new: tuple[Integers, Integers, Floats], order: Integers, see: Booleans) -> Rows:
-    """Return rows with one token more, which sees what `see`, (batch, 1, length + 1), says."""
+def _appended(read: Rows, new: tuple[Integers, Integers, Floats], orders: Integers, see: Booleans) -> Rows:
+    """Return rows followed by new tokens, which see what `see`, (batch, new, length + new), says."""
     batch, length = read.token_ids.shape
-    mask = np.zeros((batch, length + 1, length + 1), dtype=bool)
+    mask = np.zeros((batch, see.shape[2], see.shape[2]), dtype=bool)
     mask[:, :length, :length] = read.mask
     mask[:, length:] = see
     return Rows(
         np.concatenate([read.token_ids, new[0]], 1),
         np.concatenate([read.segment_ids, new[1]], 1),
         np.concatenate([read.positions, new[2]], 1),
-        np.concatenate([read.orders, order], 1),
+        np.concatenate([read.orders, orders], 1),
         mask,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kermit.canvas.arrays import Booleans, Integers
-from kermit.decoding.growing import ROW, TOKEN, Growing
+from kermit.decoding.growing_canvases import ROW, TOKEN, Growing
 
 
 def allowed_runs(text: Growing, most: int) -> Integers:
@@ -22,15 +22,9 @@ def allowed_runs(text: Growing, most: int) -> Integers:
 
 
 def full_runs(text: Growing, slots: Integers, allowed: Integers) -> tuple[Booleans, Booleans] | None:
-    """Return whether the runs left and right of slots are as long as they may be, or None where none is.
+    """Return whether the runs left and right of slots, (slots,) bool each, are as long as they may be.
 
-    Args:
-        text: the canvases.
-        slots: (slots,) items.
-        allowed: (batch,).
-
-    Returns:
-        (slots,) bool each: whether the token on the left, and that on the right, may not be inserted.
+    None if none is. The token on that side may then not be inserted; `allowed` is (batch,).
     """
     if not _has_runs(text, allowed):
         return None
@@ -43,13 +37,7 @@ def full_runs(text: Growing, slots: Integers, allowed: Integers) -> tuple[Boolea
 
 
 def too_many(text: Growing, allowed: Integers, came: Integers) -> Booleans | None:
-    """Return which of the tokens that just came make a run longer than it may be, the rightmost first; None if none do.
-
-    Args:
-        text: the canvases after the insertions.
-        allowed: (batch,).
-        came: (insertions,) the items that were inserted in this round.
-    """
+    """Return which of the items that just came make too long a run, the rightmost first; None if none do."""
     if not _has_runs(text, allowed):
         return None
     ending, beginning = _runs(text)
@@ -66,13 +54,13 @@ def too_many(text: Growing, allowed: Integers, came: Integers) -> Booleans | Non
 
 
 def _has_runs(text: Growing, allowed: Integers) -> bool:
-    """Whether there are enough equal neighbours for a run as long as allowed: a quick check that spares the others."""
+    """Return whether equal neighbours are enough for a run of the allowed length: a quick check before others."""
     tokens = text.planes[TOKEN]
     return bool(np.count_nonzero(tokens[1:] == tokens[:-1]) >= allowed.min() - 1)
 
 
 def _runs(text: Growing) -> tuple[Integers, Integers]:
-    """(items,) for each token, how many of its run end at it and how many begin at it."""
+    """Return (items,) each, how many tokens of a token's run end at it, and how many begin at it."""
     tokens = text.planes[TOKEN]
     index = np.arange(len(tokens))
     changes = np.ones(len(tokens), dtype=bool)

@@ -19,7 +19,7 @@ from kermit.canvas import Canvas
 from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.decoding.asking import GivenCache
 from kermit.decoding.choosing import Choice, Chooser
-from kermit.decoding.growing import OPEN, ROW, SEGMENT, SPAN, Growing
+from kermit.decoding.growing_canvases import OPEN, ROW, SEGMENT, SPAN, Growing
 from kermit.decoding.limits import Room
 from kermit.decoding.reading import reading_of
 from kermit.decoding.repeats import allowed_runs, too_many
@@ -61,13 +61,6 @@ class Rounds:
     """A batch of canvases being decoded. Arrays are by row, and rows are those not yet finished.
 
     Args:
-        engine: the network.
-        settings: how to decode one text per row.
-        canvases: the canvases at the start.
-        seeds: one per row.
-        limits: the most tokens to insert, one per row.
-        trace: whether to record every round's insertions.
-        on_round: called after every round.
         copies: number of rows per canvas, next to each other; they share what is read in the first round.
         drawn: (rows,) bool, the rows whose tokens are drawn, if others take the best.
         begun: the rounds that are already decided, where there is a single canvas; decoding continues after them.
@@ -173,7 +166,7 @@ class Rounds:
         self.span = np.concatenate([np.zeros(1, dtype=np.int64), self.spans_end[:-1]])
 
     def _asked(self) -> Integers:
-        """(slots,) the items whose slots are asked about: all open ones, or the end of the span being filled."""
+        """Return (slots,), the items whose slots are asked about: all open ones, or the end of the current span."""
         if not self.ordered:
             return np.asarray(self.text.planes[OPEN].nonzero()[0])
         return np.asarray(self.text.planes[SPAN].searchsorted(self.open_spans[self.span], side="right") - 1)

@@ -11,11 +11,7 @@ from kermit.errors import DecodingError, ModelError, member_of
 
 
 def check_strategy(info: ModelInfo, settings: DecodingSettings) -> None:
-    """Check that the model can decode as the settings say.
-
-    Raises:
-        DecodingError: it was not trained for that strategy, or for that ranking.
-    """
+    """Raise a DecodingError if the model was not trained for the strategy or for the ranking."""
     ordered = settings.strategy is Strategy.LEFT_TO_RIGHT
     if settings.strategy is not Strategy.SERIAL and info.termination is Termination.SEQUENCE:
         raise DecodingError(
@@ -42,11 +38,7 @@ def with_strategy(info: ModelInfo, settings: DecodingSettings) -> DecodingSettin
 
 
 def strategies_of(info: ModelInfo) -> list[Strategy]:
-    """List the strategies that the model can decode with, the default first.
-
-    Raises:
-        ModelError: the model's own strategy is unknown.
-    """
+    """List the strategies that the model can decode with, the default first."""
     by_slot = info.termination is Termination.SLOT
     can = {
         Strategy.PARALLEL: by_slot and info.inserts_in_rounds,

@@ -17,7 +17,6 @@ class TracedInsertion:
 
     Args:
         slot: the slot, in the canvas at the start of the round.
-        token_id: the token.
         log_prob: log p(c given l) in parallel decoding, log p(c, l) in serial decoding.
     """
 
@@ -37,14 +36,7 @@ TracedRounds = tuple[tuple[TracedInsertion, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class TracedToken:
-    """A token of the final canvas, and the round that inserted it.
-
-    Args:
-        token_id: the token.
-        segment: 0 for X, 1 for Y.
-        round: the round that inserted it, from 1; 0 for what was given.
-        log_prob: of its insertion; None for what was given.
-    """
+    """A token of the final canvas; given tokens have round 0 and no log-probability, others a round from 1."""
 
     token_id: int
     segment: int
@@ -54,19 +46,13 @@ class TracedToken:
 
 @dataclass(frozen=True)
 class Trace:
-    """A decode, round by round.
-
-    Args:
-        start: the canvas at the start.
-        rounds: the insertions of each round, left to right; the last round, which only finds the text finished, may be
-            empty.
-    """
+    """A decode: the canvas at the start, and the insertions of each round, left to right; the last may have none."""
 
     start: Canvas
     rounds: TracedRounds
 
     def canvases(self) -> list[Canvas]:
-        """The canvas before the first round and after each."""
+        """Return the canvas before the first round and after each round."""
         canvases = [self.start]
         for insertions in self.rounds:
             moves = [Insertion(insertion.slot, insertion.token_id) for insertion in insertions]
@@ -74,7 +60,7 @@ class Trace:
         return canvases
 
     def tokens(self) -> list[TracedToken]:
-        """The tokens of the final canvas, [CLS] and [SEP] included, each with its round."""
+        """Return the tokens of the final canvas, [CLS] and [SEP] included, each with its round."""
         row = [
             TracedToken(token_id, segment, 0, None)
             for token_id, segment in zip(self.start.token_ids, self.start.segment_ids, strict=True)
@@ -91,14 +77,8 @@ class Trace:
         return row
 
     def to_json(self, text: Callable[[int], str] | None = None) -> dict[str, object]:
-        """The record as plain JSON values.
-
-        Args:
-            text: returns the text of a token, to add next to its id, and for those at the start as ``start_text``.
-        """
+        """Return the record as JSON values; `text`, if given, adds the text of each token."""
         start: dict[str, object] = {"start": [list(segment) for segment in self.start.segments]}
         if text is not None:
             start["start_text"] = [[text(token_id) for token_id in segment] for segment in self.start.segments]
-        return start | {
-            "rounds": [[insertion.to_json(text) for insertion in insertions] for insertions in self.rounds],
-        }
+        return start | {"rounds": [[insertion.to_json(text) for insertion in insertions] for insertions in self.rounds]}

@@ -13,19 +13,7 @@ from kermit.modeling.copying import NEVER, Copying
 def add_copy_nodes(
     graph: Graph, copying: Copying, vocab_size: int, specials: SpecialTokens, states: str, logits: str
 ) -> str:
-    """Add the scores of copying the tokens of a slot's canvas to the logits.
-
-    Args:
-        graph: the graph to extend.
-        copying: the layers.
-        vocab_size: number of tokens.
-        specials: the ids that are never copied.
-        states: (batch, length, hidden).
-        logits: (slots, vocab).
-
-    Returns:
-        The name of the (slots, vocab) logits, each the log of the sum of a token's exponentials.
-    """
+    """Add the scores of copying a canvas's tokens to the (slots, vocab) logits; return the name of the sum."""
     length = graph.add("Shape", "token_ids", start=1, end=2)
     rows = graph.add("Div", "right", length)
     scores = _scores(graph, copying, states, rows)

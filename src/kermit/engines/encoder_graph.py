@@ -25,14 +25,7 @@ def add_encoder(graph: Graph, encoder: Encoder, embedded: str, *, caches: bool) 
     With a cache, it takes `past_keys_N`, `past_values_N` (batch, heads, past, width) and `past_states` (batch, past,
     hidden), and returns `keys_N`, `values_N` and `states` of past and new tokens.
 
-    Args:
-        graph: the graph to extend.
-        encoder: the trunk; its `given_layers` are left out.
-        embedded: (batch, length, hidden), the sum of all embeddings.
-        caches: whether to add a cache.
-
-    Returns:
-        The name of the states, (batch, past + length, hidden).
+    The trunk's `given_layers` are left out. Returns the name of the states, (batch, past + length, hidden).
     """
     trunk = _Trunk(graph, encoder)
     hidden = trunk.start(embedded)
@@ -47,10 +40,7 @@ def add_encoder(graph: Graph, encoder: Encoder, embedded: str, *, caches: bool) 
 def add_context(graph: Graph, encoder: Encoder, embedded: str) -> str:
     """Add the layers that given tokens pass, and the keys and values that the others need of them.
 
-    The inputs are those of `add_encoder` without a cache; the outputs are its cache.
-
-    Returns:
-        The name of the states, (batch, length, hidden).
+    The inputs are those of `add_encoder` without a cache; the outputs are its cache. Returns the name of the states.
     """
     trunk = _Trunk(graph, encoder)
     hidden = trunk.start(embedded)

@@ -84,15 +84,12 @@ class Cache(Protocol):
     @property
     def length(self) -> int:
         """Number of places per row, padding included."""
-        ...
 
     def select(self, rows: Integers) -> Cache:
         """Return the cache of some rows, in that order; a row may be repeated (candidates share the given part)."""
-        ...
 
     def first(self, length: int) -> Cache:
         """Return the cache of the first `length` places of every row."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -172,8 +169,6 @@ class Answer:
 
         Args:
             content: (slots, vocab), including end-of-slot.
-            asked: the slots and what to return for them.
-            end_id: the id of end-of-slot.
             location: (slots,) logits of the location; all equal by default.
             stop: (batch,) logits of stopping, with termination per sequence.
         """
@@ -197,17 +192,13 @@ class Engine(Protocol):
     @property
     def info(self) -> ModelInfo:
         """The model's properties."""
-        ...
 
     @property
     def caches(self) -> bool:
         """Whether it takes and returns caches; if not, every call must contain all tokens."""
-        ...
 
     def ask(self, rows: Rows, asked: Asked) -> Answer:
         """Read rows and answer for slots."""
-        ...
 
     def hidden(self, rows: Rows) -> Floats:
         """Return the final states of rows, (batch, length, hidden); arbitrary at padding."""
-        ...

@@ -34,11 +34,7 @@ def exported_files(folder: Path) -> list[Path]:
 
 
 def find_file(folder: Path, precision: FilePrecision | str = "auto") -> Path:
-    """Return the exported file of a model; `auto` prefers int8.
-
-    Raises:
-        ModelError: the model was not exported.
-    """
+    """Return the exported file of a model; `auto` prefers int8."""
     choices = [FilePrecision.INT8, FilePrecision.FLOAT32]
     if precision != "auto":
         choices = [member_of(FilePrecision, precision, "precision", ModelError)]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kermit.engines.check import Difference, compare, sample_length, sample_rows
+from kermit.engines.comparison import Difference, compare, sample_length, sample_rows
 from kermit.engines.encoder_graph import add_context, add_encoder
 from kermit.engines.engine import Asked
 from kermit.engines.exported_files import FilePrecision, context_file
@@ -57,14 +57,7 @@ class Contents(NamedTuple):
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """An exported file.
-
-    Args:
-        path: its path.
-        precision: of its weights and matrix products.
-        size: number of bytes, including the file for given text if there is one.
-        difference: its difference from torch.
-    """
+    """An exported file; `size` in bytes includes the file for given text, `difference` is that from torch."""
 
     path: Path
     precision: FilePrecision
@@ -75,16 +68,7 @@ class ExportedFile:
 def export_model(
     folder: Path, output: Path | None = None, *, precisions: Sequence[FilePrecision] = tuple(FilePrecision)
 ) -> list[ExportedFile]:
-    """Write the ONNX files of a model.
-
-    Args:
-        folder: the folder of the model.
-        output: the folder to write `onnx/` to, with the model's config and tokenizer; the model's own by default.
-        precisions: which files to write.
-
-    Raises:
-        ModelError: the folder holds no KERMIT model, or the model cannot be exported.
-    """
+    """Write the ONNX files of a model to `onnx/` in its folder, or in `output` with its config and tokenizer."""
     model = _load(folder)
     reference = TorchEngine(model)
     graphs = build_graphs(model)
@@ -109,11 +93,7 @@ def export_model(
 
 
 def build_graphs(model: KermitForInsertion) -> Graphs:
-    """Build the graphs of a model, in float32.
-
-    Args:
-        model: the model, in evaluation mode.
-    """
+    """Build the graphs of a model in evaluation mode, in float32."""
     trunk, context = model.trunk, None
     if isinstance(trunk, Encoder) and trunk.config.given_layers:
         context = Graph()
@@ -151,14 +131,7 @@ def _load(folder: Path) -> KermitForInsertion:
 
 
 def serialize(graphs: Graphs, model: KermitForInsertion, precision: FilePrecision, *, weights: str = "") -> Contents:
-    """Return the bytes of the exported files.
-
-    Args:
-        graphs: the graphs of the model, in float32.
-        model: the model.
-        precision: of the file.
-        weights: the checksum of the weights.
-    """
+    """Return the bytes of the exported files; `weights` is the checksum of the weights."""
     limit, table = model.kermit.max_positions, position_table(model.trunk)
     about = {
         "graph_version": GRAPH_VERSION,

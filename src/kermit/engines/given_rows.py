@@ -36,17 +36,9 @@ def given_rows(rows: Rows, pad_id: int) -> Rows:
 
 
 def after_given(rows: Rows, cache: Cache, valid: Booleans, asked: Asked, pad_id: int) -> tuple[Rows, Asked]:
-    """Return what is to be read of rows whose given tokens were read before.
+    """Return the blocks of rows whose given tokens were read before, and the slots by their places after the cache.
 
-    Args:
-        rows: given tokens and blocks.
-        cache: what was read of the given tokens.
-        valid: (batch, cache.length) bool, False at the padding of the cache.
-        asked: slots by their places in `rows`.
-        pad_id: the id of padding.
-
-    Returns:
-        The blocks, and the slots by their places after the cache.
+    `valid` is (batch, cache.length) bool, False at the padding of the cache.
     """
     batch, length = rows.token_ids.shape
     of_block, past, starts = rows.orders > 0, cache.length, _starts(rows)
@@ -70,6 +62,6 @@ def after_given(rows: Rows, cache: Cache, valid: Booleans, asked: Asked, pad_id:
 
 
 def _starts(rows: Rows) -> Integers:
-    """(batch,) the places where blocks start; the end of a row without a block."""
+    """Return (batch,), the places where blocks start; the end of a row without a block."""
     of_block = rows.orders > 0
     return np.asarray(np.where(of_block.any(1), of_block.argmax(1), of_block.shape[1]))

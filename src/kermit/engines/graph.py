@@ -116,12 +116,7 @@ class Graph:
         return copy
 
     def model(self, metadata: Mapping[str, str], *, also: Sequence[str] = ()) -> onnx.ModelProto:
-        """Return the graph as a model, without inputs and constants that no node reads.
-
-        Args:
-            metadata: the file's metadata.
-            also: names of float32 values to return besides the outputs.
-        """
+        """Return the graph as a model without unread inputs and constants; `also` names further values to return."""
         read = {name for node in self.nodes for name in node.input}
         seen = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in also]
         graph = helper.make_graph(

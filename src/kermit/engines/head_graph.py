@@ -18,11 +18,7 @@ EMBEDDING = "embedding"
 
 
 def add_embedding(graph: Graph, model: KermitForInsertion) -> str:
-    """Add the sum of the embeddings of `token_ids`, `segment_ids` and `orders`, (batch, length) each.
-
-    Returns:
-        The name of (batch, length, width).
-    """
+    """Add the sum of the embeddings of `token_ids`, `segment_ids` and `orders`, and return its name."""
     for name in ("token_ids", "segment_ids", "orders"):
         graph.input(name, np.int64, ["batch", "length"])
     table = array_of(model.get_input_embeddings().weight)
@@ -37,13 +33,7 @@ def add_embedding(graph: Graph, model: KermitForInsertion) -> str:
 
 
 def add_head(graph: Graph, model: KermitForInsertion, states: str) -> None:
-    """Add the predictions for the slots `left`, `right` (slots,), their `top` (1,) best tokens and `wanted` tokens.
-
-    Args:
-        graph: the graph to extend.
-        model: the model.
-        states: (batch, length, hidden), past included.
-    """
+    """Add the predictions for the slots `left`, `right` (slots,), their `top` (1,) best tokens and `wanted` tokens."""
     for name in ("left", "right", "wanted"):
         graph.input(name, np.int64, ["slots"])
     graph.input("top", np.int64, [1])

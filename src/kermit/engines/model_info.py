@@ -39,18 +39,7 @@ def info_from_config(
     max_positions: int | None,
     parameters: int | None = None,
 ) -> ModelInfo:
-    """Combine the contents of a config with what only the network knows.
-
-    Args:
-        config: the content of `config.json`.
-        vocab_size: number of tokens.
-        hidden_size: width of hidden states.
-        max_positions: number of positions of the trunk; None if unlimited.
-        parameters: number of weights; None if unknown.
-
-    Raises:
-        ModelError: the config belongs to another kind of model, or is invalid.
-    """
+    """Combine the contents of a config with what only the network knows."""
     if config.get("model_type") != MODEL_TYPE:
         raise ModelError(f"config.json describes a model of type {config.get('model_type')}, not {MODEL_TYPE}")
     chosen = {name: config.get(name, default) for name, default in CONFIG_DEFAULTS.items()}

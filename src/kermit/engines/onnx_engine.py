@@ -37,12 +37,7 @@ _NO_SLOTS: Integers = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class OnnxCache:
-    """The states of tokens already read, by the names of the inputs that take them.
-
-    Args:
-        arrays: `past_keys_N` and `past_values_N`, (batch, heads, length, width) each, and `past_states`, (batch,
-            length, hidden).
-    """
+    """Tokens already read: `past_keys_N`, `past_values_N` (batch, heads, length, width) and `past_states`."""
 
     arrays: Mapping[str, Floats]
 
@@ -63,11 +58,8 @@ class OnnxCache:
 class OnnxEngine:
     """An engine that runs an exported model; create it with `load`.
 
-    Args:
-        session: the loaded file.
-        info: the model's properties.
-        table_size: number of positions in the model's position table; None if it has no table.
-        context: the loaded file that reads given tokens; None if `session` reads all tokens.
+    `table_size` is the number of positions in the model's position table, if it has one; `context` is the loaded file
+    that reads given tokens, if `session` does not read all tokens.
     """
 
     def __init__(
@@ -89,9 +81,7 @@ class OnnxEngine:
         """Load the exported file of a model.
 
         Args:
-            folder: the folder of the model.
             precision: `float32`, `int8`, or `auto`: int8 if that file exists, otherwise float32.
-            threads: number of threads per call.
 
         Raises:
             ModelError: the file is missing or cannot be used.
@@ -112,17 +102,7 @@ class OnnxEngine:
     def of(
         cls, file: Path | bytes, config: Mapping[str, Any], *, context: Path | bytes | None = None, threads: int = 1
     ) -> OnnxEngine:
-        """Load an exported file.
-
-        Args:
-            file: its path, or its content.
-            config: the content of the model's `config.json`.
-            context: the path or content of the file that reads given tokens, for models with `given_layers`.
-            threads: number of threads per call.
-
-        Raises:
-            ModelError: it cannot be used.
-        """
+        """Load an exported file, and the one that reads given tokens if there is one, from paths or contents."""
         if threads < 1:
             raise ModelError(f"threads must be 1 or more, not {threads}")
         session = _session(file, threads)
@@ -288,16 +268,7 @@ def weights_checksum(folder: Path) -> str:
 
 
 def _check_current(file: Path, folder: Path, exported: str) -> None:
-    """Check that a file was exported from the weights in its folder.
-
-    Args:
-        file: the exported file.
-        folder: the folder of the model.
-        exported: the checksum of the weights that the file was exported from.
-
-    Raises:
-        StaleFileError: the weights have changed since.
-    """
+    """Raise a StaleFileError if the weights in the folder are not those with the checksum `exported`."""
     if (now := weights_checksum(folder)) and now != exported:
         raise StaleFileError(
             f"{file}: the weights in {folder} have changed since it was exported; run `kermit export {folder}` again"

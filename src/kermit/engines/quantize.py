@@ -36,13 +36,7 @@ def static_activations(graph: Graph) -> list[str]:
 
 
 def quantize(graph: Graph, embedding: str, ranges: Mapping[str, float]) -> Graph:
-    """Return a graph in int8.
-
-    Args:
-        graph: the graph in float32, which is not modified.
-        embedding: the name of the word embedding, (tokens, width).
-        ranges: the largest absolute value of each of `static_activations`.
-    """
+    """Return a graph in int8; `ranges` are the largest absolute values of its `static_activations`."""
     return _Quantizer(graph, embedding, ranges).run()
 
 

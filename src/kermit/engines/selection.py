@@ -32,21 +32,7 @@ def load_engine(
     device: str | torch.device | None = None,
     dtype: torch.dtype | None = None,
 ) -> Engine:
-    """Load the engine of a model.
-
-    Args:
-        folder: the model's folder.
-        engine: ``onnx`` or ``torch``; ``auto`` is ONNX Runtime if the folder has an exported file of its weights and
-            neither device nor dtype is given, and torch otherwise.
-        precision: of the exported file, which must exist; by default int8 if the folder has it.
-        threads: number of CPU threads; by default 1 for ONNX Runtime, and torch's own choice for torch.
-        device: the device for torch; by default a GPU if one is available.
-        dtype: the dtype for torch; float32 by default.
-
-    Raises:
-        UsageError: unknown engine or precision.
-        ModelError: no exported file, or no model that can be read.
-    """
+    """Load the engine of a model; the options are those of `Kermit.from_pretrained`."""
     if engine not in get_args(EngineName):
         raise UsageError(f"engine must be one of {', '.join(get_args(EngineName))}, not {engine!r}")
     kind = None if precision is None else member_of(FilePrecision, precision, "precision", UsageError)

@@ -6,15 +6,15 @@ call. The model computes in the dtype of its weights; the engine returns float32
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from kermit.canvas import Termination
 from kermit.canvas.arrays import Floats, Integers
-from kermit.engines.engine import Answer, Asked, ModelInfo, Rows
+from kermit.engines.engine import MODEL_TYPE, Answer, Asked, ModelInfo, Rows
+from kermit.engines.model_info import CONFIG_DEFAULTS, info_from_config
 from kermit.modeling import KermitForInsertion
 from kermit.modeling.encoder import LayerCache
 from kermit.modeling.tensors import RowTensors
@@ -22,13 +22,7 @@ from kermit.modeling.tensors import RowTensors
 
 @dataclass(frozen=True)
 class TorchCache:
-    """Keys, values and final states of tokens already read.
-
-    Args:
-        layers: keys and values of every layer, each (batch, heads, length, width).
-        states: (batch, length, hidden).
-        token_ids: (batch, length).
-    """
+    """Keys and values (batch, heads, length, width) of every layer, states (batch, length, hidden), and token ids."""
 
     layers: LayerCache
     states: Tensor
@@ -52,11 +46,7 @@ class TorchCache:
 
 
 class TorchEngine:
-    """An engine that runs a torch model.
-
-    Args:
-        model: the model; it is put in evaluation mode.
-    """
+    """An engine that runs a torch model, which is put in evaluation mode."""
 
     def __init__(self, model: KermitForInsertion) -> None:
         self.model: KermitForInsertion = model.eval() if model.training else model
@@ -124,26 +114,14 @@ class TorchEngine:
 def model_info(model: KermitForInsertion) -> ModelInfo:
     """Return the properties of a torch model."""
     config = model.config
-    return ModelInfo(
-        specials=config.specials,
+    info = info_from_config(
+        {name: getattr(config, name) for name in CONFIG_DEFAULTS} | {"model_type": MODEL_TYPE},
         vocab_size=config.vocab_size,
         hidden_size=config.hidden_size,
-        termination=Termination(config.termination),
-        orders=None if config.orders is None else frozenset(config.orders),
-        cached_context=config.cached_context,
-        blank_id=config.blank_token_id if config.cached_context else None,
-        blank_room=config.blank_room,
-        restarts=config.positions == "restart",
-        max_length=model.max_length,
-        max_segment_length=model.max_segment_length,
-        languages=(config.languages["x"], config.languages["y"]),
-        factorizations=frozenset(config.factorizations or ()),
-        strategy=config.strategy,
-        termination_penalty=config.termination_penalty,
+        max_positions=model.kermit.max_positions,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
-        model_type=config.model_type,
-        precision=str(model.dtype).removeprefix("torch."),
     )
+    return replace(info, model_type=config.model_type, precision=str(model.dtype).removeprefix("torch."))
 
 
 def _array(tensor: Tensor) -> Floats:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from kermit.engines.graph import OPSET, Graph
 from kermit.errors import ModelError, in_a_line
 from kermit.modeling import KermitForInsertion
-from kermit.modeling.trunk import KermitModel, position_table
+from kermit.modeling.trunk import KermitModel, added, between, near, position_table
 
 _WINDOW = "sliding_attention"
 
@@ -39,22 +39,14 @@ class _Trunk(nn.Module):
         self.window: int | None = trunk.sliding_window if windowed else None
 
     def forward(self, embedded: Tensor, segment_ids: Tensor, positions: Tensor, orders: Tensor, mask: Tensor) -> Tensor:
-        """Return final states, (batch, length, hidden).
-
-        Args:
-            embedded: (batch, length, width), the sum of the embeddings of words, segments and orders.
-            segment_ids: (batch, length).
-            positions: (batch, length) float.
-            orders: (batch, length).
-            mask: (batch, length, length) bool.
-        """
+        """Return final states (batch, length, hidden); `embedded` is the sum of all embeddings."""
         types = {"token_type_ids": segment_ids} if self.types else {}
         if self.cached_context:
             embedded, places = self._between(embedded, positions)
-            seen: Any = _added(mask[:, None], embedded)
+            seen: Any = added(mask[:, None], embedded)
             if self.window is not None:
-                near = mask & _near(segment_ids, positions, orders, mask, self.window)
-                seen = {"full_attention": seen, _WINDOW: _added(near[:, None], embedded)}
+                within = near(segment_ids, positions, orders, mask, self.window)
+                seen = {"full_attention": seen, _WINDOW: added(within[:, None], embedded)}
         else:
             places, seen = positions.long() + self.offset, mask[:, 0].long()  # [CLS] sees everything but padding
         states: Tensor = self.encoder(inputs_embeds=embedded, attention_mask=seen, position_ids=places, **types)[0]
@@ -65,44 +57,13 @@ class _Trunk(nn.Module):
         table = position_table(self.encoder)
         if table is None:
             return embedded, positions
-        whole = positions.floor()
-        first = whole.long() + self.offset
-        last = (self.limit or table.num_embeddings - self.offset) + self.offset - 1
-        share = (positions - whole)[..., None]
-        return embedded + share * (table((first + 1).clamp(max=last)) - table(first)), first
-
-
-def _added(mask: Tensor, embedded: Tensor) -> Tensor:
-    return torch.where(mask, 0.0, torch.finfo(embedded.dtype).min).to(embedded.dtype)
-
-
-def _near(segment_ids: Tensor, positions: Tensor, orders: Tensor, mask: Tensor, window: int) -> Tensor:
-    """Return which tokens are at most `window` places apart in the text, Y after X; (batch, length, length) bool.
-
-    With nothing given, Y follows X in the canvas; otherwise Y follows the given part of X.
-    """
-    given = (orders == 0)[:, None]
-    nothing_given = ~(mask & given).any(2, keepdim=True)  # irrelevant for padding, which sees only itself
-    of_x = mask & (segment_ids == 0)[:, None] & (given | nothing_given)
-    end_of_x = torch.where(of_x, positions[:, None], 0.0).amax(2)
-    places = positions + segment_ids * end_of_x
-    return (places[:, :, None] - places[:, None]).abs() <= window
+        limit = self.limit or table.num_embeddings - self.offset
+        places, share = between(table, positions, self.offset, limit)
+        return embedded + share, places
 
 
 def add_traced(graph: Graph, model: KermitForInsertion, embedded: str) -> str:
-    """Trace the trunk of a model and add it to a graph.
-
-    Args:
-        graph: the graph to extend.
-        model: the model, in evaluation mode and float32.
-        embedded: (batch, length, width), the sum of all embeddings.
-
-    Returns:
-        The name of the states, (batch, length, hidden).
-
-    Raises:
-        ModelError: torch cannot trace the trunk.
-    """
+    """Trace the trunk of a model in evaluation mode and float32; return the name of the states."""
     import onnxscript  # noqa: F401  fail here with a clear message if it is missing
 
     batch, length = 2, 7

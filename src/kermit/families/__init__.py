@@ -20,7 +20,7 @@ _FAMILIES: Registry[Family] = Registry(
         "causal_lm": "kermit.families.causal_lm:CAUSAL_LM",
     },
 )
-_OF_MODEL_TYPE = {"marian": "transformer", "kermit": "kermit", "insertion_transformer": "insertion_transformer"}
+_OF_MODEL_TYPE = {"marian": "transformer", "kermit": "kermit"}
 
 
 def family_names() -> list[str]:

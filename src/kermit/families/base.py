@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kermit.canvas import Factorization
 from kermit.data.batching import WHOLE, RankShare
 from kermit.errors import RecipeError
-from kermit.validated import FamilySettings, Settings
+from kermit.validated_settings import FamilySettings, Settings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kermit.data.encoding import Row
     from kermit.engines.engine import Engine
     from kermit.families.recovery import HeldOutBatch, Recovered
-    from kermit.searching import Searcher
+    from kermit.searcher import Searcher
     from kermit.training.recipe import Recipe
 
 ITEMS = "items"
@@ -34,7 +34,6 @@ class Collator(Protocol):
         self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
     ) -> dict[str, Array]:
         """Build a batch, and return one process's share of it."""
-        ...
 
 
 class Family(Protocol):
@@ -56,23 +55,18 @@ class Family(Protocol):
 
     def check(self, recipe: Recipe) -> None:
         """Raise a RecipeError if parts of the recipe contradict each other."""
-        ...
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """Build a new model; random weights come from torch's global generator, which the caller has seeded."""
-        ...
 
     def load(self, path: Path) -> PreTrainedModel:
         """Load a model in float32 from a folder of safetensors and a config."""
-        ...
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Return the collator of this family's training batches."""
-        ...
 
     def loss(self, model: torch.nn.Module, batch: dict[str, torch.Tensor], recipe: Recipe) -> torch.Tensor:
         """Return the loss summed over the batch's items, a scalar; call `model(...)` exactly once, as DDP requires."""
-        ...
 
 
 class TranslationFamily(Family, Protocol):
@@ -80,7 +74,6 @@ class TranslationFamily(Family, Protocol):
 
     def runner(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Engine | Searcher:
         """Return the engine or searcher that `kermit.Kermit` runs the model with."""
-        ...
 
 
 class PretrainingFamily(Family, Protocol):
@@ -88,7 +81,6 @@ class PretrainingFamily(Family, Protocol):
 
     def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
         """Return which dropped tokens the model, in evaluation mode, recovers."""
-        ...
 
 
 def refuse_orders(recipe: Recipe, needed: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,11 +20,9 @@ from kermit.canvas import SpecialTokens
 from kermit.canvas.arrays import Array
 from kermit.data.batching import WHOLE, RankShare
 from kermit.families.base import ITEMS, Collator
-from kermit.families.language_model import best_tokens, build_language_model, run, token_loss
+from kermit.families.language_model import LanguageModelFamily, build_language_model, recovered, run, token_loss
 from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
-from kermit.families.trunks import TrunkSettings
 from kermit.modeling import specials_of
-from kermit.validated import FamilySettings, Settings
 
 if TYPE_CHECKING:
     from kermit.data.encoding import Row
@@ -47,26 +44,15 @@ class CausalCollator:
         return share.of({"token_ids": batch.token_ids, "valid": batch.valid, ITEMS: items})
 
 
-class CausalLMFamily:
+class CausalLMFamily(LanguageModelFamily):
     """Builds, trains and evaluates causal language models."""
 
     name = "causal_lm"
-    tasks: tuple[str, ...] = ("pretraining",)
-    model_type: str | None = None
-    model_settings: type[FamilySettings] = TrunkSettings
-    objective_settings: type[Settings] = Settings
-    decoding_settings: type[Settings] = Settings
-
-    def check(self, recipe: Recipe) -> None:
-        """Do nothing: there are no constraints between sections."""
+    kind = AutoModelForCausalLM
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """Build a new model, or start from a checkpoint, possibly that of an encoder."""
-        return build_language_model(recipe.model, tokenizer, AutoModelForCausalLM, is_decoder=True)
-
-    def load(self, path: Path) -> PreTrainedModel:
-        """Load a saved model."""
-        return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+        return build_language_model(recipe.model, tokenizer, self.kind, is_decoder=True)
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Return a collator of whole texts."""
@@ -80,15 +66,9 @@ class CausalLMFamily:
 
     def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
         """Predict each dropped token from everything before it."""
-        batch, dropped = held_out.texts.batch, held_out.dropped
-        token_ids, valid, asked = (
-            torch.as_tensor(plane, device=model.device) for plane in (batch.token_ids, batch.valid, dropped)
-        )
-        vectors = _vectors(model, token_ids, valid)
-        correct = np.zeros_like(dropped)
-        best = best_tokens(model, vectors[:, :-1][asked[:, 1:]])
-        correct[dropped] = best.cpu().numpy() == batch.token_ids[dropped]
-        return Recovered(correct)
+        batch = held_out.texts.batch
+        planes = (torch.as_tensor(plane, device=model.device) for plane in (batch.token_ids, batch.valid))
+        return recovered(model, held_out, _vectors(model, *planes).roll(1, 1))  # the first token is never dropped
 
 
 def _vectors(model: nn.Module, token_ids: Tensor, valid: Tensor) -> Tensor:

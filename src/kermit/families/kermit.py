@@ -24,21 +24,21 @@ from kermit.data.batching import WHOLE, RankShare
 from kermit.data.joint_tokenizer import blank_id
 from kermit.decoding import Strategy
 from kermit.decoding.asking import ask_canvases
-from kermit.decoding.choices import DecodingChoices
+from kermit.decoding.flat_settings import DecodingChoices
 from kermit.engines.engine import LEFT_TO_RIGHT, Engine
 from kermit.engines.torch_engine import TorchEngine
 from kermit.errors import RecipeError
 from kermit.families.base import ITEMS, Collator, refuse_orders
 from kermit.families.objective_settings import ObjectiveName, ObjectiveSettings
 from kermit.families.recovery import HeldOutBatch, Recovered
-from kermit.families.trunks import TrunkSettings, made, new_trunk_config
+from kermit.families.trunk_settings import TrunkSettings, made, new_trunk_config
 from kermit.loading import load_whole
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings, specials_of
 from kermit.modeling.trunk import refuse_unfit_at_work
 from kermit.objectives.generations import GenerationObjective
 from kermit.objectives.objective import Objective
-from kermit.objectives.texts import Texts, canvases_of
-from kermit.validated import FamilySettings, Settings
+from kermit.objectives.training_canvases import Texts, canvases_of
+from kermit.validated_settings import FamilySettings, Settings
 
 if TYPE_CHECKING:
     from kermit.data.encoding import Row
@@ -70,11 +70,8 @@ class KermitSettings(TrunkSettings):
 class InsertionCollator:
     """Turns rows into training canvases, for models without cached context.
 
-    Args:
-        specials: the ids that frame a canvas.
-        objective: draws the kept sets.
-        mixes: the factorizations of each data source, with weights.
-        lone_texts: whether a row without y is a text of one segment, instead of a pair whose other side is absent.
+    `mixes` are the factorizations of each data source, with weights. With `lone_texts`, a row without y is a text of
+    one segment instead of a pair whose other side is absent.
     """
 
     specials: SpecialTokens
@@ -100,11 +97,7 @@ class InsertionCollator:
 class GenerationCollator:
     """Turns rows into all rounds of one generation per text, for models with cached context.
 
-    Args (others as in `InsertionCollator`):
-        objective: draws the given part and the rounds.
-        orders: the insertion orders of each data source, with weights.
-        blank_id: the token that marks a blank.
-        blank_room: the positions that each blank reserves for inserted tokens.
+    `orders` are the insertion orders of each data source, with weights; the others as in `InsertionCollator`.
     """
 
     specials: SpecialTokens
@@ -216,10 +209,7 @@ class KermitFamily:
                 lone_texts=recipe.task == "pretraining",
             )
         return InsertionCollator(
-            specials,
-            _objective(recipe).build(termination),
-            mixes_of(recipe),
-            lone_texts=recipe.task == "pretraining",
+            specials, _objective(recipe).build(termination), mixes_of(recipe), lone_texts=recipe.task == "pretraining"
         )
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:

@@ -1,4 +1,4 @@
-"""Shared code of masked and causal language models: any model of transformers, with the loss at chosen positions.
+"""The base of masked and causal language models: any model of transformers, with the loss at chosen positions.
 
 The model keeps its class, so `AutoModelForMaskedLM` or `AutoModelForCausalLM` can load it. In training its forward runs
 up to the output layer; logits are then computed in chunks, and only where needed.
@@ -7,19 +7,51 @@ up to the output layer; logits are then computed in chunks, and only where neede
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.data.joint_tokenizer import end_of_slot_id
-from kermit.families.trunks import TrunkSettings, made, new_trunk_config
+from kermit.families.recovery import HeldOutBatch, Recovered
+from kermit.families.trunk_settings import TrunkSettings, made, new_trunk_config
+from kermit.modeling.captured_inputs import inner_model, withheld_from
 from kermit.modeling.slot_loss import slot_loss
-from kermit.modeling.taps import inner_model, withheld_from
-from kermit.validated import FamilySettings
+from kermit.validated_settings import FamilySettings, Settings
+
+if TYPE_CHECKING:
+    from kermit.training.recipe import Recipe
 
 _ROWS = 256  # positions whose logits are computed at a time
+
+
+class LanguageModelFamily:
+    """What the families of language models share; `kind` is transformers' class."""
+
+    kind: type[AutoModelForMaskedLM] | type[AutoModelForCausalLM]
+    tasks: tuple[str, ...] = ("pretraining",)
+    model_type: str | None = None
+    model_settings: type[FamilySettings] = TrunkSettings
+    objective_settings: type[Settings] = Settings
+    decoding_settings: type[Settings] = Settings
+
+    def check(self, recipe: Recipe) -> None:
+        """Do nothing: there are no constraints between sections."""
+
+    def load(self, path: Path) -> PreTrainedModel:
+        """Load a saved model."""
+        return self.kind.from_pretrained(path, dtype=torch.float32)
+
+
+def recovered(model: PreTrainedModel, held_out: HeldOutBatch, vectors: Tensor) -> Recovered:
+    """Compare the dropped tokens with the best ones, given a vector (batch, tokens, width) for each."""
+    dropped, correct = held_out.dropped, np.zeros_like(held_out.dropped)
+    best = best_tokens(model, vectors[torch.as_tensor(dropped, device=model.device)])
+    correct[dropped] = best.cpu().numpy() == held_out.texts.batch.token_ids[dropped]
+    return Recovered(correct)
 
 
 def run(model: nn.Module, **inputs: Any) -> Tensor:

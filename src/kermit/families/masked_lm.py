@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -22,12 +21,18 @@ from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.data.batching import WHOLE, RankShare
 from kermit.errors import RecipeError
 from kermit.families.base import ITEMS, Collator
-from kermit.families.language_model import best_tokens, build_language_model, run, segment_inputs, token_loss
+from kermit.families.language_model import (
+    LanguageModelFamily,
+    build_language_model,
+    recovered,
+    run,
+    segment_inputs,
+    token_loss,
+)
 from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
-from kermit.families.trunks import TrunkSettings
 from kermit.modeling import specials_of
 from kermit.objectives.dropping import sample_dropped
-from kermit.validated import FamilySettings, Fraction, Settings
+from kermit.validated_settings import Fraction, Settings
 
 if TYPE_CHECKING:
     from kermit.data.encoding import Row
@@ -46,14 +51,7 @@ class MaskedLMObjective(Settings):
 
 @dataclass(frozen=True)
 class MaskingCollator:
-    """Turns rows into texts with masked tokens.
-
-    Args:
-        specials: the ids that frame a text.
-        mask_id: the mask token.
-        ordinary: (tokens,) the ids that random tokens are drawn from.
-        objective: how many tokens are masked.
-    """
+    """Turns rows into texts with masked tokens; `ordinary` are the ids that random tokens are drawn from."""
 
     specials: SpecialTokens
     mask_id: int
@@ -91,18 +89,12 @@ class MaskingCollator:
         return np.where(asked.any(1, keepdims=True), asked, some)
 
 
-class MaskedLMFamily:
+class MaskedLMFamily(LanguageModelFamily):
     """Builds, trains and evaluates masked language models."""
 
     name = "masked_lm"
-    tasks: tuple[str, ...] = ("pretraining",)
-    model_type: str | None = None
-    model_settings: type[FamilySettings] = TrunkSettings
+    kind = AutoModelForMaskedLM
     objective_settings: type[Settings] = MaskedLMObjective
-    decoding_settings: type[Settings] = Settings
-
-    def check(self, recipe: Recipe) -> None:
-        """Do nothing: there are no constraints between sections."""
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """Build a new model, or start from a checkpoint, adding a new head if it has none."""
@@ -110,13 +102,9 @@ class MaskedLMFamily:
             raise RecipeError(
                 "tokenizer: a masked language model needs a mask token, but this tokenizer has none; set one"
             )
-        model = build_language_model(recipe.model, tokenizer, AutoModelForMaskedLM)
+        model = build_language_model(recipe.model, tokenizer, self.kind)
         model.config.mask_token_id = tokenizer.mask_token_id
         return model
-
-    def load(self, path: Path) -> PreTrainedModel:
-        """Load a saved model."""
-        return AutoModelForMaskedLM.from_pretrained(path, dtype=torch.float32)
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Return a collator that masks tokens."""
@@ -134,14 +122,10 @@ class MaskedLMFamily:
 
     def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
         """Mask all dropped tokens and predict them."""
-        batch, dropped = held_out.texts.batch, held_out.dropped
-        hidden = np.where(dropped, model.config.mask_token_id, batch.token_ids)
+        batch = held_out.texts.batch
+        hidden = np.where(held_out.dropped, model.config.mask_token_id, batch.token_ids)
         planes = (torch.as_tensor(plane, device=model.device) for plane in (hidden, batch.valid, batch.segment_ids))
-        vectors = _vectors(model, *planes)
-        asked = torch.as_tensor(dropped, device=model.device)
-        correct = np.zeros_like(dropped)
-        correct[dropped] = best_tokens(model, vectors[asked]).cpu().numpy() == batch.token_ids[dropped]
-        return Recovered(correct)
+        return recovered(model, held_out, _vectors(model, *planes))
 
 
 def _vectors(model: nn.Module, input_ids: Tensor, valid: Tensor, segment_ids: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from kermit.objectives.objective import KeptSampling, Objective, SlotShare
 from kermit.objectives.orders import OrderPrior
 from kermit.objectives.priors import PriorName, make_prior, prior_names
 from kermit.registry import Registry
-from kermit.validated import Fraction, NotNegative, Settings, Share
+from kermit.validated_settings import Fraction, NotNegative, Settings, Share
 
 
 class ObjectiveName(StrEnum):

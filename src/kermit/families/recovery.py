@@ -10,7 +10,7 @@ import numpy as np
 
 from kermit.canvas import CanvasBatch, Factorization, SpecialTokens
 from kermit.canvas.arrays import Booleans
-from kermit.objectives.texts import Texts
+from kermit.objectives.training_canvases import Texts
 
 if TYPE_CHECKING:
     from kermit.data.encoding import Row

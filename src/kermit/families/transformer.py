@@ -28,10 +28,10 @@ from kermit.engines.engine import ModelInfo
 from kermit.errors import DecodingError, RecipeError, nearest
 from kermit.families.base import ITEMS, Collator, check_one_direction
 from kermit.families.language_model import position_loss
-from kermit.families.trunks import EncoderDecoderSettings, made
+from kermit.families.trunk_settings import EncoderDecoderSettings, made
 from kermit.loading import load_whole
-from kermit.searching import Hypothesis
-from kermit.validated import FamilySettings, Settings, Share
+from kermit.searcher import Hypothesis
+from kermit.validated_settings import FamilySettings, Settings, Share
 
 if TYPE_CHECKING:
     from kermit.data.encoding import Row
@@ -43,6 +43,7 @@ _IGNORED = -100
 class TransformerSettings(EncoderDecoderSettings):
     """The shape of the model."""
 
+    max_positions: PositiveInt = 512
     activation: str = "relu"
     attention_dropout: Share = 0.0
 
@@ -163,10 +164,7 @@ class BeamSearcher:
 
     @torch.inference_mode()
     def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        settings: BeamSearch,
-        on_progress: Callable[[int], object] | None = None,
+        self, sources: Sequence[Sequence[int]], settings: BeamSearch, on_progress: Callable[[int], object] | None = None
     ) -> list[Hypothesis]:
         """Translate sources in batches of similar length."""
         found: dict[int, Hypothesis] = {}

@@ -90,12 +90,7 @@ class KermitForSequenceClassification(KermitPreTrainedModel):
 
 
 class LastTokenConfig(PreTrainedConfig):  # type: ignore[misc]
-    """The configuration of `LastTokenForSequenceClassification`.
-
-    Args:
-        trunk_config: the configuration of an encoder with a causal mask.
-        initializer_range: standard deviation of the new layer's weights.
-    """
+    """The configuration of `LastTokenForSequenceClassification`, whose trunk is an encoder with a causal mask."""
 
     model_type = "kermit_last_token"
     sub_configs_defaults = {"trunk_config": SubConfigSpec(config_class=AutoConfig, model_type="bert")}  # noqa: RUF012
@@ -122,12 +117,7 @@ class LastTokenForSequenceClassification(PreTrainedModel):  # type: ignore[misc]
 
     @classmethod
     def from_trunk(cls, trunk: PreTrainedModel, **settings: Any) -> LastTokenForSequenceClassification:
-        """Create a classifier from a loaded trunk, which it owns from then on, and a new layer.
-
-        Args:
-            trunk: the encoder.
-            settings: of `LastTokenConfig`, such as the labels.
-        """
+        """Create a classifier from a loaded trunk, which it owns from then on, and a new layer."""
         model = cls(LastTokenConfig(trunk_config=trunk.config, **settings))
         model.trunk = _without_pooler(trunk)
         return model
@@ -144,15 +134,7 @@ class LastTokenForSequenceClassification(PreTrainedModel):  # type: ignore[misc]
         labels: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
-        """Return logits of texts, and their mean loss if labels are given.
-
-        Args:
-            input_ids: (batch, length).
-            attention_mask: (batch, length), False or 0 at padding.
-            token_type_ids: (batch, length), ignored: a causal language model has no segments.
-            labels: (batch,) label indices (cross-entropy), or numbers (squared error) if the config has one label.
-            kwargs: passed on to the trunk.
-        """
+        """Return logits of texts, and their mean loss if labels (batch,) are given; token types are ignored."""
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
         found = self.trunk(input_ids, attention_mask=mask, use_cache=False, **kwargs)
         last = (mask * torch.arange(mask.shape[1], device=mask.device)).argmax(1)

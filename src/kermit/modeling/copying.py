@@ -16,12 +16,7 @@ NEVER = -1e4
 
 
 class Copying(nn.Module):
-    """Scores each token of a canvas as a copy.
-
-    Args:
-        hidden_size: width of the hidden states.
-        width: width of the vectors that are compared.
-    """
+    """Scores each token of a canvas as a copy."""
 
     def __init__(self, hidden_size: int, width: int) -> None:
         super().__init__()
@@ -32,15 +27,9 @@ class Copying(nn.Module):
         self.scale = width**-0.5
 
     def forward(self, hidden: Tensor, slots: Tensor, copied: Tensor) -> Tensor:
-        """Score every token of a slot's canvas.
+        """Score every token of a slot's canvas: (slots, length) logits in float32, `NEVER` where it may not be copied.
 
-        Args:
-            hidden: (batch, length, hidden).
-            slots: (slots,) as row * length + slot, ascending.
-            copied: (batch, length) bool, the tokens that may be copied.
-
-        Returns:
-            (slots, length) logits in float32, `NEVER` for tokens that may not be copied.
+        `slots` are row * length + slot, ascending; `copied` is (batch, length) bool.
         """
         flat = hidden.flatten(0, 1)
         beside = torch.cat([flat[slots - 1], flat[slots]], 1)
@@ -57,16 +46,7 @@ class Copying(nn.Module):
 
 
 def add_copies(logits: Tensor, scores: Tensor, token_ids: Tensor) -> Tensor:
-    """Add the scores of copies to the logits of their tokens.
-
-    Args:
-        logits: (slots, vocab) in float32.
-        scores: (slots, length) scores of each slot's canvas tokens as copies.
-        token_ids: (slots, length) these tokens.
-
-    Returns:
-        (slots, vocab) logsumexp of a token's own logit and the scores of its copies.
-    """
+    """Return (slots, vocab) the logsumexp of a token's own logit and the scores (slots, length) of its copies."""
     peak = scores.amax(1, keepdim=True)
     mass = torch.zeros_like(logits).scatter_add(1, token_ids, (scores - peak).exp().where(scores > NEVER, 0))
     copied = mass > 0
@@ -76,16 +56,9 @@ def add_copies(logits: Tensor, scores: Tensor, token_ids: Tensor) -> Tensor:
 def copy_masses(
     scores: Tensor, token_ids: Tensor, target_slots: Tensor, target_tokens: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return what copies contribute to each slot's softmax and to its targets.
+    """Return the log of what copies contribute to each slot's softmax, (slots,), and to its targets, (targets,).
 
-    Args:
-        scores: (slots, length) scores of each slot's canvas tokens as copies.
-        token_ids: (slots, length) these tokens.
-        target_slots: (targets,).
-        target_tokens: (targets,).
-
-    Returns:
-        (slots,) and (targets,) log of the contributions; about `NEVER` where nothing can be copied.
+    It is about `NEVER` where nothing can be copied.
     """
     same = token_ids[target_slots] == target_tokens[:, None]
     return scores.logsumexp(1), scores[target_slots].masked_fill(~same, NEVER).logsumexp(1)

@@ -33,16 +33,12 @@ class EncoderConfig(PreTrainedConfig):  # type: ignore[misc]
     """The configuration of `Encoder`.
 
     Args:
-        vocab_size: number of rows of the embedding.
-        hidden_size: width of the hidden states.
-        num_hidden_layers: number of layers.
         given_layers: number of first layers, which only given tokens pass; inserted tokens pass the others. 0: all
             tokens pass all layers.
         num_attention_heads: heads per layer; each must have an even width.
         intermediate_size: width of the gated MLP.
         rotary_base: the slowest rotary frequency is about 1 / rotary_base radians per position.
         dropout: rate on the embedding and on the output of each attention and MLP block.
-        norm_eps: epsilon of the layer norms.
         initializer_range: standard deviation of new weights; None for hidden_size ** -0.5.
     """
 
@@ -78,12 +74,7 @@ class EncoderConfig(PreTrainedConfig):  # type: ignore[misc]
 
 @dataclass
 class EncoderOutput(ModelOutput):  # type: ignore[misc]
-    """Hidden states and, with `use_cache`, the keys and values that later tokens attend to.
-
-    Args:
-        last_hidden_state: (batch, length, hidden), zero at padding.
-        cache: keys and values of every layer that inserted tokens pass.
-    """
+    """Hidden states, zero at padding, and with `use_cache` the keys and values that later tokens attend to."""
 
     last_hidden_state: Tensor | None = None
     cache: LayerCache | None = None
@@ -191,11 +182,7 @@ class _Layer(nn.Module):
     ) -> tuple[_Tokens, tuple[Tensor, Tensor]]:
         """Return the tokens with their next states, and this layer's keys and values.
 
-        Args:
-            tokens: the tokens that pass the layer.
-            mask: (batch, 1, length, keys) bool, the keys that each token of the rows attends to; None for all.
-            past: keys and values of tokens encoded before.
-            beside: tokens of the same rows that are attended to but do not pass the layer.
+        `mask` is (batch, 1, length, keys) bool. Tokens `beside` those of the layer are attended to but do not pass it.
         """
         norm, hidden = self.attention_norm, tokens.hidden
         normed = None if beside is None else replace(beside, hidden=norm(beside.hidden))
@@ -255,14 +242,11 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
         """Encode padded rows.
 
         Args:
-            input_ids: (batch, length).
             attention_mask: (batch, length), 0 at padding; or (batch, 1, length, keys) bool, the keys that each token
                 attends to, those of `past` first.
             position_ids: (batch, length), fractions allowed; 0, 1, 2, ... by default.
-            inputs_embeds: (batch, length, hidden), instead of input_ids.
             valid: (batch, length) bool, the real tokens; required with a four-dimensional mask.
             given: (batch, length) bool, the given tokens, all by default; used only with `given_layers`.
-            past: the cache of the tokens encoded before.
             use_cache: whether to return the keys and values, including those of `past`.
             kwargs: ignored; other trunks take more arguments.
         """

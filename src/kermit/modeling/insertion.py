@@ -29,14 +29,7 @@ from kermit.modeling.trunk import KermitModel, KermitPreTrainedModel, refuse_unf
 
 @dataclass
 class InsertionOutput(ModelOutput):  # type: ignore[misc]
-    """The losses of a batch of training canvases, each a mean over texts.
-
-    Args:
-        loss: the loss to minimise, the sum of the next two.
-        content_loss: the loss of the tokens.
-        location_loss: the loss of the locations and of stopping.
-        last_hidden_state: (batch, length, hidden), from the trunk.
-    """
+    """Means over texts: the loss to minimise, the sum of those of tokens and of locations; and the trunk's states."""
 
     loss: Tensor | None = None
     content_loss: Tensor | None = None
@@ -60,16 +53,7 @@ class SlotHead(nn.Module):
         self.stop = nn.Linear(config.hidden_size, 1) if sequence else None
 
     def vectors(self, hidden: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        """Compute slot vectors.
-
-        Args:
-            hidden: (batch, length, hidden).
-            left: (slots,) the left neighbours, as row * length + place.
-            right: (slots,) the right neighbours.
-
-        Returns:
-            (slots, width).
-        """
+        """Return slot vectors (slots, width) from the states of neighbours, given as row * length + place."""
         flat = hidden.flatten(0, 1)
         read = torch.cat([flat[left], flat[right]], 1) if self.reads_both else flat[right]
         vectors: Tensor = self.norm(self.activation(self.project(read)))
@@ -87,15 +71,11 @@ class KermitForInsertion(KermitPreTrainedModel):
             raise ModelError(
                 "the model is a classifier saved without an insertion head, so it cannot generate; load another model"
             )
-        self.kermit = self.make_trunk(config)
+        self.kermit = KermitModel(config)
         self.head = SlotHead(config, self.kermit.get_input_embeddings().embedding_dim)
         self.specials: SpecialTokens = config.specials  # read once: a config's attributes are slow to read
         self._never = sorted(self.specials.ids - ({self.specials.end_of_slot_id} if self.head.stop is None else set()))
         self.post_init()
-
-    def make_trunk(self, config: KermitConfig) -> KermitModel:
-        """Create the network under the head; subclasses override this."""
-        return KermitModel(config)
 
     @classmethod
     def from_encoder(
@@ -302,16 +282,7 @@ class KermitForInsertion(KermitPreTrainedModel):
 
 
 def logsumexp_by_row(values: Tensor, rows: Tensor, batch: int) -> Tensor:
-    """Return the logsumexp of values by row.
-
-    Args:
-        values: (items,).
-        rows: (items,) the row of each.
-        batch: number of rows.
-
-    Returns:
-        (batch,), -inf for a row without items.
-    """
+    """Return the logsumexp (batch,) of values (items,) by row; -inf for a row without items."""
     peak = values.new_full((batch,), -torch.inf).scatter_reduce_(0, rows, values.detach(), "amax")
     base = torch.where(peak.isfinite(), peak, 0)
     total = values.new_zeros(batch).scatter_add_(0, rows, (values - base[rows]).exp())
@@ -319,25 +290,15 @@ def logsumexp_by_row(values: Tensor, rows: Tensor, batch: int) -> Tensor:
 
 
 def specials_of(tokenizer: PreTrainedTokenizerFast) -> SpecialTokens:
-    """Return the ids of a tokenizer that frame a canvas or are never content.
-
-    Raises:
-        ModelError: the tokenizer lacks a token that a canvas needs.
-    """
+    """Return the ids of a tokenizer that frame a canvas or are never content."""
     return KermitConfig(**special_token_settings(tokenizer)).specials
 
 
 def special_token_settings(tokenizer: PreTrainedTokenizerFast, *, cached_context: bool = False) -> dict[str, Any]:
     """Return the special token ids of a tokenizer under their names in `KermitConfig`.
 
-    The unknown token can occur in a text, so it counts as content.
-
-    Args:
-        tokenizer: the tokenizer; end-of-slot and, if needed, a blank marker are added if it lacks them.
-        cached_context: whether the model needs a token that marks blanks.
-
-    Raises:
-        ModelError: the tokenizer lacks a token that a canvas needs.
+    End-of-slot and, with cached context, a blank marker are added if it lacks them. The unknown token can occur in a
+    text, so it counts as content.
     """
     names = {"cls_token_id": "[CLS]", "sep_token_id": "[SEP]", "pad_token_id": "padding"}
     settings: dict[str, Any] = {name: getattr(tokenizer, name) for name in names}

@@ -15,15 +15,7 @@ from kermit.engines.engine import Rows
 
 @dataclass(frozen=True)
 class RowTensors:
-    """Rows of cached context as tensors; see `kermit.engines.engine.Rows`.
-
-    Args:
-        token_ids: (batch, length).
-        segment_ids: (batch, length).
-        positions: (batch, length) float.
-        orders: (batch, length), 0 for given tokens and padding, 1 for a block, 2 for a left-to-right block.
-        mask: (batch, length, past + length) bool, what each token attends to.
-    """
+    """Rows of cached context as tensors, with the shapes of `kermit.engines.engine.Rows`."""
 
     token_ids: Tensor
     segment_ids: Tensor

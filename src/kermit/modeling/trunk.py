@@ -120,11 +120,7 @@ class KermitModel(KermitPreTrainedModel):
         return positions * attention_mask + self.position_offset
 
     def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        segment_ids: Tensor | None = None,
-        **kwargs: Any,
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, segment_ids: Tensor | None = None, **kwargs: Any
     ) -> BaseModelOutput:
         """Encode canvases.
 
@@ -184,11 +180,14 @@ class KermitModel(KermitPreTrainedModel):
             inputs |= {"attention_mask": mask, "valid": valid, "given": rows.orders == 0}
             inputs |= {"past": past, "use_cache": use_cache}
         else:
-            inputs["attention_mask"] = _added(mask, embedded)
+            inputs["attention_mask"] = added(mask, embedded)
         trunk, windows = self.config.trunk_config, "sliding_attention"
         if windows in (getattr(trunk, "layer_types", None) or ()):  # transformers ignores the window if a mask is given
-            near = _added(_near(rows, valid, trunk.sliding_window), embedded)
-            inputs["attention_mask"] = {"full_attention": inputs["attention_mask"], windows: near}
+            within = near(rows.segment_ids, rows.positions, rows.orders, rows.mask, trunk.sliding_window)
+            inputs["attention_mask"] = {
+                "full_attention": inputs["attention_mask"],
+                windows: added(within[:, None], embedded),
+            }
         found = self.encoder(inputs_embeds=embedded, position_ids=positions, **inputs, **kwargs)
         return found if self.caches else EncoderOutput(found[0])
 
@@ -200,29 +199,33 @@ class KermitModel(KermitPreTrainedModel):
             raise ModelError(
                 f"a canvas needs {needed} positions, but the trunk has {limit}; shorten the text, or leave fewer blanks"
             )
-        whole = positions.floor()
-        first = whole.long() + self.position_offset
-        after = (first + 1).clamp(max=self.position_offset + limit - 1)
-        share = (positions - whole)[..., None].to(table.weight.dtype)
-        return first, share * (table(after) - table(first))
+        return between(table, positions, self.position_offset, limit)
 
 
-def _added(mask: Tensor, embedded: Tensor) -> Tensor:
+def between(table: nn.Embedding, positions: Tensor, offset: int, limit: int) -> tuple[Tensor, Tensor]:
+    """Return whole positions for a table, and what to add to the token embeddings to interpolate fractions."""
+    whole = positions.floor()
+    first = whole.long() + offset
+    share = (positions - whole)[..., None].to(table.weight.dtype)
+    return first, share * (table((first + 1).clamp(max=offset + limit - 1)) - table(first))
+
+
+def added(mask: Tensor, embedded: Tensor) -> Tensor:
     """Return a mask in the form that encoders of transformers add to attention scores."""
-    return embedded.new_zeros(mask.shape).masked_fill(~mask, torch.finfo(embedded.dtype).min)
+    return torch.where(mask, 0.0, torch.finfo(embedded.dtype).min).to(embedded.dtype)
 
 
-def _near(rows: RowTensors, valid: Tensor, window: int) -> Tensor:
-    """Return the mask of tokens within a window, with Y after X; (batch, 1, length, length) bool.
+def near(segment_ids: Tensor, positions: Tensor, orders: Tensor, mask: Tensor, window: int) -> Tensor:
+    """Return the tokens that each token sees at most `window` places away, Y after X; (batch, length, length) bool.
 
-    If nothing is given, distances are those of the canvas, as without cached context; otherwise Y follows the given
-    part of X.
+    With nothing given, Y follows X in the canvas; otherwise Y follows the given part of X.
     """
-    given = (rows.orders == 0) & valid
-    of_x = (rows.segment_ids == 0) & (given | ~given.any(1, keepdim=True))
-    end_of_x = torch.where(rows.mask & of_x[:, None], rows.positions[:, None], 0).amax(2)
-    places = rows.positions + rows.segment_ids * end_of_x
-    return (rows.mask & ((places[:, :, None] - places[:, None]).abs() <= window))[:, None]
+    given = (orders == 0)[:, None]
+    nothing_given = ~(mask & given).any(2, keepdim=True)  # irrelevant for padding, which sees only itself
+    of_x = mask & (segment_ids == 0)[:, None] & (given | nothing_given)
+    end_of_x = torch.where(of_x, positions[:, None], 0.0).amax(2)
+    places = positions + segment_ids * end_of_x
+    return mask & ((places[:, :, None] - places[:, None]).abs() <= window)
 
 
 def refuse_unfit(encoder: PreTrainedModel) -> None:

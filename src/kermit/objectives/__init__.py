@@ -3,7 +3,7 @@
 from kermit.objectives.generations import GenerationObjective
 from kermit.objectives.objective import KeptSampling, LowerBoundObjective, Objective, SlotObjective, SlotShare
 from kermit.objectives.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
-from kermit.objectives.texts import Texts, TrainingCanvases
+from kermit.objectives.training_canvases import Texts, TrainingCanvases
 
 __all__ = [
     "BalancedTreePrior",

@@ -24,13 +24,8 @@ def sample_dropped(
     is dropped with the given probability. With a span length of 1, tokens are dropped independently.
 
     Args:
-        shape: (rows, tokens).
         probability: probability of each token; one number, or (rows, 1).
-        generator: the source of randomness.
         span_length: mean length of a run, 1 or more; one number, or (rows, 1).
-
-    Returns:
-        (rows, tokens) bool.
     """
     if np.any(np.asarray(span_length) < 1):
         raise ValueError(f"the mean length of a span must be 1 or more, not {span_length}")
@@ -62,15 +57,10 @@ def sample_repeated(
     text would be most of what is missing, and guessing them would be as good as looking them up.
 
     Args:
-        token_ids: (rows, tokens).
         among: (rows, tokens) bool, the tokens that may be dropped; a run and its first occurrence lie within it.
         probability: share of these tokens to drop.
-        generator: the source of randomness.
         common: no run begins or ends with a token of a lower id. Vocabularies list characters and frequent tokens
             first, so this selects rarer words.
-
-    Returns:
-        (rows, tokens) bool.
     """
     lengths = repeat_lengths(token_ids, among, common)
     noise = generator.random(among.shape)
@@ -83,15 +73,9 @@ def sample_repeated(
 
 
 def repeat_lengths(token_ids: Integers, among: Booleans, common: int = 0) -> Integers:
-    """Return the length of the repeated run that begins at each token; 0 if none does, and inside a longer run.
+    """Return (rows, tokens) the length, up to `LONGEST_REPEAT`, of the repeated run that begins at each token.
 
-    Args:
-        token_ids: (rows, tokens).
-        among: (rows, tokens) bool, the tokens that count.
-        common: no run begins or ends with a token of a lower id.
-
-    Returns:
-        (rows, tokens) of at most `LONGEST_REPEAT`.
+    It is 0 if none does, and inside a longer run. No run begins or ends with a token of an id below `common`.
     """
     size = token_ids.shape[1]
     place = np.broadcast_to(np.arange(size), token_ids.shape)

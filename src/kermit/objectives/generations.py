@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kermit.canvas.arrays import Array, Booleans, Floats, Integers
+from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.canvas.blank_room import BlankRoom
 from kermit.canvas.context import RowLayout, lay_out
 from kermit.objectives.dropping import sample_dropped
 from kermit.objectives.orders import OrderPrior, checked_weights
-from kermit.objectives.texts import Texts
+from kermit.objectives.training_canvases import SlotTargets, Texts, with_ends
 
 _ONE_BY_ONE, _SPANS = 0.35, 0.35
 """Infilling: shares of texts that lack single tokens, and spans; the others lack one span of any length."""
@@ -33,30 +33,16 @@ _WAITING = 0.5
 
 
 @dataclass(frozen=True)
-class GenerationTargets:
-    """Rows with their training targets and the weights of the loss.
+class GenerationTargets(SlotTargets):
+    """Rows with the targets of their open slots.
 
-    Args:
-        layout: the rows and their open slots.
-        canvases: (slots,) the canvas index of each open slot, ascending.
-        asked: (asked,) indices of the open slots with a content loss, ascending.
-        slot_weights: (asked,).
-        target_slots: (targets,) ascending indices into ``asked``.
-        target_tokens: (targets,) missing tokens, or end-of-slot.
-        target_weights: (targets,) summing to 1 in each slot.
-        location_weights: (slots,), or (0,) if locations are not learned.
-        stop_weights: (canvases,), all 0: termination is per slot.
+    `canvases`, (slots,), are the ascending indices of each slot's canvas, and `asked` those of scored slots.
+    `location_weights` are (slots,), or (0,) if locations are not learned; `stop_weights` are all 0.
     """
 
     layout: RowLayout
     canvases: Integers
     asked: Integers
-    slot_weights: Floats
-    target_slots: Integers
-    target_tokens: Integers
-    target_weights: Floats
-    location_weights: Floats
-    stop_weights: Floats
 
     def model_inputs(self) -> dict[str, Array]:
         """Return the keyword arguments of `KermitForInsertion.forward`, as arrays."""
@@ -69,14 +55,7 @@ class GenerationTargets:
             "attention_mask": rows.mask,
             "left": slots.left,
             "right": slots.right,
-            "canvases": self.canvases,
-            "asked": self.asked,
-            "slot_weights": self.slot_weights,
-            "target_slots": self.target_slots,
-            "target_tokens": self.target_tokens,
-            "target_weights": self.target_weights,
-            "location_weights": self.location_weights,
-            "stop_weights": self.stop_weights,
+            **{name: array for name, array in vars(self).items() if name != "layout"},
         }
 
 
@@ -173,11 +152,8 @@ class GenerationObjective:
         unfinished[place] = True
         empty = asked[~unfinished[asked]]
         text, turn, token = text[wanted], turn[wanted], token[wanted]
-        target_slots = np.concatenate([rank[place[wanted]], rank[empty]])
-        ends = np.full(len(empty), batch.specials.end_of_slot_id)
-        target_tokens = np.concatenate([batch.token_ids[text, token], ends])
-        target_weights = np.concatenate([weights[text, turn, token], np.ones(len(empty))])
-        order = target_slots.argsort(kind="stable")
+        missed = batch.token_ids[text, token], weights[text, turn, token]
+        targets = with_ends(rank[place[wanted]], *missed, rank[empty], batch.specials.end_of_slot_id)
         weigh_less = ~unfinished & ~left_to_right[slots.rows]
         slot_weights = np.where(weigh_less, self.empty_slot_weight, 1.0)[asked]
         location: Array = np.zeros(0)
@@ -187,15 +163,13 @@ class GenerationObjective:
             share = by_token[text, turn, token] * (self.location_weight * ~left_to_right)[text]
             location = np.bincount(layout.lookup[text, turn, token], weights=share, minlength=len(slots.rows))
         return GenerationTargets(
+            slot_weights.astype(np.float32),
+            *targets,
+            location.astype(np.float32),
+            np.zeros(len(present), dtype=np.float32),
             layout,
             slots.rows * count + slots.rounds,
             asked,
-            slot_weights.astype(np.float32),
-            target_slots[order],
-            target_tokens[order],
-            target_weights[order].astype(np.float32),
-            location.astype(np.float32),
-            np.zeros(len(present), dtype=np.float32),
         )
 
 

@@ -1,6 +1,6 @@
 """Objectives for single canvases: the lower bound of the paper's section 3.1 and the Insertion Transformer's slot loss.
 
-Tokens are removed from a complete text and become targets (`kermit.objectives.texts`). `SlotObjective` and
+Tokens are removed from a complete text and become targets (`kermit.objectives.training_canvases`). `SlotObjective` and
 `LowerBoundObjective` differ in how tokens are removed and how each slot's loss is weighted. This module knows no model.
 """
 
@@ -18,7 +18,7 @@ from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.errors import member_of
 from kermit.objectives.dropping import sample_dropped, sample_repeated
 from kermit.objectives.orders import OrderPrior, checked_weights, sample_uniform_kept
-from kermit.objectives.texts import KeptLayout, Texts, TrainingCanvases
+from kermit.objectives.training_canvases import KeptLayout, Texts, TrainingCanvases
 
 
 class KeptSampling(StrEnum):
@@ -205,15 +205,9 @@ def _uniform_count(lengths: Integers, noise: Array) -> Integers:
 
 
 def _rounds_reached(rounds: Integers, noise: Array, *, complete: bool) -> Integers:
-    """Return the number of finished rounds: all with probability 1 / (rounds + 1), else those before a random token's.
+    """Return (batch,) the finished rounds: all with probability 1 / (rounds + 1), else those before a random token's.
 
-    Args:
-        rounds: (batch, tokens) the round of each token, from 1; 0 for tokens that are there from the start.
-        noise: (batch,) uniform.
-        complete: whether complete texts are drawn at all.
-
-    Returns:
-        (batch,).
+    `complete` is whether complete texts are drawn at all.
     """
     last = rounds.max(1)
     rest = noise * (last + int(complete)) - int(complete)  # below 0: the complete text; else uniform over 0..last

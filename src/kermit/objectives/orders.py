@@ -134,12 +134,7 @@ class OrderPrior(ABC):
         return kept
 
     def sample_rounds(
-        self,
-        kept: Booleans,
-        valid: Booleans,
-        generator: np.random.Generator,
-        *,
-        waiting: Array | None = None,
+        self, kept: Booleans, valid: Booleans, generator: np.random.Generator, *, waiting: Array | None = None
     ) -> Integers:
         """Draw the round in which each token is inserted, if every round inserts one token into every unfinished slot.
 

@@ -40,22 +40,11 @@ def prior_names() -> list[str]:
 
 
 def register_prior(name: str, make: Callable[..., OrderPrior]) -> None:
-    """Register a prior under a name, replacing any prior of that name.
-
-    Args:
-        name: the value of `objective.prior` in recipes.
-        make: the class or a function that returns a prior; called with `objective.prior_settings` as keyword arguments.
-    """
+    """Register a prior as a value of `objective.prior`; `make` is called with `objective.prior_settings`."""
     _PRIORS.add(name, make)
 
 
 def make_prior(name: str, *, temperature: float = 1.0, **settings: Any) -> OrderPrior:
-    """Make a prior.
-
-    Args:
-        name: the registered name.
-        temperature: temperature of the balanced tree; ignored by other priors.
-        settings: keyword arguments of the prior.
-    """
+    """Make a prior by name; only the balanced tree takes the temperature."""
     own = {"temperature": temperature} if name == PriorName.BALANCED_TREE else {}
     return _PRIORS.get(name)(**own, **settings)

@@ -9,8 +9,8 @@ layout, words appear where they are inserted and others make room. Nothing here 
 """
 
 from kermit.rendering.html import page
+from kermit.rendering.insertion_times import Layout, When
 from kermit.rendering.readable import ReadableTrace
-from kermit.rendering.rounds import Layout, When
 from kermit.rendering.terminal import HIDDEN, STYLES, terminal_lines
 from kermit.rendering.tree import parents
 

@@ -46,14 +46,7 @@ class Moving:
 
 @dataclass(frozen=True)
 class Animation:
-    """Moving words, and a picture of everything static.
-
-    Args:
-        still: the title, the names of the sides and the legend.
-        words: the words.
-        count_place: the place of the round number.
-        rounds: the number of rounds.
-    """
+    """Moving words, and a picture of everything static: the title, the names of the sides and the legend."""
 
     still: Picture
     words: tuple[Moving, ...]
@@ -101,12 +94,7 @@ def animate(trace: ReadableTrace, title: str | None = None) -> Animation:
 
 
 def animated_svg(animation: Animation, prefix: str = "") -> str:
-    """Draw an animated decode.
-
-    Args:
-        animation: the decode.
-        prefix: for the names of its keyframes, which are global if several pictures share a page.
-    """
+    """Draw an animated decode; `prefix` keeps the keyframes of several pictures on a page apart."""
     style, parts = [STYLE, ".m{animation-iteration-count:infinite;animation-timing-function:ease-in-out}"], []
     for number, moving in enumerate(animation.words):
         name, word, (x, y) = f"{prefix}w{number}", moving.word, moving.places[-1]

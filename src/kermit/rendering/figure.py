@@ -6,8 +6,8 @@ import io
 import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
-from kermit.rendering.measure import width
 from kermit.rendering.picture import FONTS, LIGHT, SIZE, Box, Ink, Label, Picture, Stroke
+from kermit.rendering.text_width import width
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

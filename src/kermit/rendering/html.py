@@ -7,8 +7,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from kermit.errors import member_of
+from kermit.rendering.insertion_times import Layout
 from kermit.rendering.picture import DARK, LIGHT, Ink
-from kermit.rendering.rounds import Layout
 from kermit.rendering.svg import FAMILY
 
 if TYPE_CHECKING:
@@ -33,13 +33,7 @@ TITLES = {
 
 
 def page(traces: Sequence[ReadableTrace], layout: Layout, *, title: str | None = None) -> str:
-    """Return a page of pictures; the probability of a token is shown on hover.
-
-    Args:
-        traces: the decodes.
-        layout: the layout of each picture.
-        title: the page's title; by default it names the layout.
-    """
+    """Return a page of pictures; the probability of a token is shown on hover."""
     layout = member_of(Layout, layout, "layout")
     title = TITLES[layout] if title is None else title
     drawn = [trace.svg(layout, prefix=f"p{number}") for number, trace in enumerate(traces)]

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kermit.canvas import Segment
 from kermit.decoding.trace import TracedToken
-from kermit.rendering.measure import visible, width
+from kermit.rendering.insertion_times import When, content, when
 from kermit.rendering.picture import MARGIN, ROW, SIZE, Box, Ink, Label, Picture, Stroke, baseline, row_box, underline
-from kermit.rendering.rounds import When, content, when
+from kermit.rendering.text_width import visible, width
 from kermit.rendering.tree import parents
 from kermit.text.languages import language_name
 
@@ -32,14 +31,7 @@ INKS = {When.GIVEN: Ink.GIVEN, When.BEFORE: Ink.TEXT, When.NOW: Ink.NOW, When.LA
 
 @dataclass(frozen=True)
 class Word:
-    """A token of the final text, for drawing.
-
-    Args:
-        index: its index in the final canvas.
-        token: the token.
-        text: its text, as shown.
-        begins: whether it begins a word and has a gap before it.
-    """
+    """A token of the final text, for drawing; `begins` if it begins a word and has a gap before it."""
 
     index: int
     token: TracedToken
@@ -108,9 +100,8 @@ def title_of(trace: ReadableTrace) -> str:
     start, rounds = trace.trace.start, [insertions for insertions in trace.trace.rounds if insertions]
     tokens = sum(map(len, rounds))
     said = f"{tokens} token{'' if tokens == 1 else 's'} in {len(rounds)} round{'' if len(rounds) == 1 else 's'}"
-    sides = [Segment(number) for number in range(len(start.segments))]
-    given = [side for side in sides if start.segments[side] and start.open_slots.isdisjoint(start.slots(side))]
-    if len(sides) == 2 and len(given) == 1 and not start.segments[1 - given[0]]:
+    given = start.given_whole
+    if len(start.segments) == 2 and len(given) == 1 and not start.segments[1 - given[0]]:
         source, target = (language_name(trace.names[side]) for side in (given[0], 1 - given[0]))
         return f"{source} to {target}: {said}"
     return said
@@ -163,10 +154,7 @@ class Sheet:
             x += label.width + 1.4 * SIZE
         for doubt, text in ((0.15, "sure"), (0.55, "unsure"), (0.95, "guessing")):
             room = SIZE * width(text)
-            self.items += [
-                row_box(x, self.y, room, Ink.DOUBT, doubt),
-                Label(x, baseline(self.y), text, Ink.TEXT),
-            ]
+            self.items += [row_box(x, self.y, room, Ink.DOUBT, doubt), Label(x, baseline(self.y), text, Ink.TEXT)]
             x += room + 0.6 * SIZE
         self.y += ROW
 

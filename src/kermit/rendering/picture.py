@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kermit.rendering.measure import width
+from kermit.rendering.text_width import width
 
 SIZE, ROW, MARGIN = 16, 30, 22
 """The size of the type, the height of a row and the margin."""
@@ -52,16 +52,7 @@ DARK = {
 
 @dataclass(frozen=True)
 class Label:
-    """A text.
-
-    Args:
-        x: its left end.
-        y: its baseline.
-        text: its text.
-        ink: its colour.
-        bold: whether it is bold.
-        hover: its tooltip; empty for none.
-    """
+    """A text at its left end and baseline; `hover` is its tooltip, empty for none."""
 
     x: float
     y: float

@@ -15,9 +15,9 @@ from kermit.errors import DataError, UsageError, member_of
 from kermit.rendering import figure
 from kermit.rendering.animation import animate, animated_svg
 from kermit.rendering.html import page
+from kermit.rendering.insertion_times import Layout, content
 from kermit.rendering.layouts import rounds_picture, tree_picture
 from kermit.rendering.picture import Picture
-from kermit.rendering.rounds import Layout, content
 from kermit.rendering.svg import svg
 from kermit.rendering.terminal import terminal_lines, terminal_tree
 from kermit.rendering.tree import parents
@@ -27,24 +27,14 @@ _NO_SPECIALS = SpecialTokens(-1, -2, -3, -4)  # no content token has such an id
 
 @dataclass(frozen=True)
 class ReadableTrace:
-    """A trace with the text of its tokens.
-
-    Args:
-        trace: the decode.
-        text: returns the text of a token.
-        names: the names of the sides.
-    """
+    """A trace with the text of its tokens and the names of the sides."""
 
     trace: Trace
     text: Callable[[int], str]
     names: tuple[str, str]
 
     def to_json(self, layout: Layout = Layout.ROUNDS) -> dict[str, object]:
-        """Return the trace as JSON values, each token with its text; `from_json` reads it.
-
-        Args:
-            layout: with `Layout.TREE`, ``tree`` lists the tokens of the final text with their parents.
-        """
+        """Return the trace as JSON values that `from_json` reads; `Layout.TREE` adds the parents of tokens."""
         record = self.trace.to_json(self.text)
         record |= {"names": list(self.names), "open_slots": sorted(self.trace.start.open_slots)}
         return record | {"tree": self._tree()} if _is_tree(layout) else record
@@ -90,13 +80,7 @@ class ReadableTrace:
         return lines
 
     def svg(self, layout: Layout = Layout.ROUNDS, *, title: str | None = None, prefix: str = "") -> str:
-        """Draw the decode as SVG, for a file of its own or a page.
-
-        Args:
-            layout: the layout.
-            title: the title; by default the number of tokens and rounds.
-            prefix: for the names of an animated picture's keyframes, if several share a page.
-        """
+        """Draw the decode as SVG; `prefix` keeps the keyframes of several pictures on a page apart."""
         if member_of(Layout, layout, "layout") is Layout.ANIMATED:
             return animated_svg(animate(self, title), prefix)
         return svg(self._picture(layout, title))

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from kermit.canvas import Segment
 from kermit.decoding.trace import Trace
-from kermit.rendering.rounds import When, content, when
+from kermit.rendering.insertion_times import When, content, when
 from kermit.rendering.tree import parents
 
 STYLES = {When.GIVEN: "bold", When.BEFORE: "", When.NOW: "blue underline", When.LATER: "grey58"}
@@ -19,14 +19,7 @@ HIDDEN = "·"
 
 
 def terminal_lines(trace: Trace, segment: Segment, text: Callable[[int], str], *, colour: bool = True) -> list[Text]:
-    """Return one line per round; without colour, new tokens are in brackets and tokens still to come are dotted.
-
-    Args:
-        trace: the decode.
-        segment: the side to show.
-        text: the text of a token.
-        colour: whether the terminal has colours.
-    """
+    """Return one line per round; without colour, new tokens are in brackets and tokens still to come are dotted."""
     tokens = [token for _, token in content(trace) if token.segment == segment]
     lines = []
     for number in (number for number, insertions in enumerate(trace.rounds, start=1) if insertions):

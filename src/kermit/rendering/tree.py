@@ -16,11 +16,7 @@ from kermit.decoding.trace import TracedToken
 
 
 def parents(tokens: Sequence[TracedToken]) -> list[int | None]:
-    """Return the index of each token's parent in the final canvas; None for roots and given tokens.
-
-    Args:
-        tokens: the result of `kermit.decoding.trace.Trace.tokens`, [CLS] and [SEP] included.
-    """
+    """Return the index of each token's parent in the final canvas; None for roots and given tokens."""
     numbers = [token.round for token in tokens]
     left, right = _nearest_older(numbers), _nearest_older(numbers[::-1])[::-1]
     found: list[int | None] = []

@@ -20,12 +20,7 @@ from kermit.serving.schemas import AlternativesRequest, Request, rounds_of
 
 
 def alternatives(kermit: Kermit, request: Request) -> Alternatives:
-    """List the most likely tokens of a slot.
-
-    Raises:
-        CanvasError: the rounds do not fit the canvas.
-        DecodingError: the slot is closed, a token is unknown, or the canvas is too long.
-    """
+    """List the most likely tokens of a slot."""
     assert isinstance(request, AlternativesRequest)
     check_ids(kermit, [token_id for side in request.start for token_id in side])
     check_ids(kermit, [decided.token_id for decisions in request.rounds for decided in decisions])

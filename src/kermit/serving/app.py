@@ -22,7 +22,7 @@ from kermit.errors import KermitError
 from kermit.pipeline import Kermit
 from kermit.serving import answers, libretranslate, schemas
 from kermit.serving.guards import Guard, hung_up, is_token
-from kermit.serving.refusals import CallerGoneError, TokenError, headers_of, status_of
+from kermit.serving.http_errors import CallerGoneError, TokenError, headers_of, status_of
 from kermit.serving.service import Event, Service
 from kermit.serving.settings import ServiceSettings
 
@@ -69,12 +69,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(kermit: Kermit, settings: ServiceSettings | None = None) -> FastAPI:
-    """Create the application that serves a model.
-
-    Args:
-        kermit: the pipeline, owned by the application from now on.
-        settings: its limits, token and allowed origins.
-    """
+    """Create the application that serves a model; it owns the pipeline from now on."""
     service = Service(kermit, settings)
 
     @asynccontextmanager

@@ -11,14 +11,7 @@ _MOST = 500
 
 
 def read_card(folder: Path) -> tuple[str | None, str | None]:
-    """Read a model's card.
-
-    Args:
-        folder: the model's folder; its card is ``README.md``.
-
-    Returns:
-        Its title, and its first paragraph on one line; None for whatever is missing.
-    """
+    """Read the title and the first paragraph of the model's README.md; None for whatever is missing."""
     try:
         text = _FRONT_MATTER.sub("", (folder / "README.md").read_text("utf-8"))
     except (OSError, UnicodeDecodeError):

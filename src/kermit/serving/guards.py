@@ -25,10 +25,7 @@ _POLICY = {
     "frame-ancestors": "'none'",
 }
 _SWAGGER = {"style-src": "'self' 'unsafe-inline'", "img-src": "'self' data:"}  # what Swagger UI needs
-_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 
 
 def is_token(shown: str | None, token: str | None) -> bool:
@@ -43,13 +40,7 @@ async def hung_up(request: Request) -> None:
 
 
 class Guard:
-    """Limits the size of requests, adds security headers to answers, and counts both by route and status.
-
-    Args:
-        app: the application behind it.
-        most: the maximum number of bytes of a request, whether it declares its length or not.
-        metrics: the counters.
-    """
+    """Limits requests to `most` bytes, adds security headers to answers, and counts both by route and status."""
 
     def __init__(self, app: ASGIApp, most: int, metrics: Metrics) -> None:
         self.app, self.most, self.metrics = app, most, metrics

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from kermit.serving.answers import Reply, RoundEvent, StartEvent
-from kermit.serving.refusals import QueueFullError, StoppingError
+from kermit.serving.http_errors import QueueFullError, StoppingError
 from kermit.serving.schemas import Request
 
 Tell = Callable[[StartEvent | RoundEvent], None]
@@ -21,7 +21,6 @@ class Job:
     """A queued request.
 
     Args:
-        request: the request.
         deadline: when the caller stops waiting, on the monotonic clock.
         tell: called from the worker's thread with every event of a streaming request.
     """
@@ -49,11 +48,7 @@ class Job:
 
 
 class JobQueue:
-    """A bounded queue of jobs; its size is counted in texts.
-
-    Args:
-        places: maximum number of waiting texts.
-    """
+    """A bounded queue of jobs, with at most `places` waiting texts."""
 
     def __init__(self, places: int) -> None:
         self.places = places
@@ -73,12 +68,7 @@ class JobQueue:
         return self._closed
 
     def put(self, job: Job) -> None:
-        """Add a job.
-
-        Raises:
-            QueueFullError: the queue has no room for it.
-            StoppingError: the queue is closed.
-        """
+        """Add a job; raise a QueueFullError if there is no room, a StoppingError if the queue is closed."""
         with self._changed:
             if self._closed:
                 raise StoppingError("the service is stopping and accepts no new requests; try again later")
@@ -110,9 +100,7 @@ class JobQueue:
     def gather(self, max_batch: int, max_wait: float) -> list[Job]:
         """Wait for jobs and take the oldest with similar ones; returns none once the queue is closed and empty.
 
-        Args:
-            max_batch: the maximum number of texts to take; a larger job is taken alone.
-            max_wait: seconds to wait for similar jobs, from the arrival of the oldest.
+        It takes up to `max_batch` texts, or one larger job, within `max_wait` seconds of the arrival of the oldest.
         """
         with self._changed:
             while True:

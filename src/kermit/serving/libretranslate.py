@@ -22,7 +22,7 @@ from kermit.errors import DataError, KermitError, ModelError
 from kermit.results import ScoreMethod
 from kermit.serving.answers import GeneratedTexts, Problem, Schema, TextScores, described
 from kermit.serving.guards import hung_up, is_token
-from kermit.serving.refusals import TokenError, headers_of, status_of
+from kermit.serving.http_errors import TokenError, headers_of, status_of
 from kermit.serving.schemas import RequestText, RequestTexts, ScoreRequest, TranslateRequest
 from kermit.serving.service import Service
 from kermit.text.languages import language_name

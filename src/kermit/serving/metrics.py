@@ -12,11 +12,7 @@ _ROUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100, 250)
 
 
 class Metrics:
-    """The counters of one service.
-
-    Args:
-        queue_depth: returns the number of waiting texts; called on every scrape.
-    """
+    """The counters of one service; `queue_depth` is called on every scrape."""
 
     def __init__(self, queue_depth: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()

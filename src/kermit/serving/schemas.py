@@ -135,8 +135,7 @@ class Generating(Request):
     )
     ranking: Ranking | None = Field(default=None, description="How candidates are ranked; `again` by default.")
     begun: list[DecidedRounds] | None = Field(
-        default=None,
-        description="The rounds already decided for each text; decoding continues after them.",
+        default=None, description="The rounds already decided for each text; decoding continues after them."
     )
     seed: RequestSeed = 0
     trace: bool = Field(default=False, description="Whether to return every round's insertions.")

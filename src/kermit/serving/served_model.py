@@ -15,11 +15,11 @@ from typing import Any
 from kermit.arguments import GenerationOptions, settings_from
 from kermit.canvas import Factorization, Segment
 from kermit.decoding import Constraints, DecodingSettings, Trace, strategies_of
-from kermit.decoding.choices import DecodingChoices
+from kermit.decoding.flat_settings import DecodingChoices
 from kermit.objectives.priors import make_prior
 from kermit.pipeline import Kermit
-from kermit.plans import Plan, PlannedRow
 from kermit.results import Generation, Score
+from kermit.sentence_plans import Plan, PlannedRow
 from kermit.serving.alternatives import alternatives, check_ids
 from kermit.serving.answers import (
     CanvasRecord,
@@ -35,11 +35,10 @@ from kermit.serving.answers import (
     Vectors,
 )
 from kermit.serving.card import read_card
+from kermit.serving.http_errors import TooLongError
 from kermit.serving.jobs import Job
-from kermit.serving.refusals import TooLongError
 from kermit.serving.schemas import (
     MAX_CANDIDATES,
-    AlternativesRequest,
     CompleteRequest,
     EmbedRequest,
     Generating,
@@ -58,12 +57,7 @@ _CHOICES = [field.name for field in fields(DecodingChoices) if field.name in {*G
 
 
 class ServedModel:
-    """Answers requests through the pipeline.
-
-    Args:
-        kermit: the pipeline; its batch size and progress bar are set here.
-        settings: the service's limits.
-    """
+    """Answers requests through the pipeline, whose batch size and progress bar are set here."""
 
     def __init__(self, kermit: Kermit, settings: ServiceSettings) -> None:
         self.kermit, self.settings = kermit, settings
@@ -94,11 +88,7 @@ class ServedModel:
         )
 
     def check_size(self, request: Request) -> None:
-        """Check that a request is not too large; needs no model.
-
-        Raises:
-            TooLongError: too many texts, or too large a `max_tokens`.
-        """
+        """Raise a TooLongError for too many texts or too large a `max_tokens`; needs no model."""
         most = self.settings.max_texts
         if request.size > most:
             raise TooLongError(f"{request.size} texts, but a request may have at most {most}; split it", limit=most)
@@ -108,11 +98,7 @@ class ServedModel:
             raise TooLongError(f"max_tokens: must be at most {most} for this service, not {asked}", limit=most)
 
     def check_lengths(self, request: Request) -> None:
-        """Check that every given text, or sentence of it, is short enough.
-
-        Raises:
-            TooLongError: one has too many tokens.
-        """
+        """Raise a TooLongError if a given text, or a sentence of it, has too many tokens."""
         parts = request.fragments
         if isinstance(request, TranslateRequest):
             plan = self._plan(request)
@@ -144,10 +130,8 @@ class ServedModel:
             case EmbedRequest() as like:
                 vectors = iter(self.kermit.embed(*_sides(requests), side=like.side, pooling=like.pooling).tolist())
                 yield from (Vectors(vectors=list(islice(vectors, request.size))) for request in requests)
-            case AlternativesRequest():
-                yield from (alternatives(self.kermit, job.request) for job in jobs)
-            case other:
-                raise TypeError(f"no way to answer a {type(other).__name__}")
+            case _:
+                yield from (alternatives(self.kermit, request) for request in requests)
 
     def _generate(self, jobs: Sequence[Job]) -> list[Reply]:
         asked = [job.request for job in jobs if isinstance(job.request, Generating)]
@@ -190,10 +174,9 @@ class ServedModel:
                 return kermit.infill(*_sides(asked), side=like.side, keep_words=like.keep_words, **how)
             case CompleteRequest():
                 return kermit.complete(*_sides(asked), side=like.side, keep_words=like.keep_words, **how)
-            case SampleRequest():
-                return kermit.sample(len(rows), segment=like.segment, **how)
             case _:
-                raise TypeError(f"no way to answer a {type(like).__name__}")
+                assert isinstance(like, SampleRequest)
+                return kermit.sample(len(rows), segment=like.segment, **how)
 
     def _decoding(self, request: Generating) -> DecodingSettings | Mapping[str, Any]:
         choices = {name: getattr(request, name) for name in _CHOICES}

@@ -46,11 +46,7 @@ class Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket.
-
-    Raises:
-        ServingError: it cannot listen on that address.
-    """
+    """Return a listening socket; raise a ServingError if it cannot listen on that address."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
@@ -70,16 +66,7 @@ def is_loopback(host: str) -> bool:
 
 
 def serve(app: FastAPI, host: str, port: int) -> None:
-    """Serve an application until SIGTERM or SIGINT.
-
-    Args:
-        app: the application that `kermit.serving.app.create_app` made.
-        host: the address to listen on.
-        port: the port; 0 for any free port.
-
-    Raises:
-        ServingError: it cannot listen there.
-    """
+    """Serve an application until SIGTERM or SIGINT; port 0 is any free port."""
     service: Service = app.state.service
     with listen(host, port) as door:
         if service.settings.token is None and not is_loopback(host):

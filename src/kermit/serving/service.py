@@ -9,9 +9,9 @@ from contextlib import aclosing, suppress
 
 from kermit.pipeline import Kermit
 from kermit.serving.answers import Reply, RoundEvent, StartEvent
+from kermit.serving.http_errors import CallerGoneError, DeadlineError
 from kermit.serving.jobs import Job, JobQueue
 from kermit.serving.metrics import Metrics
-from kermit.serving.refusals import CallerGoneError, DeadlineError
 from kermit.serving.schemas import Request
 from kermit.serving.served_model import ServedModel
 from kermit.serving.settings import ServiceSettings
@@ -23,12 +23,7 @@ Disconnected = Callable[[], Awaitable[object]]
 
 
 class Service:
-    """A model that serves many callers.
-
-    Args:
-        kermit: the pipeline, owned by the service from now on.
-        settings: its limits.
-    """
+    """A model that serves many callers; it owns the pipeline from now on."""
 
     def __init__(self, kermit: Kermit, settings: ServiceSettings | None = None) -> None:
         self.settings = settings or ServiceSettings()
@@ -68,12 +63,7 @@ class Service:
         self.worker.join()
 
     async def answer(self, request: Request, disconnected: Disconnected) -> Reply:
-        """Answer a request.
-
-        Raises:
-            RefusalError: the service refuses it.
-            KermitError: the model cannot answer it.
-        """
+        """Answer a request."""
         async with aclosing(self._events(request, disconnected, rounds=False)) as events:
             async for event in events:
                 assert not isinstance(event, StartEvent | RoundEvent)

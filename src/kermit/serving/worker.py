@@ -8,22 +8,16 @@ from collections.abc import Sequence
 
 from kermit.errors import KermitError
 from kermit.serving.answers import GeneratedTexts, Reply
+from kermit.serving.http_errors import DeadlineError, InternalError
 from kermit.serving.jobs import Job, JobQueue
 from kermit.serving.metrics import Metrics
-from kermit.serving.refusals import DeadlineError, InternalError
 from kermit.serving.served_model import ServedModel
 
 logger = logging.getLogger(__name__)
 
 
 class Worker(threading.Thread):
-    """Answers the jobs of a queue until it is closed and empty.
-
-    Args:
-        model: the model.
-        queue: the waiting jobs.
-        metrics: counts batches and rounds.
-    """
+    """Answers the jobs of a queue until it is closed and empty."""
 
     def __init__(self, model: ServedModel, queue: JobQueue, metrics: Metrics) -> None:
         super().__init__(name="kermit-worker", daemon=True)

@@ -18,7 +18,7 @@ import torch
 from kermit.errors import ModelError, in_a_line
 from kermit.families.transformer import BeamSearch, BeamSearcher
 from kermit.pipeline import Kermit
-from kermit.searching import Hypothesis
+from kermit.searcher import Hypothesis
 
 INSTALL = "pip install 'kermit-insertion[distill]'"
 
@@ -34,10 +34,7 @@ class CTranslate2Searcher(BeamSearcher):
         self.info = replace(self.info, precision=precision)
 
     def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        settings: BeamSearch,
-        on_progress: Callable[[int], object] | None = None,
+        self, sources: Sequence[Sequence[int]], settings: BeamSearch, on_progress: Callable[[int], object] | None = None
     ) -> list[Hypothesis]:
         """Translate sources; `on_progress` is called once, at the end.
 
@@ -73,7 +70,6 @@ def converted(kermit: Kermit, precision: str = "int8", *, threads_per_batch: int
     """Convert a Transformer to CTranslate2: on a GPU if there is one, else with torch's number of threads.
 
     Args:
-        kermit: a loaded model of the family `transformer`, in float32.
         precision: `int8`, `float32`, or another compute type that CTranslate2 supports on this machine.
         threads_per_batch: translate one batch at a time with this many threads, for the lowest latency; by default
             several batches with one thread each.

@@ -25,7 +25,7 @@ from kermit.loading import find_model
 from kermit.pipeline import Kermit
 from kermit.provenance import Manifest, model_checksum, partial, write_whole
 from kermit.results import Generation
-from kermit.searching import ChosenDecoding
+from kermit.searcher import ChosenDecoding
 from kermit.tasks.ctranslate2_teacher import CTranslate2Searcher
 from kermit.tasks.distillation_filters import PairFilter, Reason
 from kermit.tasks.translation import Direction, target_text
@@ -108,17 +108,10 @@ def distill(
     """Translate a file with a teacher and write `NAME.SOURCE` and `NAME.TARGET` into a folder.
 
     Args:
-        facade: the loaded teacher, run by torch, ONNX Runtime or CTranslate2.
-        teacher: the name that it was loaded by.
         text: the source side, one text per line, plain or gzipped; NAME is its file name without the language.
-        direction: the direction of translation.
-        decoding: how the teacher decodes.
         output: the output folder; blocks of the same run in it are not translated again.
-        limit: translate only the first N texts; None for all.
         on_bad: what to do with lines that are empty, not UTF-8, or too long for the teacher.
         filter_pairs: leave out pairs that are clearly wrong (see `distillation_filters`).
-        block_size: number of texts per block.
-        progress: called with the number of texts just translated.
     """
     name = text.name.removesuffix(".gz").removesuffix(f".{direction.source}")
     files = [output / f"{name}.{language}" for language in (direction.source, direction.target)]

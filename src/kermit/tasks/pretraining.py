@@ -26,8 +26,8 @@ from kermit.loading import position_limit
 from kermit.modeling import specials_of
 from kermit.tasks.held_out import HELD_OUT_SEED, judge
 from kermit.training.settings import EvaluationSettings, SourceSettings, TextSettings
-from kermit.training.tasks import BestMetric, Evaluator
-from kermit.validated import FactorizationMix, Fraction
+from kermit.training.task import BestMetric, Evaluator
+from kermit.validated_settings import FactorizationMix, Fraction
 
 if TYPE_CHECKING:
     from kermit.training.recipe import LoadedRecipe, Recipe
@@ -75,17 +75,17 @@ class PretrainingTask:
 
     def checksums(self, loaded: LoadedRecipe) -> list[str]:
         """Return the checksum of each source."""
-        return [articles_checksum(source) for source in _sources(loaded)]
+        return [articles_checksum(source) for source in loaded.sources]
 
     def texts(self, loaded: LoadedRecipe) -> Iterator[str]:
         """Yield every paragraph."""
-        for source in _sources(loaded):
+        for source in loaded.sources:
             for paragraph in read_paragraphs(source, Report(loaded.recipe.data.on_bad)):
                 yield paragraph.text
 
     def training_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PackedText:
         """Encode all articles; they are packed differently in every epoch."""
-        return _packed(_sources(loaded), loaded.recipe, tokenizer, seed=loaded.recipe.seed)
+        return _packed(loaded.sources, loaded.recipe, tokenizer, seed=loaded.recipe.seed)
 
     def validation_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PackedText | None:
         """Encode and pack the validation articles; the pairs do not depend on the recipe's seed."""
@@ -122,10 +122,6 @@ def article_data(recipe: Recipe) -> ArticleData:
     """Return the section `data` of a recipe for pretraining."""
     assert isinstance(recipe.data, ArticleData)
     return recipe.data
-
-
-def _sources(loaded: LoadedRecipe) -> list[ArticleSettings]:
-    return [source.under(loaded.data) for source in article_data(loaded.recipe).train]
 
 
 def _packed(

@@ -22,7 +22,7 @@ from kermit.data.plain import Report
 from kermit.errors import DataError, ModelError, placed
 from kermit.pipeline import Kermit
 from kermit.results import Generation
-from kermit.searching import ChosenDecoding
+from kermit.searcher import ChosenDecoding
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from kermit.families import family_of_model_type
 from kermit.pipeline import Kermit
 from kermit.provenance import listed, model_checksum, signature
 from kermit.results import Generation
-from kermit.searching import ChosenDecoding
+from kermit.searcher import ChosenDecoding
 from kermit.tasks.translation import TranslationScores
 
 

@@ -24,8 +24,8 @@ from kermit.pipeline import Kermit
 from kermit.tasks.translation import Direction, directions_of, evaluate_translation
 from kermit.text.tokenizer import encode_texts
 from kermit.training.settings import EvaluationSettings, SourceSettings, TextSettings
-from kermit.training.tasks import BestMetric, Evaluator
-from kermit.validated import FactorizationMix, Settings
+from kermit.training.task import BestMetric, Evaluator
+from kermit.validated_settings import FactorizationMix, Settings
 
 if TYPE_CHECKING:
     from kermit.training.recipe import LoadedRecipe, Recipe
@@ -101,17 +101,17 @@ class TranslationTask:
 
     def checksums(self, loaded: LoadedRecipe) -> list[str]:
         """Return the checksum of each source."""
-        return [source_checksum(source) for source in _sources(loaded)]
+        return [source_checksum(source) for source in loaded.sources]
 
     def texts(self, loaded: LoadedRecipe) -> Iterator[str]:
         """Yield both sides of every pair."""
-        for source in _sources(loaded):
+        for source in loaded.sources:
             for pair in read_pairs(source, Report(loaded.recipe.data.on_bad)):
                 yield from (side for side in (pair.x, pair.y) if side)
 
     def training_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> EncodedText:
         """Encode all pairs."""
-        return _encoded(_sources(loaded), loaded, tokenizer)
+        return _encoded(loaded.sources, loaded, tokenizer)
 
     def validation_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> EncodedText | None:
         """Encode the validation pairs."""
@@ -166,10 +166,6 @@ def trained(recipe: Recipe) -> set[Factorization]:
 def _fits(pair: Pair, tokenizer: PreTrainedTokenizerFast, most: int) -> bool:
     """Return whether both sides have at most `most` tokens."""
     return all(len(ids) <= most for ids in encode_texts(tokenizer, [pair.x or "", pair.y or ""]))
-
-
-def _sources(loaded: LoadedRecipe) -> list[PairSource]:
-    return [source.under(loaded.data) for source in pair_data(loaded.recipe).train]
 
 
 def _encoded(sources: Sequence[TextSource], loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> EncodedText:

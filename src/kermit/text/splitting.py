@@ -37,22 +37,16 @@ class SplitText:
             )
 
     def join(self, sentences: Sequence[str]) -> str:
-        """Join other sentences in the same layout.
-
-        Raises:
-            DataError: their number differs.
-        """
+        """Join other sentences in the same layout."""
         if len(sentences) != len(self.sentences):
             raise DataError(f"{len(sentences)} sentences cannot replace {len(self.sentences)}")
         return self.gaps[0] + "".join(sentence + gap for sentence, gap in zip(sentences, self.gaps[1:], strict=True))
 
 
 def split_text(text: str, language: str) -> SplitText:
-    """Split a text into sentences; `join` of the same sentences restores the text.
+    """Split a text into sentences by the rules of a language (ISO 639 code; English if unknown).
 
-    Args:
-        text: the text.
-        language: its ISO 639 code, which selects abbreviations; English rules apply if the code is unknown.
+    `join` of the same sentences restores the text.
     """
     sentences: list[str] = []
     gaps = [""]

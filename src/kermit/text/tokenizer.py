@@ -25,18 +25,13 @@ class FastTokenizer(Protocol):
     @property
     def backend_tokenizer(self) -> Tokenizer:
         """The tokenizer inside."""
-        ...
 
 
 AnyTokenizer = Tokenizer | FastTokenizer
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:
-    """Read the tokenizer of a model's folder.
-
-    Raises:
-        ModelError: there is none, or it cannot be read.
-    """
+    """Read the tokenizer of a model's folder."""
     file = folder / "tokenizer.json"
     if not file.is_file():
         raise ModelError(f"{folder} has no tokenizer.json; copy it from the folder that the model was trained in")
@@ -61,11 +56,7 @@ def whole_texts(tokenizer: AnyTokenizer) -> Tokenizer:
 
 
 def encode_texts(tokenizer: AnyTokenizer, texts: list[str]) -> list[list[int]]:
-    """Return the ids of each text without special tokens; text that looks like a special token is encoded as text.
-
-    Raises:
-        DataError: a value that is not a string, or a string with half of a surrogate pair.
-    """
+    """Return the ids of each text without special tokens; text that looks like a special token is encoded as text."""
     return [encoding.ids for encoding in _encodings(tokenizer, texts)]
 
 

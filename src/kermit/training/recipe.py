@@ -2,7 +2,7 @@
 
 It is validated once, when it is loaded. A wrong key or value raises a `RecipeError` with the key's path and the allowed
 values, or for an unknown key the nearest known one. The schemas of `data` and `evaluation` come from the task
-(`kermit.training.tasks`), those of `model`, `objective` and `decoding` from the family (`kermit.families`).
+(`kermit.training.task`), those of `model`, `objective` and `decoding` from the family (`kermit.families`).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from kermit.training.settings import (
     TextSettings,
     TokenizerSettings,
 )
-from kermit.training.tasks import Task, get_task, serves, task_names
-from kermit.validated import FactorizationMix, FamilySettings, OrderMix, Settings
+from kermit.training.task import Task, get_task, serves, task_names
+from kermit.validated_settings import FactorizationMix, FamilySettings, OrderMix, Settings
 
 DEFAULT_TASK = "translation"
 
@@ -100,6 +100,11 @@ class LoadedRecipe:
     task: Task
     family: Family
     data: Path
+
+    @property
+    def sources(self) -> list[Any]:
+        """The sources of training text, with their paths below the data folder."""
+        return [source.under(self.data) for source in self.recipe.data.train]
 
 
 def load_recipe(path: str | Path, *, data: str | Path | None = None, overrides: Sequence[str] = ()) -> LoadedRecipe:

@@ -26,19 +26,12 @@ from kermit.data.cache import cache_folder, made_once
 from kermit.data.joint_tokenizer import fingerprint, load_tokenizer, train_tokenizer
 from kermit.data.plain import Fault, OnBad, Report, file_checksum, read_lines
 from kermit.errors import RecipeError
+from kermit.loading import list_checkpoints
 from kermit.provenance import differences, partial, restore_interrupted_swap, write_json, write_whole, written_whole
 from kermit.training.callbacks import minutes_spent
-from kermit.training.checkpoints import list_checkpoints
-from kermit.training.recipe import (
-    RESUMABLE_CHANGES,
-    LoadedRecipe,
-    Recipe,
-    check_recipe,
-    dump_recipe,
-    read_keys,
-)
+from kermit.training.recipe import RESUMABLE_CHANGES, LoadedRecipe, Recipe, check_recipe, dump_recipe, read_keys
 from kermit.training.settings import Precision
-from kermit.training.tasks import BestMetric
+from kermit.training.task import BestMetric
 from kermit.training.trainer import KermitTrainer
 from kermit.training.warm_start import named, prepare_model
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from kermit.data.plain import OnBad
-from kermit.validated import FactorizationMix, Fraction, NotNegative, OrderMix, Settings, Share
+from kermit.validated_settings import FactorizationMix, Fraction, NotNegative, OrderMix, Settings, Share
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
@@ -31,6 +31,10 @@ class SourceSettings(Settings):
     def mix(self, default: FactorizationMix) -> FactorizationMix:
         """Return the factorizations of these texts, given those of the recipe."""
         return default
+
+    def under(self, folder: Path) -> Self:
+        """Return the source with relative paths resolved against a folder."""
+        return self
 
     def checksums(self, data: Path) -> dict[str, str]:
         """Return a checksum of each file, by its name in the recipe; empty if changes are not detected."""

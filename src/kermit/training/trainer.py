@@ -20,34 +20,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import (
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    PrinterCallback,
-    Trainer,
-    TrainingArguments,
-)
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, PrinterCallback, Trainer, TrainingArguments
 
-from kermit.data.batching import (
-    SPECIALS_PER_ROW,
-    Batch,
-    BatchPlanner,
-    BatchStream,
-    RankShare,
-    Text,
-    batch_generator,
-)
+from kermit.data.batching import SPECIALS_PER_ROW, Batch, BatchPlanner, BatchStream, RankShare, Text, batch_generator
 from kermit.families.base import ITEMS, Collator, Family
+from kermit.loading import list_checkpoints, step_of
 from kermit.modeling.tensors import as_tensors
-from kermit.provenance import written_whole
+from kermit.provenance import remove_leftovers, remove_whole, written_whole
 from kermit.training.averaging import MovingAverage
 from kermit.training.callbacks import Bar, Log, Progress, Signals
-from kermit.training.checkpoints import remove_old, step_of
 from kermit.training.cpu import fast_on_cpu
 from kermit.training.optimizers import build_optimizer, build_schedule
 from kermit.training.recipe import Recipe
 from kermit.training.settings import Precision
-from kermit.training.tasks import Evaluator, get_task
+from kermit.training.task import Evaluator, get_task
 
 logger = logging.getLogger(__name__)
 
@@ -290,6 +276,13 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         """Do nothing: every step is seeded."""
+
+
+def remove_old(output: Path, keep: int) -> None:
+    """Remove all checkpoints but the last `keep`, and partial ones left by killed processes."""
+    for path in list_checkpoints(output)[:-keep]:
+        remove_whole(path)
+    remove_leftovers(output, "checkpoint-*")
 
 
 def on_validation_text(recipe: Recipe) -> Recipe:

@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import Cache, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.decoding import Sampling
-from kermit.decoding.drawing import draw, uniform
+from kermit.decoding.sampling import draw, uniform
 from kermit.errors import DecodingError, ModelError
 from kermit.tasks.cloze.layout import ClozeLayout
 from kermit.tasks.cloze.system import ClozeAnswer, ClozeSystem, instance_seed, spelled
@@ -30,12 +30,8 @@ _TOGETHER = 16  # candidates scored per call
 class CausalLMSystem(ClozeSystem):
     """A left-to-right language model that fills gaps.
 
-    Args:
-        samples: number of continuations per gap.
-        continuation_tokens: number of tokens per continuation.
-        sampling: how tokens are drawn.
-        oracle_length: whether candidates have the gap's number of tokens.
-        seed: seed of the sampling; a gap's draws depend only on the seed and the instance's id.
+    It samples `samples` continuations of `continuation_tokens` tokens per gap; the draws depend only on the seed and
+    the instance's id.
     """
 
     name = "causal-lm"
@@ -91,11 +87,10 @@ class CausalLMSystem(ClozeSystem):
 
     @torch.inference_mode()
     def sample(self, layout: ClozeLayout, logits: Tensor, cache: Cache) -> tuple[Tensor, Tensor]:
-        """Sample the continuations of a gap, given the result of `read`.
+        """Sample the continuations of a gap, (samples, length), given the result of `read`.
 
-        Returns:
-            (samples, length) tokens, and (samples, length, vocabulary) the joint log-probabilities of the tokens so far
-            and each next token.
+        Also returns (samples, length, vocabulary), the joint log-probabilities of the tokens so far and each next
+        token.
         """
         seeds = np.full(self.samples, instance_seed(self.seed, layout.id))
         numbers = np.arange(self.samples)

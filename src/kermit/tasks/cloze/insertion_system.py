@@ -21,13 +21,7 @@ from kermit.tasks.cloze.system import FRAME, ClozeAnswer, ClozeSystem, instance_
 
 
 class InsertionSystem(ClozeSystem):
-    """A KERMIT model that fills gaps.
-
-    Args:
-        decoding: how to decode; its `max_tokens` limits the length of answers.
-        oracle_length: whether to insert the gap's number of tokens.
-        seed: seed of the sampling.
-    """
+    """A KERMIT model that fills gaps; `max_tokens` of its decoding limits the length of answers."""
 
     name = "kermit"
 

@@ -52,8 +52,6 @@ class ClozeInstance:
         left: the sentence before the gap, without trailing white space.
         right: the sentence after the gap, with leading white space, if any.
         joined: whether no white space separates `left` and the gap, as after an opening bracket.
-        gap: the removed text, as in the sentence.
-        answers: the correct answers.
     """
 
     id: str

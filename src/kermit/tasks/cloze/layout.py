@@ -55,10 +55,8 @@ class ClozeLayout:
     Args:
         first: the passage's first half; empty if the passage is not split.
         before: the rest of the passage, the question and cloze(left).
-        after: cloze(right).
         joined: whether no white space separates the text on the left and the gap.
         gap_length: number of tokens of the gap, the oracle length.
-        cut: whether the passage was cut.
         passage: the whole passage, for the spelling of answers.
     """
 

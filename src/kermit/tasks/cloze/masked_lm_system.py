@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.errors import DecodingError, ModelError
-from kermit.modeling.taps import withheld_from
+from kermit.modeling.captured_inputs import withheld_from
 from kermit.tasks.cloze.layout import ClozeLayout
 from kermit.tasks.cloze.system import FRAME, ClozeAnswer, ClozeSystem, spelled
 
@@ -48,22 +48,12 @@ class _Inputs:
 
 
 class MaskedLMSystem(ClozeSystem):
-    """A masked language model that fills gaps.
-
-    Args:
-        beams: number of partial fillings to keep.
-        oracle_length: whether to try only the gap's number of masks.
-    """
+    """A masked language model that fills gaps."""
 
     name = "masked-lm"
 
     def __init__(
-        self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerFast,
-        *,
-        beams: int = 5,
-        oracle_length: bool = False,
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, *, beams: int = 5, oracle_length: bool = False
     ) -> None:
         if beams < 1:
             raise DecodingError(f"beams must be at least 1, not {beams}")

@@ -17,9 +17,8 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokeniz
 
 from kermit.data.joint_tokenizer import load_tokenizer
 from kermit.errors import ModelError
-from kermit.families import family_of_model_type
 from kermit.loading import find_model, load_whole, on_device, read_config, reading
-from kermit.modeling import KermitForInsertion
+from kermit.modeling import KermitConfig, KermitForInsertion
 
 GGUF = ".gguf"
 
@@ -30,14 +29,13 @@ def model_files(name: str) -> Path:
 
 
 def load_insertion_model(name: str, precision: torch.dtype | None = None) -> tuple[Any, Tokenizer]:
-    """Load a KERMIT model or an Insertion Transformer."""
+    """Load a KERMIT model."""
     folder = find_model(name)
     kind = read_config(folder).get("model_type")
-    if kind not in ("kermit", "insertion_transformer"):
+    if kind != KermitConfig.model_type:
         raise ModelError(f"{name} holds a model of type {kind}, not an insertion model; train one with kermit train")
     with reading(folder):
-        model = family_of_model_type(kind).load(folder)
-    assert isinstance(model, KermitForInsertion)
+        model = load_whole(KermitForInsertion, folder)
     return on_device(model.to(precision)), load_tokenizer(folder)
 
 

@@ -38,12 +38,9 @@ class ClozeSystem(ABC):
     """A model that fills gaps.
 
     Args:
-        model: the model.
-        tokenizer: its tokenizer.
         oracle_length: whether answers have the gap's number of tokens.
 
     Attributes:
-        name: the system's name on the command line.
         splits: whether the passage is split over both segments.
         limit: number of positions of the model; None if there is no limit.
         continues: (vocabulary,) bool, the tokens that continue the word on their left. White space precedes the gap

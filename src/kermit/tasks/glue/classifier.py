@@ -87,11 +87,7 @@ class Classifier:
         kind = AutoModel if bare else AutoModelForSequenceClassification
         with reading(place, kind.__name__), quietly():
             model, info = kind.from_pretrained(
-                place,
-                config=config,
-                dtype=torch.float32,
-                output_loading_info=True,
-                ignore_mismatched_sizes=is_new,
+                place, config=config, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=is_new
             )
         if inside := lacking_in_trunk(model, info):
             raise ModelError(f"{place} lacks weights of its trunk: {', '.join(inside[:5])}; use a complete checkpoint")

@@ -163,18 +163,7 @@ def finetune_all(
     keep_models: bool = True,
     progress: bool = False,
 ) -> list[Run]:
-    """Finetune and score every task with every seed, except runs that are already finished.
-
-    Args:
-        tasks: the tasks.
-        trunk: any name that `find_model` accepts.
-        data: the folder of the tasks' files.
-        output: the folder for results and models.
-        seeds: one finetuning per seed.
-        setting: the settings of every finetuning.
-        keep_models: whether to save the finetuned models beside their results.
-        progress: whether to show progress bars on a terminal.
-    """
+    """Finetune and score every task with every seed, except runs that are already finished."""
     setting = setting or Setting()
     place = find_model(trunk)
     weights = model_checksum(place)

@@ -22,15 +22,9 @@ _LIMITS = np.finfo(np.float32)
 
 
 def uniform(seeds: Integers, number: int, slots: Integers | None = None) -> Array:
-    """Return uniform numbers in (0, 1), hashed with splitmix64's finaliser.
+    """Return (items,) uniform numbers in (0, 1), hashed from seed, round and slot with splitmix64's finaliser.
 
-    Args:
-        seeds: (items,) the seed of each item's text.
-        number: the round.
-        slots: (items,) for a token at each slot; None for a location of each text.
-
-    Returns:
-        (items,) float64.
+    Without slots, they are for a location of each text.
     """
     purpose = _LOCATION if slots is None else _CONTENT
     state: Any = seeds.astype(np.uint64)
@@ -41,16 +35,9 @@ def uniform(seeds: Integers, number: int, slots: Integers | None = None) -> Arra
 
 
 def draw(scores: Array, sampling: Sampling, noise: Array, ids: Integers | None = None) -> Integers:
-    """Draw a column from each row of scores.
+    """Draw a column, (items,), from each row of log-probabilities, (items, choices), of any constant sum.
 
-    Args:
-        scores: (items, choices) log-probabilities, of any constant sum.
-        sampling: temperature and truncation.
-        noise: (items,) uniform numbers in (0, 1).
-        ids: (items, choices) what each column stands for; its number by default.
-
-    Returns:
-        (items,) columns; never one whose score is -inf, if another is not.
+    It never has the score -inf, if another has not. `ids` is what each column stands for; its number by default.
     """
     if sampling.top_k is not None and sampling.top_k < scores.shape[1]:
         kept = _best(scores, sampling.top_k, ids)
@@ -74,7 +61,7 @@ def draw(scores: Array, sampling: Sampling, noise: Array, ids: Integers | None =
 
 
 def _best(scores: Array, count: int, ids: Integers | None) -> Integers:
-    """(items, count) the columns with the best scores, descending; of equal ones those with the smaller id."""
+    """Return (items, count), the columns with the best scores, descending; ties go to the smaller id."""
     if ids is not None:
         return np.asarray(np.lexsort((ids, -scores), axis=1)[:, :count])
     least = np.partition(scores, scores.shape[1] - count, axis=1)[:, -count, None]
@@ -86,7 +73,7 @@ def _best(scores: Array, count: int, ids: Integers | None) -> Integers:
 
 
 def _waiting_times(noise: Array, choices: int, ids: Integers | None) -> Array:
-    """(items, choices) exponential times at rate 1, hashed in 32 bits from each item's number and each choice."""
+    """Return (items, choices), exponential times at rate 1, hashed in 32 bits from the item's number and the choice."""
     items: Any = _mixed(noise.astype(np.float64).view(np.uint64)).astype(np.uint32)
     keys = _keys(choices) if ids is None else _keys(_table_size(int(ids.max()) + 1))[ids]
     state = items[:, None] ^ keys
@@ -99,13 +86,13 @@ def _waiting_times(noise: Array, choices: int, ids: Integers | None) -> Array:
 
 
 def _table_size(least: int) -> int:
-    """The next power of two, so that few tables of keys are made."""
+    """Return the next power of two, so that few tables of keys are made."""
     return 1 << (least - 1).bit_length()
 
 
 @lru_cache(maxsize=8)
 def _keys(choices: int) -> Any:
-    """(choices,) 32 random bits for each."""
+    """Return (choices,), 32 random bits for each."""
     return _mixed(np.arange(1, choices + 1, dtype=np.uint64)).astype(np.uint32)
 
 

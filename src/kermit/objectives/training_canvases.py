@@ -8,7 +8,7 @@ of (slot, token, weight), never a dense (slots, vocabulary) array. This module k
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -20,32 +20,39 @@ from kermit.errors import member_of
 
 
 @dataclass(frozen=True)
-class TrainingCanvases:
-    """Canvases with the tokens missing from their slots, and the weights of the loss.
+class SlotTargets:
+    """The tokens missing from slots, and the weights of the loss.
 
     The loss of a batch is the sum over scored slots of ``slot_weights`` times (logsumexp of the logits minus the
     weighted target logits), plus the sums of ``location_weights`` and ``stop_weights`` times the negative
     log-probabilities of locations and of stopping, divided by the number of texts.
 
     Args:
-        canvases: the canvases.
-        slots: (slots,) scored slots, ascending, as row * length + slot.
-        slot_weights: (slots,).
-        target_slots: (targets,) ascending indices into ``slots``.
+        slot_weights: (scored slots,).
+        target_slots: (targets,) ascending indices of scored slots.
         target_tokens: (targets,) missing tokens, or end-of-slot.
         target_weights: (targets,) summing to 1 in each slot.
-        location_weights: (batch, length).
-        stop_weights: (batch,).
+        location_weights: of all open slots.
+        stop_weights: (canvases,).
     """
 
-    canvases: CanvasBatch
-    slots: Integers
     slot_weights: Floats
     target_slots: Integers
     target_tokens: Integers
     target_weights: Floats
     location_weights: Floats
     stop_weights: Floats
+
+
+@dataclass(frozen=True)
+class TrainingCanvases(SlotTargets):
+    """Canvases with the targets of their scored slots, (slots,) ascending, as row * length + slot.
+
+    `location_weights` are (batch, length).
+    """
+
+    canvases: CanvasBatch
+    slots: Integers
 
     def model_inputs(self) -> dict[str, Array]:
         """Return the keyword arguments of `KermitForInsertion.forward`, as arrays."""
@@ -59,12 +66,8 @@ class TrainingCanvases:
             "right": right,
             "canvases": right // self.canvases.token_ids.shape[1],
             "asked": (is_open.cumsum() - 1)[self.slots],
-            "slot_weights": self.slot_weights,
-            "target_slots": self.target_slots,
-            "target_tokens": self.target_tokens,
-            "target_weights": self.target_weights,
+            **{field.name: getattr(self, field.name) for field in fields(SlotTargets)},
             "location_weights": self.location_weights.ravel()[right],
-            "stop_weights": self.stop_weights,
         }
 
 
@@ -162,8 +165,6 @@ class KeptLayout:
     """The canvases of kept tokens, and the slots that missing tokens belong to.
 
     Args:
-        texts: the complete texts.
-        canvases: the canvases of their kept tokens.
         missing: (batch, tokens) bool, the tokens that are not kept.
         slot: (batch, tokens) the slot of each missing token; 0 elsewhere.
         missing_from_slot: (batch, length) number of tokens missing from each slot.
@@ -233,21 +234,21 @@ class KeptLayout:
         places = rows * length + self.slot[rows, tokens]
         wanted = asked.ravel()[places]  # slots without a loss have no targets
         empty = slots[self.missing_from_slot.ravel()[slots] == 0]
-        target_slots = np.concatenate([number[places[wanted]], number[empty]])
-        end = self.canvases.specials.end_of_slot_id
-        target_tokens = np.concatenate([self.texts.batch.token_ids[rows, tokens][wanted], np.full_like(empty, end)])
-        target_weights = np.concatenate([weights[rows, tokens][wanted], np.ones(len(empty))])
-        order = target_slots.argsort(kind="stable")
-        return TrainingCanvases(
-            self.canvases,
-            slots,
-            shares.ravel()[slots].astype(np.float32),
-            target_slots[order],
-            target_tokens[order],
-            target_weights[order].astype(np.float32),
-            location.astype(np.float32),
-            stop.astype(np.float32),
-        )
+        missing = self.texts.batch.token_ids[rows, tokens][wanted], weights[rows, tokens][wanted]
+        targets = with_ends(number[places[wanted]], *missing, number[empty], self.canvases.specials.end_of_slot_id)
+        slot_weights, location, stop = (plane.astype(np.float32) for plane in (shares.ravel()[slots], location, stop))
+        return TrainingCanvases(slot_weights, *targets, location, stop, self.canvases, slots)
+
+
+def with_ends(
+    slots: Integers, tokens: Integers, weights: Array, empty: Integers, end_id: int
+) -> tuple[Integers, Integers, Floats]:
+    """Return the targets of slots, with end-of-slot as that of `empty` ones, in ascending order of slots."""
+    slots = np.concatenate([slots, empty])
+    order = slots.argsort(kind="stable")
+    tokens = np.concatenate([tokens, np.full(len(empty), end_id)])
+    weights = np.concatenate([weights, np.ones(len(empty))])
+    return slots[order], tokens[order], weights[order].astype(np.float32)
 
 
 def canvases_of(texts: Texts, kept: Booleans) -> tuple[CanvasBatch, Integers]:

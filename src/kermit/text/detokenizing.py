@@ -7,22 +7,16 @@ from functools import cached_property
 
 import numpy as np
 
-from kermit.canvas import BlankedText, SpecialTokens
+from kermit.canvas import BlankedText
 from kermit.canvas.arrays import Booleans
 from kermit.text.tokenizer import AnyTokenizer, decode_ids, encode_texts, word_continuations
 
 
-class Speller:
-    """Converts between text and a model's tokens.
+class Detokenizer:
+    """Converts between text and a model's tokens."""
 
-    Args:
-        tokenizer: the tokenizer.
-        specials: the ids of its framing tokens.
-        vocab_size: number of tokens of the model.
-    """
-
-    def __init__(self, tokenizer: AnyTokenizer, specials: SpecialTokens, vocab_size: int) -> None:
-        self.tokenizer, self.specials, self.vocab_size = tokenizer, specials, vocab_size
+    def __init__(self, tokenizer: AnyTokenizer, vocab_size: int) -> None:
+        self.tokenizer, self.vocab_size = tokenizer, vocab_size
 
     @cached_property
     def continues(self) -> Booleans:
@@ -48,13 +42,7 @@ class Speller:
         return self._run([token_id], apart=True)
 
     def fill(self, text: str, tokens: Sequence[int], inserted: Sequence[bool]) -> str:
-        """Put inserted tokens into the blanks of a text.
-
-        Args:
-            text: the text with blanks.
-            tokens: the content tokens of the finished canvas.
-            inserted: whether each of them was inserted.
-        """
+        """Put the inserted ones of a finished canvas's content tokens into the blanks of a text."""
         blanked = BlankedText.parse(text)
         runs, seen, pieces = _inserted_runs(tokens, inserted), 0, []
         for fragment in blanked.fragments[:-1]:
@@ -63,12 +51,7 @@ class Speller:
         return blanked.fill(pieces)
 
     def _run(self, token_ids: Sequence[int], *, apart: bool) -> str:
-        """Return tokens as they read inside a text.
-
-        Args:
-            token_ids: consecutive tokens.
-            apart: whether to put a space before an initial word if the tokens include none.
-        """
+        """Return tokens as they read inside a text; `apart` puts a space before an initial word that has none."""
         text = self.text(token_ids)
         if text and self.continues[token_ids[0]]:
             return text.removeprefix("##")

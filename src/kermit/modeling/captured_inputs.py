@@ -1,7 +1,7 @@
-"""Taps: capture the input of a module while the whole model runs.
+"""Capture the input of a module while the whole model runs.
 
-A training loss needs the states before the output layer at every position, but logits only at a few. A tap gets them
-from any model of transformers without changing its forward.
+A training loss needs the states before the output layer at every position, but logits only at a few. `withheld_from`
+gets them from any model of transformers without changing its forward.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ def inner_model(model: nn.Module) -> PreTrainedModel:
     return getattr(model, "module", model)
 
 
-class Tap:
-    """A captured input; it has no value before the model has run."""
+class CapturedInput:
+    """The input of a module; it has no value before the model has run."""
 
     value: Tensor
 
 
 @contextmanager
-def withheld_from(module: nn.Module) -> Iterator[Tap]:
+def withheld_from(module: nn.Module) -> Iterator[CapturedInput]:
     """Yield the input of a module, (..., length, width); the module itself gets an empty input of length 0."""
-    tap = Tap()
+    captured = CapturedInput()
 
     def keep(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        tap.value = inputs[0]
+        captured.value = inputs[0]
         return (inputs[0][..., :0, :], *inputs[1:])
 
     handle = module.register_forward_pre_hook(keep)
     try:
-        yield tap
+        yield captured
     finally:
         handle.remove()

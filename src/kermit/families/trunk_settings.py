@@ -11,7 +11,7 @@ from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig, PreTraine
 
 from kermit.errors import RecipeError, in_a_line, nearest
 from kermit.loading import lacking_in_trunk, library_errors
-from kermit.validated import FamilySettings, Share
+from kermit.validated_settings import FamilySettings, Share
 
 _T = TypeVar("_T")
 
@@ -25,7 +25,6 @@ class EncoderDecoderSettings(FamilySettings):
     decoder_layers: PositiveInt = 6
     heads: PositiveInt = 8
     dropout: Share = 0.1
-    max_positions: PositiveInt = 512
 
     @model_validator(mode="after")
     def _whole_heads(self) -> EncoderDecoderSettings:

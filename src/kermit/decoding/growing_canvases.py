@@ -47,14 +47,7 @@ class OpenSpans:
 
 @dataclass(frozen=True)
 class Given:
-    """The given parts of canvases, each padded on the right.
-
-    Args:
-        token_ids: (batch, length).
-        segment_ids: (batch, length).
-        positions: (batch, length).
-        valid: (batch, length) bool, False at padding.
-    """
+    """The given parts of canvases, (batch, length) each, padded on the right; `valid` is False at padding."""
 
     token_ids: Integers
     segment_ids: Integers
@@ -67,13 +60,7 @@ class Given:
 
 
 class Growing:
-    """Canvases being decoded.
-
-    Args:
-        canvases: the canvases at the start.
-        cached_context: whether given tokens are read apart from the others.
-        blank_room: the positions that a blank leaves for what is inserted.
-    """
+    """Canvases being decoded; with `cached_context`, given tokens are read apart from the others."""
 
     def __init__(self, canvases: Sequence[Canvas], *, cached_context: bool, blank_room: BlankRoom = NO_ROOM) -> None:
         batch = CanvasBatch.from_canvases(canvases)
@@ -111,12 +98,7 @@ class Growing:
         return len(self.lengths)
 
     def grown(self, slots: Integers, tokens: Integers) -> Growing:
-        """Return the canvases with a token left of each of these items, all at once; both sides of it are open.
-
-        Args:
-            slots: (slots,) items whose slots are open, ascending.
-            tokens: (slots,).
-        """
+        """Return the canvases with a token left of each of these items, (slots,) ascending; its slots are open."""
         times = np.ones(self.planes.shape[1], dtype=np.int64)
         times[slots] = 2
         planes = self.planes.repeat(times, axis=1)
@@ -177,7 +159,7 @@ class Growing:
 
 
 def _numbered(batch: CanvasBatch, given: Booleans, blank_room: BlankRoom) -> tuple[Floats, Floats, Floats]:
-    """Low, room and fixed positions of the spans of canvases, as `kermit.canvas.context` has them; (batch, length)."""
+    """Return low, room and fixed positions of spans, as in `kermit.canvas.context`; (batch, length) each."""
     second = batch.segment_ids == 1
     marked = given & batch.open_slots
 

@@ -15,11 +15,9 @@ _TOP = 4
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference between two engines; infinite if they disagree on which tokens can never be inserted.
+    """The largest absolute difference of two engines, and the mean one of the best token's log-probability.
 
-    Args:
-        largest: the largest absolute difference of a log-probability, a logit or a final state.
-        best: the mean absolute difference of the best token's log-probability.
+    It is infinite if they disagree on which tokens can never be inserted.
     """
 
     largest: float
@@ -27,16 +25,10 @@ class Difference:
 
 
 def sample_rows(info: ModelInfo, seed: int, *, batch: int, length: int, order: int = 1) -> Rows:
-    """Make synthetic rows: X is given, then comes Y, and all but the first row are padded.
+    """Make synthetic rows: `length` tokens of X are given, then come as many of Y; all but the first row are padded.
 
-    With cached context, Y is a block that starts at the same place in every row, with fractional positions.
-
-    Args:
-        info: the properties of the model that reads them.
-        seed: the random seed.
-        batch: number of rows.
-        length: number of tokens of X and of Y.
-        order: the block's order: 1, or 2 for left to right; only with cached context.
+    With cached context, Y is a block of that order, 2 for left to right, which starts at the same place in every row
+    and has fractional positions.
     """
     random = np.random.default_rng(seed)
     x, y = (np.concatenate([[length], random.integers(2, length + 1, batch - 1)])[:, None] for _ in "xy")

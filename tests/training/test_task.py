@@ -2,7 +2,7 @@ import pytest
 
 from kermit.errors import ModelError
 from kermit.registry import Registry
-from kermit.training.tasks import BestMetric, get_task, task_names
+from kermit.training.task import BestMetric, get_task, task_names
 
 
 @pytest.mark.parametrize(("higher", "value", "better"), [(True, 3.0, True), (True, 1.0, False), (False, 1.0, True)])

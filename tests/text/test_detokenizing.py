@@ -4,9 +4,8 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from kermit.modeling import specials_of
-from kermit.text.open_places import as_blanks
-from kermit.text.spelling import Speller
+from kermit.canvas.blanks import as_blanks
+from kermit.text.detokenizing import Detokenizer
 
 SPECIALS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
 PARTS = ["##believ", "##able", "##ing", ".", ",", "-", "(", ")"]
@@ -14,13 +13,13 @@ WORDS = [*SPECIALS, "a", "man", "dog", "un", "known", "play", "able", "old", *PA
 
 
 @pytest.fixture(scope="module")
-def speller() -> Speller:
+def detokenizer() -> Detokenizer:
     backend = Tokenizer(models.WordPiece({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
     backend.normalizer, backend.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece()
     special = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, mask_token="[MASK]", **special)
-    return Speller(tokenizer, specials_of(tokenizer), len(tokenizer))
+    return Detokenizer(tokenizer, len(tokenizer))
 
 
 def placed(tokens: str) -> tuple[list[int], list[bool]]:
@@ -42,9 +41,9 @@ def placed(tokens: str) -> tuple[list[int], list[bool]]:
     ],
 )
 def test_what_is_inserted_is_spelled_as_it_reads_where_it_stands(
-    speller: Speller, text: str, tokens: str, filled: str
+    detokenizer: Detokenizer, text: str, tokens: str, filled: str
 ) -> None:
-    assert speller.fill(text, *placed(tokens)) == filled
+    assert detokenizer.fill(text, *placed(tokens)) == filled
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kermit.registry import Registry
 from kermit.training.settings import EvaluationSettings, TextSettings
-from kermit.validated import FactorizationMix
+from kermit.validated_settings import FactorizationMix
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -60,31 +60,24 @@ class Task(Protocol):
 
     def check(self, recipe: Recipe) -> None:
         """Raise a RecipeError if parts of the recipe contradict each other."""
-        ...
 
     def checksums(self, loaded: LoadedRecipe) -> list[str]:
         """Return a checksum of the training text of each source."""
-        ...
 
     def texts(self, loaded: LoadedRecipe) -> Iterator[str]:
         """Yield the training text line by line or paragraph by paragraph, to train a tokenizer on."""
-        ...
 
     def training_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Text:
         """Return the encoded training text."""
-        ...
 
     def validation_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Text | None:
         """Return the encoded validation text, if the recipe has one."""
-        ...
 
     def evaluator(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Evaluator | None:
         """Return the evaluator of metrics other than the validation loss, if there is text to evaluate on."""
-        ...
 
     def describe(self, model: PreTrainedModel, recipe: Recipe) -> None:
         """Record what users need to know in the model's config; raise a RecipeError if the model does not fit."""
-        ...
 
 
 _TASKS: Registry[Task] = Registry(

@@ -19,26 +19,17 @@ class ChosenDecoding(Protocol):
 
     def settings(self) -> Any:
         """Return the settings that `Kermit.translate` takes."""
-        ...
 
     def seeds(self, count: int) -> Sequence[int] | None:
         """Return one seed per text; None if nothing is sampled."""
-        ...
 
     def record(self) -> dict[str, Any]:
         """Return the choices as plain data, for signatures and manifests."""
-        ...
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """The result of a search for one source.
-
-    Args:
-        token_ids: its tokens, without the end token.
-        finished: whether it ended by itself.
-        log_prob: its log-probability.
-    """
+    """The result of a search for one source: its tokens, without the end token, and whether it ended by itself."""
 
     token_ids: list[int]
     finished: bool
@@ -56,20 +47,11 @@ class Searcher(Protocol):
     @property
     def info(self) -> ModelInfo:
         """The model's properties."""
-        ...
 
     def decoding(self, choices: Mapping[str, Any]) -> ChosenDecoding:
         """Validate decoding choices by name, and add defaults."""
-        ...
 
     def search(
         self, sources: Sequence[Sequence[int]], settings: Any, on_progress: Callable[[int], object] | None = None
     ) -> list[Hypothesis]:
-        """Translate sources, none of them empty; each result is independent of the other sources.
-
-        Args:
-            sources: their tokens.
-            settings: as returned by `decoding(...).settings()`.
-            on_progress: called with the number of sources just finished.
-        """
-        ...
+        """Translate sources, none of them empty; each result is independent of the other sources."""

@@ -7,7 +7,7 @@ from insertion_models import BLANK, CACHED_SPECIALS, A, B, C
 from kermit.canvas import Canvas, CanvasBatch, Insertion
 from kermit.canvas.blank_room import BlankRoom
 from kermit.canvas.context import generations_of, lay_out
-from kermit.decoding.growing import OPEN, Growing
+from kermit.decoding.growing_canvases import OPEN, Growing
 from kermit.decoding.reading import Blocks, WholeCanvases
 from kermit.engines import Engine, ModelInfo
 

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from kermit.decoding.settings import (
-    DRAWING_TEMPERATURE,
-    LENGTH_REWARD,
-    DecodingSettings,
-    Ranking,
-    Sampling,
-    Strategy,
-)
+from kermit.decoding.settings import DRAWING_TEMPERATURE, LENGTH_REWARD, DecodingSettings, Ranking, Sampling, Strategy
 from kermit.decoding.strategies import strategies_of
 from kermit.engines.engine import ModelInfo
 from kermit.errors import DecodingError, member_of, nearest
@@ -48,20 +41,17 @@ class DecodingChoices:
                 if value is not None:
                     member = member_of(_ENUMS[field.name], value, field.name, DecodingError)
                     object.__setattr__(self, field.name, member)
-            elif value is not None and (isinstance(value, bool) or not isinstance(value, _numbers(field.name))):
-                whole = "a whole number" if field.name in _WHOLE else "a number"
-                raise DecodingError(f"{field.name} must be {whole}, not {value!r}")
+            elif value is not None:
+                kind, name = (int, "a whole number") if field.name in _WHOLE else (int | float, "a number")
+                if isinstance(value, bool) or not isinstance(value, kind):
+                    raise DecodingError(f"{field.name} must be {name}, not {value!r}")
         settings = self.settings()  # which checks the values
         if self.seed and not settings.draws:
             raise DecodingError("seed has no effect without sampling; leave it out, or set a temperature")
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> DecodingChoices:
-        """Check choices by name; None stands for the default.
-
-        Raises:
-            DecodingError: unknown name, or an invalid value.
-        """
+        """Check choices by name; None stands for the default."""
         names = [field.name for field in fields(cls)]
         known = [name for name in names if name != "seed"]  # verbs have an option for it
         for name in choices:
@@ -71,32 +61,14 @@ class DecodingChoices:
                 )
         return cls(**{name: value for name, value in choices.items() if value is not None})
 
-    def for_translating(self, info: ModelInfo) -> DecodingChoices:
-        """Complete the choices by what translating with this model uses by default."""
-        found = replace(self, strategy=self.strategy or strategies_of(info)[0])
-        if found.termination_penalty is None and found.strategy is not Strategy.LEFT_TO_RIGHT:
-            found = replace(found, termination_penalty=info.termination_penalty)
-        if found.candidates > 1 and found.length_reward is None:
-            found = replace(found, length_reward=LENGTH_REWARD)
-        return found
-
     def settings(self) -> DecodingSettings:
         """Return the decoder's settings."""
         sampling = None
         if any(value is not None for value in (self.temperature, self.top_k, self.top_p)):
             temperature = DRAWING_TEMPERATURE if self.temperature is None else self.temperature
             sampling = Sampling(temperature, self.top_k, self.top_p)
-        return DecodingSettings(
-            strategy=self.strategy,
-            sampling=sampling,
-            termination_penalty=self.termination_penalty,
-            max_rounds=self.max_rounds,
-            max_tokens=self.max_tokens,
-            max_repeats=self.max_repeats,
-            candidates=self.candidates,
-            ranking=self.ranking,
-            length_reward=self.length_reward,
-        )
+        shared = {field.name for field in fields(self)} & {field.name for field in fields(DecodingSettings)}
+        return DecodingSettings(sampling=sampling, **{name: getattr(self, name) for name in shared})
 
     def seeds(self, count: int) -> range:
         """Return one seed per text: the first text's is `seed`, the others follow."""
@@ -107,9 +79,18 @@ class DecodingChoices:
         return asdict(self)
 
 
+_Chosen = TypeVar("_Chosen", DecodingChoices, DecodingSettings)
+
+
+def for_translating(info: ModelInfo, chosen: _Chosen) -> _Chosen:
+    """Complete choices or settings by what translating with a model uses by default."""
+    found = replace(chosen, strategy=chosen.strategy or strategies_of(info)[0])
+    if found.termination_penalty is None and found.strategy is not Strategy.LEFT_TO_RIGHT:
+        found = replace(found, termination_penalty=info.termination_penalty)
+    if found.candidates > 1 and found.length_reward is None:
+        found = replace(found, length_reward=LENGTH_REWARD)
+    return found
+
+
 _ENUMS: Mapping[str, Any] = {"strategy": Strategy, "ranking": Ranking}
 _WHOLE = ("top_k", "max_rounds", "max_tokens", "max_repeats", "candidates", "seed")
-
-
-def _numbers(name: str) -> tuple[type, ...]:
-    return (int,) if name in _WHOLE else (int, float)

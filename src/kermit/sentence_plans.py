@@ -25,9 +25,6 @@ class PlannedRow:
     """One text, or one sentence of it, to decode.
 
     Args:
-        index: the index of the text.
-        sentence: the index of the sentence in the text.
-        seed: for sampling.
         text: the text to translate; empty if the plan is not for a translation.
         recased: whether the text was in capitals, so that its translation is written in capitals.
     """
@@ -54,7 +51,6 @@ class Plan:
     """The rows of texts, in order.
 
     Args:
-        rows: the rows.
         texts: the texts to translate; None if the plan is not for a translation.
         splits: their sentences; None if they are translated whole.
     """
@@ -80,10 +76,8 @@ class Plan:
         """Plan to translate texts sentence by sentence; an empty text is one row.
 
         Args:
-            texts: the texts.
             seeds: one per text; the seeds of its sentences follow in steps of `SENTENCE_SEED_STEP`.
             language: the code of the texts' language, for the rules of splitting.
-            recase: whether sentences in capitals are read in sentence case.
         """
         splits = tuple(split_text(text, language) for text in texts)
         rows = [
@@ -94,12 +88,7 @@ class Plan:
         return cls(tuple(rows), tuple(texts), splits)
 
     def fold(self, results: Sequence[Generation], target: Segment) -> list[Generation]:
-        """Combine the results of the rows into results of the texts.
-
-        Args:
-            results: one per row.
-            target: the side that was translated into.
-        """
+        """Combine the results of the rows into results of the texts; `target` is the side that was translated into."""
         if self.texts is None:
             return list(results)
         written = (row.written(result) for row, result in zip(self.rows, results, strict=True))
