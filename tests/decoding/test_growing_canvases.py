@@ -99,7 +99,7 @@ def test_repeated_rows_are_those_of_repeated_canvases(work: list[Canvas], times:
     left = sorted(data.draw(st.sets(st.integers(0, len(work) - 1), min_size=1)))
     text = Growing(work, cached_context=True, blank_room=BlankRoom(3))
     text.select(np.array(left))
-    text.repeat(times)
+    text.take(np.repeat(np.arange(len(text)), times))
     expected = Growing([work[row] for row in left for _ in range(times)], cached_context=True, blank_room=BlankRoom(3))
     assert np.array_equal(text.planes, expected.planes)
     for name in ("low", "room", "fixed"):

@@ -21,6 +21,9 @@ from kermit.decoding.strategies import with_strategy
 from kermit.engines.engine import Answer, ModelInfo
 from kermit.errors import DecodingError
 
+_IMPOSSIBLE = np.float32(-100)
+"""The log-probability of an end that the model rules out, where nothing else is allowed."""
+
 _SPARE = 8
 """Number of best tokens to ask for where constraints may bar some of them."""
 
@@ -42,6 +45,23 @@ class Choice:
     log_probs: Array
     blocked: Booleans
     end_log_prob: Array
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """What can continue texts, (batch, columns) each, end-of-slot among it; `blocked` is (batch,).
+
+    Args:
+        tokens: the token of each column.
+        scores: with the termination penalty taken off; -inf where it is not allowed.
+        log_probs: without the penalty.
+        blocked: whether a wanted token found no room.
+    """
+
+    tokens: Integers
+    scores: Array
+    log_probs: Array
+    blocked: Booleans
 
 
 class Chooser:
@@ -67,6 +87,8 @@ class Chooser:
             self.top = 1 if self.full else settings.sampling.top_k or 1
         elif self.bars:
             self.top = _SPARE
+        if settings.beams > 1:
+            self.top += settings.beams
 
     def choose(
         self,
@@ -93,14 +115,7 @@ class Chooser:
         full = None if repeats is None else full_runs(text, slots, repeats)
         if self.plain and full is None and room.need is None:
             return self._plain(answer, planes, slots, room)
-        options = _Options.of(answer, self.end, self.penalty)
-        if self.bars or full is not None:
-            barred = self._barred(options, text, slots, full)
-            if barred is not None and not options.full and self._lacks(options, barred):
-                options = _Options.of(reading.ask_fully(), self.end, self.penalty)
-                barred = self._barred(options, text, slots, full)
-            if barred is not None:
-                options.bar(barred)
+        options = self._options(answer, reading, text, slots, full)
         pick = _Pick(options, planes[ROW], planes[SEGMENT], planes[SPAN], room, answer.end)
         if seeds is not None:
             slot = slots - text.starts[pick.rows]
@@ -118,6 +133,46 @@ class Chooser:
                 return self._serial(pick, slots, answer, noise, drawn)
             case _:
                 return self._left_to_right(pick, slots)
+
+    def rank(
+        self, answer: Answer, reading: Reading, text: Growing, slots: Integers, room: Room, repeats: Integers | None
+    ) -> Ranked:
+        """Return what can continue texts from left to right; `slots` holds the end of one span per text."""
+        planes = text.planes[:, slots]
+        full = None if repeats is None else full_runs(text, slots, repeats)
+        options = self._options(answer, reading, text, slots, full)
+        fits, ends = self._fits(planes[ROW], planes[SEGMENT], planes[SPAN], room, options), options.ends()
+        blocked = (options.at(options.best())[0] != self.end) & ~fits
+        options.scores[~fits] = np.where(ends[~fits], options.scores[~fits], -np.inf)
+        stuck = ~np.isfinite(options.scores).any(1)
+        options.scores[stuck] = np.where(ends[stuck], np.maximum(answer.end, _IMPOSSIBLE)[stuck, None], -np.inf)
+        return Ranked(options.tokens(), options.scores, options.scores + np.where(ends, self.penalty, 0), blocked)
+
+    def _options(
+        self,
+        answer: Answer,
+        reading: Reading,
+        text: Growing,
+        slots: Integers,
+        full: tuple[Booleans, Booleans] | None,
+    ) -> _Options:
+        """Return what can be inserted, without what is barred."""
+        options = _Options.of(answer, self.end, self.penalty)
+        if self.bars or full is not None:
+            barred = self._barred(options, text, slots, full)
+            if barred is not None and not options.full and self._lacks(options, barred):
+                options = _Options.of(reading.ask_fully(), self.end, self.penalty)
+                barred = self._barred(options, text, slots, full)
+            if barred is not None:
+                options.bar(barred)
+        return options
+
+    def _fits(self, rows: Integers, segments: Integers, spans: Integers, room: Room, options: _Options) -> Booleans:
+        """(slots,) whether one token more fits from left to right; end-of-slot is barred where a blank needs one."""
+        fits = room.left(rows, segments, spans)
+        fits &= room.text[rows] > room.reserved(rows, spans)  # later blanks get what they need
+        options.bar_end(room.needs(spans) & fits)
+        return fits
 
     def _plain(self, answer: Answer, planes: Integers, slots: Integers, room: Room) -> Choice:
         """Take the best tokens in parallel, for the common case that nothing is barred."""
@@ -166,10 +221,7 @@ class Chooser:
 
     def _left_to_right(self, pick: _Pick, slots: Integers) -> Choice:
         """Choose for one slot of each text: a token, or that its span is finished."""
-        rows, room = pick.rows, pick.room
-        fits = room.left(rows, pick.segments, pick.spans)
-        fits &= room.text[rows] > room.reserved(rows, pick.spans)  # later blanks get what they need
-        pick.options.bar_end(room.needs(pick.spans) & fits)
+        fits = self._fits(pick.rows, pick.segments, pick.spans, pick.room, pick.options)
         tokens, log_probs = pick.options.at(self._tokens(pick))
         wanting = (tokens != self.end) & (log_probs > -np.inf)  # where everything is barred, nothing can be drawn
         return self._choice(pick, slots, tokens, log_probs, wanting, wanting & fits, pick.ends())
@@ -293,6 +345,16 @@ class _Options:
         """Return (slots, columns) bool, whether a column is the slot's token, (slots,)."""
         ids = np.arange(self.columns) if self.ids is None else self.ids
         return np.asarray(ids == tokens[:, None])
+
+    def ends(self) -> Booleans:
+        """(slots, columns) bool, the columns of end-of-slot."""
+        found = np.zeros(self.scores.shape, dtype=bool)
+        found[:, -1 if self.ids is not None else self.end] = True
+        return found
+
+    def tokens(self) -> Integers:
+        """(slots, columns) the tokens of all columns."""
+        return np.broadcast_to(np.arange(self.columns), self.scores.shape) if self.ids is None else self.ids
 
     def bar(self, barred: Booleans) -> None:
         """Bar (slots, columns)."""

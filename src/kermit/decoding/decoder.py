@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from kermit.canvas import Canvas
+from kermit.decoding.beams import Beams
 from kermit.decoding.candidates import decode_candidates
 from kermit.decoding.rounds import Decoded, OnRound, Rounds
 from kermit.decoding.settings import MAX_TOKENS, DecodingSettings, is_whole
@@ -59,11 +60,11 @@ def decode(
         check_lengths(engine.info, canvases)
     else:
         check_lengths(engine.info, [Trace(*part).canvases()[-1] for part in zip(canvases, begun, strict=True)])
-    if settings.candidates > 1 and on_round is not None:
-        raise DecodingError("on_round cannot be combined with candidates: only the best of them is kept")
+    if max(settings.candidates, settings.beams) > 1 and on_round is not None:
+        raise DecodingError("on_round cannot be combined with candidates or beams: only the best of them is kept")
     results: dict[int, Decoded] = {}
     by_length = sorted(range(len(canvases)), key=lambda index: len(canvases[index]))
-    size = 1 if any(begun) else max(1, batch_size // settings.candidates)
+    size = 1 if any(begun) else max(1, batch_size // max(settings.candidates, settings.beams))
     for start in range(0, len(by_length), size):
         part = by_length[start : start + size]
         texts = [canvases[i] for i in part], [seeds[i] for i in part], [limits[i] for i in part]
@@ -74,12 +75,13 @@ def decode(
             if on_progress is not None:
                 on_progress(len(part))
             continue
-        rounds = Rounds(engine, settings, *texts, trace=trace, on_round=_renumbered(on_round, part), begun=decided)
+        kind = Beams if settings.beams > 1 else Rounds
+        rounds = kind(engine, settings, *texts, trace=trace, on_round=_renumbered(on_round, part), begun=decided)
         left = len(part)
         while True:
-            if on_progress is not None and len(rounds) < left:
-                on_progress(left - len(rounds))
-                left = len(rounds)
+            if on_progress is not None and rounds.unfinished < left:
+                on_progress(left - rounds.unfinished)
+                left = rounds.unfinished
             if not len(rounds):
                 break
             rounds.round()

@@ -29,6 +29,7 @@ class DecodingChoices:
     max_rounds: int | None = None
     max_tokens: int | None = None
     max_repeats: int | None = None
+    beams: int = 1
     candidates: int = 1
     ranking: Ranking | None = None
     length_reward: float | None = None
@@ -93,4 +94,4 @@ def for_translating(info: ModelInfo, chosen: _Chosen) -> _Chosen:
 
 
 _ENUMS: Mapping[str, Any] = {"strategy": Strategy, "ranking": Ranking}
-_WHOLE = ("top_k", "max_rounds", "max_tokens", "max_repeats", "candidates", "seed")
+_WHOLE = ("top_k", "max_rounds", "max_tokens", "max_repeats", "beams", "candidates", "seed")

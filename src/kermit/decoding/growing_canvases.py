@@ -115,20 +115,28 @@ class Growing:
             after.starts = after.lengths.cumsum() - after.lengths
         return after
 
-    def repeat(self, times: int) -> None:
-        """Repeat every row, before anything was inserted."""
-        rows = np.repeat(np.arange(len(self)), times)
-        items = np.repeat(self.starts[rows] - (self.lengths[rows].cumsum() - self.lengths[rows]), self.lengths[rows])
-        items += np.arange(len(items))
-        tables, spans = self.spans, self.planes[SPAN, items]
+    def take(self, rows: Integers) -> tuple[Integers, Integers]:
+        """Keep these rows, in this order; a row may be repeated.
+
+        Spans are numbered anew: returns (spans,) the former number of each, and (rows,) what is added to the numbers
+        of a row's spans.
+        """
+        first, last = (self.planes[SPAN, ends] for ends in (self.starts, self.starts + self.lengths - 1))
+        items = _ranges(self.starts[rows], self.lengths[rows])
+        counts = (last - first + 1)[rows]
+        shift = counts.cumsum() - counts - first[rows]
+        spans = _ranges(first[rows], counts)
         self.lengths = self.lengths[rows]
         self.starts = self.lengths.cumsum() - self.lengths
         self.planes = self.planes[:, items]
-        self.planes[ROW] = row = np.repeat(np.arange(len(rows)), self.lengths)
-        self.planes[SPAN] = np.arange(len(items))
-        self.spans = OpenSpans(row, tables.low[spans], tables.room[spans], tables.fixed[spans])
+        self.planes[ROW] = np.repeat(np.arange(len(rows)), self.lengths)
+        self.planes[SPAN] += np.repeat(shift, self.lengths)
+        tables = self.spans
+        of_row = np.repeat(np.arange(len(rows)), counts)
+        self.spans = OpenSpans(of_row, tables.low[spans], tables.room[spans], tables.fixed[spans])
         self.given = self.given.select(rows)
         self.segments = [self.segments[number] for number in rows.tolist()]
+        return spans, shift
 
     def select(self, rows: Integers) -> None:
         """Keep some of the rows, in ascending order."""
@@ -156,6 +164,11 @@ class Growing:
             first = end + 1
         open_slots = frozenset(planes[OPEN].nonzero()[0].tolist())
         return Canvas(self.specials, tuple(content), open_slots), tuple(inserted)
+
+
+def _ranges(starts: Integers, lengths: Integers) -> Integers:
+    """Concatenate the ranges that start at these numbers and have these lengths."""
+    return np.asarray(np.repeat(starts - (lengths.cumsum() - lengths), lengths) + np.arange(int(lengths.sum())))
 
 
 def _numbered(batch: CanvasBatch, given: Booleans, blank_room: BlankRoom) -> tuple[Floats, Floats, Floats]:

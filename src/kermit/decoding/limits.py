@@ -64,6 +64,12 @@ class Room:
         self.text, self.owed, self.used = self.text[rows], self.owed[rows], self.used[rows]
         self.segment = None if self.segment is None else self.segment[rows]
 
+    def take(self, rows: Integers, spans: Integers) -> None:
+        """Keep the rooms of these texts and spans, in this order; both may be repeated."""
+        self.select(rows)
+        self.blank = None if self.blank is None else self.blank[spans]
+        self.need = None if self.need is None else self.need[spans]
+
     def needs(self, spans: Integers) -> Booleans:
         """Return (slots,), whether the slot's blank must still get a token."""
         return np.zeros(len(spans), dtype=bool) if self.need is None else self.need[spans] > 0

@@ -116,6 +116,11 @@ class Rounds:
     def __len__(self) -> int:
         return len(self.index)
 
+    @property
+    def unfinished(self) -> int:
+        """Number of texts that are not finished."""
+        return len(self)
+
     def given(self, numbers: Integers) -> GivenCache | None:
         """Return the given parts of canvases with open slots, by their numbers, as the first round read them."""
         found = self.reading.given
@@ -189,7 +194,7 @@ class Rounds:
 
     def _repeat(self, copies: int) -> None:
         """Repeat every row."""
-        self.text.repeat(copies)
+        self.text.take(np.repeat(np.arange(len(self.text)), copies))
         self._find_spans()
 
     def _replay(self, insertions: Sequence[TracedInsertion]) -> None:

@@ -140,6 +140,7 @@ class DecodingSettings:
         max_repeats: insert no token more often than this in a row, unless the given text does; None for `MAX_REPEATS`
             where a whole side is translated, and for no limit elsewhere.
         constraints: what may be inserted where.
+        beams: from left to right, number of texts that are continued together; see `kermit.decoding.beams`.
         candidates: number of texts to decode per canvas, of which the best is kept; see
             `kermit.decoding.candidates`.
         ranking: what candidates are ranked by; None for `again`.
@@ -154,26 +155,23 @@ class DecodingSettings:
     max_tokens: int | None = None
     max_repeats: int | None = None
     constraints: Constraints = field(default_factory=Constraints)
+    beams: int = 1
     candidates: int = 1
     ranking: Ranking | None = None
     length_reward: float | None = None
 
     def __post_init__(self) -> None:
-        if self.strategy is not None:
-            object.__setattr__(self, "strategy", member_of(Strategy, self.strategy, "strategy", DecodingError))
-        if self.termination_penalty is not None and not math.isfinite(self.termination_penalty):
-            raise DecodingError(f"termination_penalty must be a finite number, not {self.termination_penalty}")
-        if self.max_rounds is not None and self.max_rounds < 1:
-            raise DecodingError(f"max_rounds must be at least 1, not {self.max_rounds}")
-        for name in ("max_tokens", "max_repeats"):
+        for name, kind in (("strategy", Strategy), ("ranking", Ranking)):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, member_of(kind, value, name, DecodingError))
+        for name in ("termination_penalty", "length_reward"):
+            if (value := getattr(self, name)) is not None and not math.isfinite(value):
+                raise DecodingError(f"{name} must be a finite number, not {value}")
+        for name in ("max_rounds", "max_tokens", "max_repeats", "beams", "candidates"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise DecodingError(f"{name} must be at least 1, not {value}")
-        if self.candidates < 1:
-            raise DecodingError(f"candidates must be at least 1, not {self.candidates}")
-        if self.ranking is not None:
-            object.__setattr__(self, "ranking", member_of(Ranking, self.ranking, "ranking", DecodingError))
-        if self.length_reward is not None and not math.isfinite(self.length_reward):
-            raise DecodingError(f"length_reward must be a finite number, not {self.length_reward}")
+        if self.beams > 1 and (self.candidates > 1 or self.sampling is not None):
+            raise DecodingError("beams cannot be combined with candidates or sampling; leave one of them out")
         for name in ("ranking", "length_reward"):
             if self.candidates == 1 and getattr(self, name) is not None:
                 raise DecodingError(

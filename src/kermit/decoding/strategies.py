@@ -25,6 +25,8 @@ def check_strategy(info: ModelInfo, settings: DecodingSettings) -> None:
             f"{settings.strategy} decoding needs a model trained with {needed}, and this one was not; "
             f"use the strategy {other}"
         )
+    if settings.beams > 1 and not ordered:
+        raise DecodingError(f"beams need the strategy left_to_right, not {settings.strategy}")
     if settings.ranked_by is Ranking.LEFT_TO_RIGHT and not info.inserts_left_to_right:
         raise DecodingError(
             "ranking left_to_right needs a model trained with left_to_right among its orders, and this one was not;"

@@ -130,6 +130,9 @@ class Generating(Request):
         description="The maximum number of insertions; by default the service's limit, or 2 n + 10 for the translation"
         " of n tokens.",
     )
+    beams: int = Field(
+        default=1, ge=1, le=MAX_CANDIDATES, description="The number of beams, for the strategy `left_to_right`."
+    )
     candidates: int = Field(
         default=1, ge=1, le=MAX_CANDIDATES, description="The number of candidates per text; the best is kept."
     )
@@ -141,7 +144,7 @@ class Generating(Request):
     trace: bool = Field(default=False, description="Whether to return every round's insertions.")
     stream: bool = Field(
         default=False,
-        description="Whether to stream server-sent events, one per round; with candidates, only the result.",
+        description="Whether to stream server-sent events, one per round; with candidates or beams, only the result.",
     )
 
     @model_validator(mode="after")

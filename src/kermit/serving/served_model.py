@@ -164,7 +164,7 @@ class ServedModel:
             seeds=[row.seed for row in rows],
             begun=None if like.begun is None else [rounds_of(decided) for decided in like.begun],
             trace=any(request.trace for request in asked),
-            on_round=audience.on_round if like.candidates == 1 and kermit.searcher is None else None,
+            on_round=audience.on_round if max(like.candidates, like.beams) == 1 and kermit.searcher is None else None,
         )
         match like:
             case TranslateRequest():
