@@ -59,7 +59,7 @@ def loss_by_canvas(model, prior: OrderPrior, texts: Texts, rounds: Integers) -> 
 @pytest.mark.parametrize("infilling", [0.0, 1.0], ids=["whole", "parts"])
 @pytest.mark.parametrize("way", list(Factorization), ids=str)
 @pytest.mark.parametrize("prior", PRIORS, ids=["uniform", "tree"])
-def test_one_row_has_the_losses_of_all_its_canvases(prior, way, infilling) -> None:
+def test_the_loss_of_a_row_is_that_of_all_its_canvases(prior, way, infilling) -> None:
     model = cached_model()
     objective = GenerationObjective(
         prior,
@@ -83,7 +83,7 @@ def test_one_row_has_the_losses_of_all_its_canvases(prior, way, infilling) -> No
         assert loss == pytest.approx(expected[row], abs=1e-5 * max(1.0, expected[row]))
 
 
-def test_every_token_is_asked_for_once_and_every_end_in_every_later_round() -> None:
+def test_every_token_is_a_target_once_and_every_end_in_every_later_round() -> None:
     texts = texts_of(Factorization.Y_GIVEN_X)
     rounds_only = np.zeros(len(texts.batch), dtype=bool)
     objective = GenerationObjective(BalancedTreePrior(0.3), location_weight=0, empty_slot_weight=0.5)
@@ -96,7 +96,7 @@ def test_every_token_is_asked_for_once_and_every_end_in_every_later_round() -> N
     assert len(targets.location_weights) == 0
 
 
-def test_infilling_gives_a_part_and_marks_what_is_missing() -> None:
+def test_infilling_gives_part_of_the_text_and_marks_the_blanks() -> None:
     texts = Texts.of(
         CanvasBatch.from_segments(CACHED_SPECIALS, [((A, B, C) * 8, (C, B, A) * 8)] * 200), [Factorization.JOINT] * 200
     )
@@ -115,7 +115,7 @@ def test_infilling_gives_a_part_and_marks_what_is_missing() -> None:
     assert {1, 2, 3, 8} <= lengths
 
 
-def test_a_text_misses_a_share_of_its_tokens_between_the_two_that_are_named() -> None:
+def test_the_share_of_missing_tokens_is_between_the_minimum_and_the_maximum() -> None:
     texts = Texts.of(CanvasBatch.from_segments(CACHED_SPECIALS, [((A, B, C) * 60,)] * 300), [Factorization.JOINT] * 300)
     objective = GenerationObjective(UniformPrior(), infilling=1.0, missing=(0.3, 0.3))
     drawn, _ = objective.draw(texts, np.zeros(300, dtype=bool), np.random.default_rng(1))
@@ -125,7 +125,7 @@ def test_a_text_misses_a_share_of_its_tokens_between_the_two_that_are_named() ->
 
 
 @pytest.mark.parametrize("way", list(Factorization), ids=str)
-def test_the_left_to_right_loss_is_the_chain_of_what_the_slots_say(way) -> None:
+def test_the_left_to_right_loss_is_the_product_of_the_slot_probabilities(way) -> None:
     """One pass, beside one canvas after the other as the decoder meets them."""
     model, texts = cached_model(), texts_of(way).select(np.arange(0, len(ALL_TEXTS), 23))
     found = left_to_right_log_probs(engine_of(model), texts).tolist()
@@ -165,7 +165,7 @@ def test_left_to_right_the_probabilities_of_all_texts_sum_to_one() -> None:
     assert 0.01 < ended < 0.99
 
 
-def test_left_to_right_rows_weigh_every_slot_alike() -> None:
+def test_left_to_right_rows_weight_all_slots_equally() -> None:
     texts = texts_of(Factorization.X)
     ordered = np.ones(len(texts.batch), dtype=bool)
     objective = GenerationObjective(LeftToRightPrior(), empty_slot_weight=0.1, location_weight=1.0)

@@ -36,7 +36,7 @@ def test_the_loss_falls(learned):
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_both_sides_come_back_exactly_and_in_few_rounds(toy, learned, strategy):
+def test_both_sides_are_reproduced_exactly_in_few_rounds(toy, learned, strategy):
     kermit, pairs, _ = learned
     if strategy is Strategy.LEFT_TO_RIGHT and not kermit.info.cached_context:
         pytest.skip("full attention has no left-to-right order")
@@ -64,7 +64,7 @@ def test_a_blank_is_filled_from_both_sides(learned):
     assert filled.x == digits
 
 
-def test_the_hidden_states_tell_texts_apart(learned):
+def test_hidden_states_differ_between_texts(learned):
     kermit, pairs, _ = learned
     vectors = torch.tensor(kermit.embed([pairs[6][0], pairs[6][0], pairs[5][0]]))
     assert torch.allclose(vectors[0], vectors[1], atol=1e-5)

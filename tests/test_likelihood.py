@@ -264,7 +264,7 @@ def test_the_probabilities_of_all_texts_and_of_not_having_stopped_sum_to_one(ter
 
 @pytest.mark.parametrize("termination", TERMINATIONS)
 @pytest.mark.parametrize("prior", [UniformPrior(), BalancedTreePrior(1.5)], ids=["uniform", "tree"])
-def test_exact_is_above_the_importance_estimate_above_the_bound_with_entropy_above_the_papers(
+def test_exact_is_above_importance_above_the_bound_with_entropy_above_the_papers(
     prior: OrderPrior, termination: Termination
 ) -> None:
     """In expectation, enumerated: two independent orders for the importance-weighted estimate."""
@@ -299,7 +299,7 @@ def test_the_entropy_of_the_uniform_order_is_log_n_factorial() -> None:
 
 
 @pytest.mark.parametrize("termination", TERMINATIONS)
-def test_one_order_is_all_there_is_to_a_text_of_one_token(termination: Termination) -> None:
+def test_a_text_of_one_token_has_one_order(termination: Termination) -> None:
     model = model_of(termination)
     (exact,) = exact_log_likelihood(engine_of(model), [((B,),)])
     found = bounds(engine_of(model), [((B,),)], orders=4)[0]
@@ -309,7 +309,7 @@ def test_one_order_is_all_there_is_to_a_text_of_one_token(termination: Terminati
 
 
 @pytest.mark.parametrize("termination", TERMINATIONS)
-def test_texts_of_different_lengths_in_one_batch_are_as_one_by_one(termination: Termination) -> None:
+def test_texts_of_different_lengths_score_the_same_in_a_batch_and_alone(termination: Termination) -> None:
     model = model_of(termination)
     texts = [((A, B, C, A, B),), ((),), ((C,),), ((B, A, B),)]
     prior = LeftToRightPrior()  # one order a text, so nothing is left to chance
@@ -346,7 +346,7 @@ class MostlyRightmost(OrderPrior):
         return weights / np.maximum(weights.sum(1, keepdims=True), 1)
 
 
-def test_a_users_own_prior_bounds_and_trains_as_well() -> None:
+def test_a_custom_prior_works_in_scoring_and_training() -> None:
     model, text, prior = model_of(Termination.SLOT), ((A, B, C),), MostlyRightmost()
     (exact,) = exact_log_likelihood(engine_of(model), [text])
     found = bounds(engine_of(model), [text], prior=prior, orders=1000)[0]
@@ -375,7 +375,7 @@ def test_a_canvas_that_orders_share_is_scored_once() -> None:
     assert found.importance_weighted == pytest.approx(math.log(0.5**3), abs=1e-5)  # as if any order were alike
 
 
-def test_scoring_ends_when_it_is_told_to() -> None:
+def test_scoring_can_be_interrupted() -> None:
     def enough() -> None:
         raise InterruptedError
 
@@ -386,7 +386,7 @@ def test_scoring_ends_when_it_is_told_to() -> None:
     assert model.batches == [2, 2]
 
 
-def test_no_order_at_all_is_an_error() -> None:
+def test_zero_orders_are_an_error() -> None:
     with pytest.raises(ModelError, match="orders must be at least 1, not 0"):
         bounds(engine_of(model_of(Termination.SLOT)), [((A,),)], orders=0)
 
@@ -402,7 +402,7 @@ def test_a_text_too_long_for_the_exact_sum_is_an_error_that_says_what_to_do() ->
     ("way", "given"),
     [(Factorization.X, ()), (Factorization.Y_GIVEN_X, (B, A)), (Factorization.JOINT, ())],
 )
-def test_serial_draws_come_with_the_frequencies_of_the_exact_likelihood(
+def test_serial_samples_have_the_frequencies_of_the_exact_likelihood(
     termination: Termination, way: Factorization, given: Words
 ) -> None:
     model, number = model_of(termination), 4000
@@ -439,7 +439,7 @@ class HighestFirstPrior(OrderPrior):
         return ((ids == ids.max(1, keepdims=True)) & (ids >= 0)).astype(float)
 
 
-def test_orders_may_come_from_a_prior_that_looks_at_the_tokens() -> None:
+def test_orders_may_come_from_a_prior_that_depends_on_the_tokens() -> None:
     """Of C B A read from left to right, the highest first is the order from left to right."""
     model = model_of(Termination.SLOT)
     for text, same in (((C, B, A), True), ((A, B, C), False)):
@@ -470,7 +470,7 @@ class Careless(OrderPrior):
     ],
     ids=["more than 1", "at kept tokens", "not a number", "negative"],
 )
-def test_weights_that_are_no_probabilities_are_refused_in_scoring_and_training(
+def test_weights_that_are_not_probabilities_are_rejected_in_scoring_and_training(
     fault: Callable[[Array, Array], Array],
 ) -> None:
     prior, text = Careless(fault), ((A, B),)
@@ -483,7 +483,7 @@ def test_weights_that_are_no_probabilities_are_refused_in_scoring_and_training(
             objective.build(texts, kept)
 
 
-def test_what_a_prior_says_of_a_complete_text_does_not_matter() -> None:
+def test_the_weights_of_a_prior_on_a_complete_text_do_not_matter() -> None:
     flat = Careless(lambda kept, valid: (valid & ~kept) / (valid & ~kept).sum(1, keepdims=True))  # 0 / 0 at the end
     texts = Texts.of(CanvasBatch.from_segments(SPECIALS, [((A, B),)]), [Factorization.JOINT])
     made = SlotObjective(flat).build(texts, texts.present)

@@ -30,7 +30,7 @@ def defined(tree: ast.Module) -> set[str]:
     return names
 
 
-def test_no_public_name_has_two_homes() -> None:
+def test_no_public_name_is_defined_twice() -> None:
     homes = defaultdict(set)
     for file in SOURCE.rglob("*.py"):
         for name in defined(ast.parse(file.read_text(encoding="utf-8"))):
@@ -40,7 +40,7 @@ def test_no_public_name_has_two_homes() -> None:
     assert {name: files for name, files in twice.items() if name not in KNOWN} == {}
 
 
-def test_no_two_files_have_one_name() -> None:
+def test_no_two_files_have_the_same_name() -> None:
     homes = defaultdict(list)
     for file in SOURCE.rglob("*.py"):
         if not (file.stem in VERBS and file.parent.name == "cli"):
@@ -49,6 +49,6 @@ def test_no_two_files_have_one_name() -> None:
     assert {stem: files for stem, files in twice.items() if stem not in KNOWN} == {}
 
 
-def test_no_file_is_named_after_nothing() -> None:
+def test_no_file_has_a_meaningless_name() -> None:
     nothing = {"utils", "util", "helpers", "common", "misc"}
     assert [file for file in SOURCE.rglob("*.py") if file.stem in nothing] == []

@@ -67,7 +67,7 @@ def test_parallel_decoding_builds_a_balanced_tree_in_logarithmic_rounds() -> Non
     assert result.log_prob == pytest.approx(15 * math.log(SURE), abs=1e-5)
 
 
-def test_serial_decoding_inserts_one_token_a_round() -> None:
+def test_serial_decoding_inserts_one_token_per_round() -> None:
     result = one(speller(SEVEN), blank(), SERIAL)
     assert result.canvas.segments == (SEVEN, ())
     assert (result.rounds, result.tokens, result.finish) == (8, 7, Finish.FINISHED)
@@ -90,7 +90,7 @@ def test_serial_decoding_takes_the_best_token_and_slot_together() -> None:
     assert insertion.log_prob == pytest.approx(math.log(0.7 * 0.6), abs=1e-6)
 
 
-def test_the_temperature_is_the_locations_too() -> None:
+def test_the_temperature_applies_to_locations_too() -> None:
     def rule(canvas: Canvas) -> Says:
         return Says({1: {A: 1.0}, 2: {A: 1.0}}, {1: 0.4, 2: 0.6})
 
@@ -117,7 +117,7 @@ def test_max_rounds_ends_a_decode(strategy: Strategy) -> None:
     assert result.tokens == (1 + 2 + 4 if strategy is Strategy.PARALLEL else 3)
 
 
-def test_a_text_that_ends_in_the_last_round_allowed_is_finished() -> None:
+def test_a_text_that_ends_in_the_last_allowed_round_is_finished() -> None:
     assert one(speller(SEVEN), blank(), DecodingSettings(max_rounds=4)).finish is Finish.FINISHED
     assert one(speller(SEVEN), blank(), DecodingSettings(max_rounds=3)).finish is Finish.MAX_ROUNDS
 
@@ -133,7 +133,7 @@ def test_max_tokens_ends_a_decode(strategy: Strategy, sampling: Sampling | None,
 
 @pytest.mark.parametrize("sampling", [None, Sampling()])
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_a_text_of_just_max_tokens_is_finished(strategy: Strategy, sampling: Sampling | None) -> None:
+def test_a_text_of_exactly_max_tokens_is_finished(strategy: Strategy, sampling: Sampling | None) -> None:
     def rule(canvas: Canvas) -> Says:
         return Says({} if canvas.segments[0] else {1: {A: 1.0}})
 
@@ -144,7 +144,7 @@ def test_a_text_of_just_max_tokens_is_finished(strategy: Strategy, sampling: Sam
 
 
 @pytest.mark.parametrize("sampling", [None, Sampling()])
-def test_a_text_of_just_max_tokens_that_stops_is_finished(sampling: Sampling | None) -> None:
+def test_a_text_of_exactly_max_tokens_that_stops_is_finished(sampling: Sampling | None) -> None:
     def rule(canvas: Canvas) -> Says:
         sure = {slot: {A: 1.0} for slot in canvas.open_slots}
         return Says(sure, stop=0.9999999 if canvas.segments[0] else 0.0)
@@ -154,7 +154,7 @@ def test_a_text_of_just_max_tokens_that_stops_is_finished(sampling: Sampling | N
     assert (result.tokens, result.finish) == (1, Finish.FINISHED)
 
 
-def test_where_room_is_short_the_surest_get_it() -> None:
+def test_limited_room_goes_to_the_most_certain_insertions() -> None:
     def rule(canvas: Canvas) -> Says:
         chances = {1: 0.6, 2: 0.9, 3: 0.7}
         return Says({slot: {A: chances[slot], END: 1 - chances[slot]} for slot in canvas.open_slots if slot in chances})
@@ -178,13 +178,13 @@ def test_a_canvas_too_long_for_the_model_is_an_error(limits: dict[str, int], tak
         decode(engine_of(model), [blank(), blank((A,) * 4, ())])
 
 
-def test_parallel_decoding_of_a_model_that_stops_as_a_whole_is_an_error() -> None:
+def test_parallel_decoding_with_sequence_termination_is_an_error() -> None:
     model = always({A: 1.0}, termination=Termination.SEQUENCE)
     with pytest.raises(DecodingError, match=r"parallel decoding needs slot termination.*serially"):
         decode(engine_of(model), [blank()], DecodingSettings(Strategy.PARALLEL))
 
 
-def test_as_many_seeds_as_canvases_are_wanted() -> None:
+def test_the_number_of_seeds_must_equal_the_number_of_canvases() -> None:
     with pytest.raises(DecodingError, match="1 seeds for 2 canvases"):
         decode(always({END: 1.0}), [blank(), blank()], seeds=[1])
 
@@ -205,7 +205,7 @@ def test_sequence_termination_stops_when_stopping_beats_every_insertion() -> Non
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_the_termination_penalty_is_taken_off_end_of_slot(strategy: Strategy) -> None:
+def test_the_termination_penalty_is_subtracted_from_end_of_slot(strategy: Strategy) -> None:
     def rule(canvas: Canvas) -> Says:
         return Says({} if canvas.segments[0] else {1: {A: 0.4, END: 0.6}})
 
@@ -219,7 +219,7 @@ def test_the_termination_penalty_is_taken_off_end_of_slot(strategy: Strategy) ->
 
 @pytest.mark.parametrize("strategy", list(Strategy))
 @pytest.mark.parametrize("sampling", [None, Sampling(temperature=3.0)])
-def test_what_may_never_be_inserted_is_not(strategy: Strategy, sampling: Sampling | None) -> None:
+def test_forbidden_tokens_are_never_inserted(strategy: Strategy, sampling: Sampling | None) -> None:
     settings = DecodingSettings(
         strategy=strategy, sampling=sampling, max_tokens=20, constraints=Constraints(never=frozenset({A}))
     )
@@ -230,7 +230,7 @@ def test_what_may_never_be_inserted_is_not(strategy: Strategy, sampling: Samplin
 
 @pytest.mark.parametrize("strategy", list(Strategy))
 @pytest.mark.parametrize("sampling", [None, Sampling()])
-def test_where_everything_is_barred_nothing_is_inserted_not_even_the_minimum(
+def test_if_every_token_is_forbidden_nothing_is_inserted_despite_the_minimum(
     strategy: Strategy, sampling: Sampling | None
 ) -> None:
     constraints = Constraints(never=frozenset({A, B}), min_tokens_per_blank=1)
@@ -279,7 +279,7 @@ def test_no_blank_gets_more_than_the_maximum(strategy: Strategy, sampling: Sampl
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_a_blank_that_is_full_and_wants_more_is_not_finished(strategy: Strategy) -> None:
+def test_a_full_blank_that_predicts_more_tokens_is_not_finished(strategy: Strategy) -> None:
     def rule(canvas: Canvas) -> Says:
         return Says({slot: {A: 1.0} for slot in canvas.open_slots if 10 not in canvas.segments[0][: slot - 1]})
 
@@ -288,7 +288,7 @@ def test_a_blank_that_is_full_and_wants_more_is_not_finished(strategy: Strategy)
     assert (result.canvas.segments, result.finish) == (((A, 10),), Finish.MAX_TOKENS)
 
 
-def test_the_minimum_yields_to_the_room_there_is() -> None:
+def test_the_minimum_is_limited_by_the_available_room() -> None:
     settings = DecodingSettings(max_tokens=3, constraints=Constraints(min_tokens_per_blank=2))
     result = one(always({A: 0.1, END: 0.9}, vocab_size=64), fragments([10], [11], [12]), settings)
     assert (result.tokens, result.finish) == (3, Finish.MAX_TOKENS)
@@ -330,7 +330,7 @@ def test_finished_texts_leave_the_batch() -> None:
     assert progress == [3, 1]
 
 
-def test_results_come_in_the_order_of_the_canvases_whatever_the_batches() -> None:
+def test_results_are_in_the_order_of_the_canvases_whatever_the_batches() -> None:
     targets = [tuple(range(10 * n, 10 * n + n)) for n in range(1, 6)]
     starts = [Canvas.from_ids(SPECIALS, (), t[:1], generate=Factorization.Y) for t in reversed(targets)]
     for batch_size in (1, 2, 5):
@@ -338,7 +338,7 @@ def test_results_come_in_the_order_of_the_canvases_whatever_the_batches() -> Non
         assert [result.canvas.segments[1] for result in results] == targets[::-1]
 
 
-def test_what_was_given_and_what_was_inserted_are_told_apart() -> None:
+def test_given_and_inserted_tokens_are_distinguished() -> None:
     result = one(speller(SEVEN), Canvas.from_ids(SPECIALS, (12, 14), (5,), generate=Factorization.X_GIVEN_Y))
     assert result.canvas.segments == (SEVEN, (5,))
     assert result.inserted == ((True, True, False, True, False, True, True), (False,))
@@ -377,7 +377,7 @@ def test_the_trace_as_json_names_the_tokens() -> None:
     assert "start_text" not in given.trace.to_json()
 
 
-def test_without_being_asked_there_is_no_trace() -> None:
+def test_there_is_no_trace_by_default() -> None:
     assert one(speller(SEVEN), blank()).trace is None
 
 
@@ -409,7 +409,7 @@ def test_one_by_one_in_batches_of_seven_and_all_together_give_the_same_tokens(na
     assert len({canvas.segments[1] for canvas, _, _ in together}) > number // 10
 
 
-def test_a_seed_decides_what_is_drawn() -> None:
+def test_draws_depend_on_the_seed() -> None:
     model = random_model(vocab_size=40, seed=2)
     settings = DecodingSettings(sampling=Sampling(), max_tokens=8)
     start = Canvas.from_ids(SPECIALS, (), (), generate=Factorization.JOINT)
@@ -425,7 +425,7 @@ def test_a_seed_decides_what_is_drawn() -> None:
     assert len(set(draw(list(range(20))))) > 10
 
 
-def test_a_limit_beyond_all_bounds_is_as_good_as_none() -> None:
+def test_a_huge_limit_equals_no_limit() -> None:
     endless = 10**30
     constraints = Constraints(max_tokens_per_blank=endless)
     found = one(speller(SEVEN), blank(), DecodingSettings(max_tokens=endless, constraints=constraints))

@@ -39,7 +39,7 @@ def model_of(**settings: object) -> KermitForInsertion:
     return random_model(copy_width=8, **settings).eval()
 
 
-def test_a_token_weighs_as_a_word_and_at_each_of_its_places() -> None:
+def test_a_token_has_probability_as_a_word_and_as_a_copy_of_each_occurrence() -> None:
     logits = torch.tensor([[0.5, -1.0, 2.0, -math.inf]])
     scores = torch.tensor([[1.0, 3.0, NEVER, 0.25]])
     found = add_copies(logits, scores, torch.tensor([[1, 1, 3, 0]]))
@@ -103,7 +103,7 @@ def test_frames_padding_and_end_of_slot_are_never_copied() -> None:
     assert (copies[0][0] > NEVER).tolist() == [False, False, True, False]
 
 
-def test_a_canvas_scores_alone_as_beside_others() -> None:
+def test_a_canvas_has_the_same_scores_alone_and_in_a_batch() -> None:
     model = model_of()
     canvases = [
         canvas_of(A, B, C),
@@ -144,7 +144,7 @@ def _flat(scores: SlotScores, canvases: CanvasBatch) -> list[int]:
     return (scores.rows * canvases.token_ids.shape[1] + scores.slots).tolist()
 
 
-def test_half_precision_gives_the_same_loss_and_gradients_but_for_rounding() -> None:
+def test_half_precision_gives_the_same_loss_and_gradients_except_for_rounding() -> None:
     model = model_of(slot_vector="both").train()
     batch = CanvasBatch.from_segments(SPECIALS, [((A, B), (C, A, B)), ((B,), (A, B, C))])
     texts = Texts.of(batch, [Factorization.JOINT, Factorization.Y_GIVEN_X])
@@ -168,7 +168,7 @@ def test_a_model_without_copies_can_be_given_them(tmp_path: Path) -> None:
     assert bool(score(model.eval(), canvas_of(A, B)).content[:, A].isfinite().all())
 
 
-def test_it_learns_and_is_saved(tmp_path: Path) -> None:
+def test_a_copying_model_learns_and_can_be_saved(tmp_path: Path) -> None:
     model = model_of().train()
     batch = CanvasBatch.from_segments(SPECIALS, [((A, B), (C, A)), ((), ())])
     texts = Texts.of(batch, [Factorization.JOINT, Factorization.JOINT])
@@ -183,7 +183,7 @@ def test_it_learns_and_is_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_tokens_that_training_never_showed_are_copied() -> None:
+def test_tokens_never_seen_in_training_are_copied() -> None:
     known, vocabulary = 80, 100
     model = random_model(vocab_size=vocabulary, copy_width=16, slot_vector="both").train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0)
@@ -205,7 +205,7 @@ def test_tokens_that_training_never_showed_are_copied() -> None:
     assert right >= 25  # of a vocabulary, none
 
 
-def test_widths_that_cannot_be_are_refused() -> None:
+def test_impossible_widths_are_rejected() -> None:
     for width in (-1, 1.5, True):
         with pytest.raises(ValueError, match="copy_width must be 0 or more"):
             KermitConfig(copy_width=width)

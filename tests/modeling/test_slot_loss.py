@@ -71,7 +71,7 @@ def test_the_chunked_loss_and_its_gradients_equal_the_dense_ones(
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-def test_the_chunked_loss_takes_double_precision(smoothing: float) -> None:
+def test_the_chunked_loss_supports_double_precision(smoothing: float) -> None:
     work = {n: v.double() if v.is_floating_point() else v for n, v in problem(0, forbidden=(2,)).items()}
     loss, gradients = loss_and_gradients(slot_loss, work, smoothing=smoothing)
     expected, expected_gradients = loss_and_gradients(dense_loss, work, smoothing=smoothing)
@@ -94,7 +94,7 @@ def test_a_slot_loss_worked_by_hand() -> None:
     assert float(slot_loss(**work)) == pytest.approx(float(-2 * (p * p.log()).sum()))
 
 
-def test_no_slots_lose_nothing_and_still_have_gradients() -> None:
+def test_without_slots_the_loss_is_zero_and_has_gradients() -> None:
     loss, gradients = loss_and_gradients(slot_loss, problem(0, slots=0))
     assert float(loss) == 0
     assert [gradient.abs().sum().item() for gradient in gradients] == [0, 0, 0]
@@ -143,7 +143,9 @@ def many_slots(dtype: torch.dtype, scale: float = 1.0) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_the_gradient_of_a_token_that_thousands_of_slots_ask_for_is_not_summed_in_halves(dtype: torch.dtype) -> None:
+def test_the_gradient_of_a_token_that_is_the_target_of_thousands_of_slots_is_not_summed_in_half_precision(
+    dtype: torch.dtype,
+) -> None:
     _, expected, _ = many_slots(torch.float32)
     _, found, _ = many_slots(dtype)
     assert float((found[5] - expected[5]).norm() / expected[5].norm()) < 0.05 * torch.finfo(dtype).eps
@@ -154,7 +156,7 @@ def test_a_loss_scaled_beyond_what_float16_holds_has_finite_gradients() -> None:
         assert torch.allclose(found, expected, atol=0.02 * float(expected.abs().max()))
 
 
-def test_vectors_that_autocast_left_in_halves_meet_an_embedding_in_float32() -> None:
+def test_half_precision_vectors_from_autocast_work_with_a_float32_embedding() -> None:
     work = problem(2)
     leaves = {"vectors": work["vectors"].bfloat16(), "embedding": work["embedding"].clone()}
     for leaf in leaves.values():

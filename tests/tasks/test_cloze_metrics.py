@@ -24,7 +24,7 @@ def test_texts_are_compared_without_case_punctuation_and_articles(text, normal):
     assert normalise(text) == normal
 
 
-def test_exact_match_is_with_any_of_the_gold_answers():
+def test_exact_match_accepts_any_of_the_gold_answers():
     assert exact_match("the Pool!", ["Tinside", "pool"])
     assert not exact_match("the Tinside pool", ["Tinside", "pool"])
     assert exact_match("the", ["A"])  # both are nothing once normalised, as in the script
@@ -47,5 +47,5 @@ def test_exact_match_is_with_any_of_the_gold_answers():
         ("cold water", ["water is wet", "cold water pool"], 4 / 5),
     ],
 )
-def test_f1_is_of_the_bags_of_words_against_the_best_gold_answer(answer, gold, value):
+def test_f1_compares_bags_of_words_with_the_best_gold_answer(answer, gold, value):
     assert f1(answer, gold) == pytest.approx(value)

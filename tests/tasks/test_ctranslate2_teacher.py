@@ -32,7 +32,7 @@ def converted(translator: Kermit) -> Kermit:
 
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("length_penalty", [0.5, 1.0])
-def test_both_backends_translate_alike(
+def test_both_backends_give_the_same_translations(
     translator: Kermit, converted: Kermit, corpus: Path, beams: int, length_penalty: float
 ) -> None:
     texts = [*(corpus / "test.en").read_text().splitlines(), " ", "[SEP] [CLS] dogs"]
@@ -59,7 +59,7 @@ def test_int8_is_the_default_and_close(translator: Kermit, corpus: Path) -> None
     assert sum(a.y == b.y for a, b in zip(found, expected, strict=True)) >= 20
 
 
-def test_a_translation_that_does_not_end_is_told_and_left_out(
+def test_a_translation_that_does_not_end_is_reported_and_left_out(
     translator: Kermit, converted: Kermit, teacher: Path, corpus: Path, tmp_path: Path
 ) -> None:
     texts = (corpus / "train.en").read_text().splitlines()
@@ -90,7 +90,7 @@ class StoppedError(Exception):
     pass
 
 
-def test_distillation_goes_on_with_the_same_backend_alone(
+def test_distillation_continues_only_with_the_same_backend(
     translator: Kermit, converted: Kermit, teacher: Path, corpus: Path, tmp_path: Path
 ) -> None:
     asked: Any = (teacher, corpus / "train.en", EN_DE, BeamSearch(beams=2, max_tokens=30))
@@ -124,7 +124,7 @@ def test_a_text_too_long_is_skipped(translator: Kermit, converted: Kermit, teach
     assert made.texts + made.unfinished == 2
 
 
-def test_what_the_backend_cannot_do_is_told(
+def test_unsupported_settings_of_the_backend_are_errors(
     translator: Kermit, converted: Kermit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ModelError, match=r"int3 on this machine.*int8"):
@@ -141,7 +141,9 @@ def test_only_transformers_are_converted() -> None:
         convert(Kermit.from_pretrained(device="cpu"))
 
 
-def test_a_missing_package_is_told_with_the_extra(translator: Kermit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_an_error_that_names_the_extra(
+    translator: Kermit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(ModelError, match=r"needs the package ctranslate2; pip install 'kermit-insertion\[distill\]'"):
         convert(translator)

@@ -106,7 +106,7 @@ def history(folder: Path, name: str) -> list[float]:
         ("causal_lm", 50, 0.6, AutoModelForCausalLM),
     ],
 )
-def test_a_model_learns_in_seconds_and_is_kept_where_its_loss_is_least(
+def test_a_model_learns_in_seconds_and_the_one_with_the_lowest_loss_is_kept(
     articles: Path, tmp_path: Path, family: str, steps: int, accuracy: float, loader: Any
 ) -> None:
     raw = recipe(family, steps, checkpoints={"every": steps, "keep": 1})
@@ -143,7 +143,7 @@ def test_a_resumed_pretraining_gives_the_same_weights(articles: Path, tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["kermit", "masked_lm", "causal_lm"])
-def test_half_precision_trains_validates_and_judges(articles: Path, tmp_path: Path, family: str) -> None:
+def test_half_precision_trains_validates_and_evaluates(articles: Path, tmp_path: Path, family: str) -> None:
     raw = recipe(family, 2, runtime={"precision": "bfloat16"})
     if family != "causal_lm":
         shape = {key: value for key, value in TRUNK.items() if not key.endswith("_prob")}
@@ -155,7 +155,7 @@ def test_half_precision_trains_validates_and_judges(articles: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_the_command_says_what_was_reached(
+def test_the_command_reports_the_result(
     articles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(recipe("causal_lm", 2)))
@@ -188,7 +188,7 @@ def test_the_held_out_drops_are_the_same_every_time_and_15_percent_of_the_conten
         assert not (batch.dropped & (batch.texts.batch.token_ids < 4)).any(), "specials stay"
 
 
-def test_single_drops_are_those_between_two_that_stay() -> None:
+def test_single_drops_are_between_two_kept_tokens() -> None:
     texts = complete_texts(SPECIALS, [Row(x=[9] * 6, y=[], source=0)])
     dropped = np.array([[False, True, True, False, True, False, True, False]])
     batch = HeldOutBatch(texts, dropped)
@@ -206,7 +206,7 @@ def oracle(answers: list[int]) -> TableEngine:
     return TableEngine(says, vocab_size=30, specials=SPECIALS)
 
 
-def test_what_kermit_recovers_worked_by_hand() -> None:
+def test_the_metrics_of_kermit_equal_values_worked_out_by_hand() -> None:
     # [CLS] 10 11 12 13 14 15 [SEP] without 11, 12 and 14: slots 1 (empty), 2 (11 12), 3 (14) and 4 (empty)
     texts = complete_texts(SPECIALS, [Row(x=[10, 11, 12, 13, 14, 15], y=[], source=0)])
     dropped = np.array([[False, False, True, True, False, True, False, False]])
@@ -299,7 +299,7 @@ def test_a_tokenizer_without_end_of_slot_gets_it_and_the_embedding_a_row(
         ({"trunk": {"hidden_droput": 0.1}}, r"model\.trunk\.hidden_droput: .*did you mean 'hidden_dropout_prob'"),
     ],
 )
-def test_a_wrong_checkpoint_is_the_users_to_mend(encoder: Path, model: dict[str, Any], message: str) -> None:
+def test_a_wrong_checkpoint_is_a_user_error(encoder: Path, model: dict[str, Any], message: str) -> None:
     for family in OBJECTIVES:
         loaded = started(family, encoder, **model)
         with pytest.raises(RecipeError, match=message):
@@ -307,7 +307,7 @@ def test_a_wrong_checkpoint_is_the_users_to_mend(encoder: Path, model: dict[str,
 
 
 @pytest.mark.parametrize("family", ["kermit", "masked_lm", "causal_lm"])
-def test_a_checkpoint_without_its_trunk_is_no_start(encoder: Path, tmp_path: Path, family: str) -> None:
+def test_a_checkpoint_without_its_trunk_is_rejected(encoder: Path, tmp_path: Path, family: str) -> None:
     for file in encoder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     weights = load_file(encoder / "model.safetensors")
@@ -329,7 +329,7 @@ def test_a_text_without_y_has_one_segment(articles: Path, tokenizer: PreTrainedT
             assert batch["valid"].sum(1).tolist() == [5 + 3, 30 + 2]
 
 
-def test_a_validation_loss_asks_every_empty_slot(articles: Path, tokenizer: PreTrainedTokenizerFast) -> None:
+def test_the_validation_loss_includes_every_empty_slot(articles: Path, tokenizer: PreTrainedTokenizerFast) -> None:
     asked = []
     for rate in (1.0, 0.01):
         objective = {"kept": "bernoulli", "empty_slot_rate": rate}
@@ -342,7 +342,7 @@ def test_a_validation_loss_asks_every_empty_slot(articles: Path, tokenizer: PreT
     assert sampled[0] < whole[0] / 3
 
 
-def test_spans_are_an_objective_of_recipes() -> None:
+def test_recipes_can_drop_spans() -> None:
     built = ObjectiveSettings(kept="bernoulli", span_length=3.0, drop_probability=0.2).build(Termination.SLOT)
     assert (built.span_length, built.drop_probability) == (3.0, 0.2)
 
@@ -362,12 +362,12 @@ def test_spans_are_an_objective_of_recipes() -> None:
         ({"data": {"train": [{"x": "a"}]}}, r"data\.train\.0\.x: unknown key .*known here: .*text, hub"),
     ],
 )
-def test_a_wrong_recipe_is_told_where_and_what(changes: dict[str, Any], message: str) -> None:
+def test_a_wrong_recipe_is_an_error_with_place_and_reason(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         check_recipe(recipe("masked_lm", 1) | changes, data=Path())
 
 
-def test_no_model_has_texts_beyond_its_positions(articles: Path) -> None:
+def test_texts_beyond_the_models_positions_are_rejected(articles: Path) -> None:
     for family in OBJECTIVES:
         loaded = check_recipe(with_data(recipe(family, 1), max_tokens=65), data=articles)
         with pytest.raises(RecipeError, match=r"data\.max_tokens: 65 is more than the model's 64 positions"):

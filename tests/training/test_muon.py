@@ -25,7 +25,7 @@ def torch_orthogonalised(matrices: torch.Tensor) -> torch.Tensor:
     return torch.stack(found).float()
 
 
-def test_steps_are_those_of_torch_but_for_orthogonalising(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_equal_those_of_torch_except_for_orthogonalisation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kermit.training.muon.orthogonalised", torch_orthogonalised)
     generator = torch.Generator().manual_seed(1)
     start = [torch.randn(6, 4, generator=generator), torch.randn(4, 4, generator=generator)]
@@ -57,7 +57,7 @@ def test_steps_in_bfloat16_are_nearly_those_in_float32() -> None:
     assert torch.nn.functional.cosine_similarity(exact.flatten(), half.flatten(), dim=0) > 0.99
 
 
-def test_a_matrix_without_gradient_stays() -> None:
+def test_a_matrix_without_gradient_does_not_change() -> None:
     used, unused = torch.nn.Parameter(torch.eye(3)), torch.nn.Parameter(torch.eye(3))
     used.grad = torch.ones(3, 3)
     Muon([used, unused], lr=0.1, momentum=0.9, weight_decay=0.5).step()
