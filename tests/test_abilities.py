@@ -1,4 +1,4 @@
-"""What the benchmark of abilities counts, on examples worked by hand, and every part of it with a tiny model."""
+"""The counts of the abilities benchmark on examples worked out by hand, and every part with a tiny model."""
 
 import gzip
 import json
@@ -126,7 +126,7 @@ def test_a_blank_replaces_one_whole_word_and_always_the_same_one():
 
 
 def test_the_choice_of_the_blanked_word_does_not_change():
-    """Model cards are compared over time."""
+    """Otherwise model cards could not be compared over time."""
     assert [abilities.blanked(text) for text in ENGLISH[1:]] == [
         "____ house is green.",
         "We met ____ 2:30.",
@@ -175,7 +175,7 @@ def test_a_ratio_to_zero_is_none():
 
 
 class Echo:
-    """Translates a text into itself, fills blanks with `at`, and samples what it is given."""
+    """Translates a text into itself, fills blanks with `at`, and samples given texts."""
 
     def __init__(self, drawn=()):
         self.drawn = drawn

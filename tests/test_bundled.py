@@ -1,4 +1,4 @@
-"""The model that comes with the package: it loads offline, translates both ways, infills, and fits."""
+"""The bundled model: it loads offline, translates in both directions, infills, and is small."""
 
 import re
 

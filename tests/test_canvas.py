@@ -195,7 +195,7 @@ def test_a_factorization_defines_what_is_generated_and_what_is_absent() -> None:
 def test_inserting_the_missing_tokens_one_by_one_in_any_order_gives_the_text(
     tokens: list[int], data: st.DataObject
 ) -> None:
-    """The text is rebuilt from nothing: token i of the text goes into the slot after those before it that are there."""
+    """Rebuild the text from an empty canvas: insert token i into the slot after the earlier tokens that are present."""
     order = data.draw(st.permutations(range(len(tokens))))
     canvas = Canvas.from_ids(SPECIALS, (), (), generate=Factorization.Y)
     there: list[int] = []

@@ -1,4 +1,4 @@
-"""Cached context: rows written out by hand, and who sees whom."""
+"""Cached context: rows written out by hand, and which tokens see which."""
 
 from dataclasses import replace
 
@@ -97,7 +97,7 @@ def test_without_a_marker_tokens_are_placed_between_their_neighbours_and_the_slo
     assert layout.rows.positions.tolist()[0][:5] == [0, 1, 2, 3, 1.5]
     assert layout.rows.positions.tolist()[0][5:] == pytest.approx([4 / 3, 5 / 3])
     fresh = layout.slots.fresh
-    assert np.bincount(layout.slots.rounds[fresh]).tolist() == [3, 2, 3]  # all of the first canvas; then those beside C
+    assert np.bincount(layout.slots.rounds[fresh]).tolist() == [3, 2, 3]  # all of the first; then those next to C
 
 
 def test_with_nothing_given_the_block_is_the_papers_canvas() -> None:

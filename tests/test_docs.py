@@ -1,6 +1,6 @@
-"""The README and the docs: their examples print what they say, their recipes load, their links lead somewhere.
+"""The README and the docs: examples print the documented output, recipes load, and links work.
 
-``UPDATE_DOCS=1 pytest tests/test_docs.py`` writes what the examples print into the pages.
+``UPDATE_DOCS=1 pytest tests/test_docs.py`` writes the output of the examples into the pages.
 """
 
 import io
@@ -77,7 +77,7 @@ def lines(text: str) -> str:
 
 
 def console(block: str) -> str:
-    """A block of commands after `$`, with what each of them prints below it."""
+    """Run the commands after `$` of a block; return the block with their output."""
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     shown = ""
     for command in re.findall(r"^\$ (.+)$", block, re.MULTILINE):
@@ -88,7 +88,7 @@ def console(block: str) -> str:
 
 
 def with_output(page: Path) -> str:
-    """A page with what its examples print now."""
+    """A page with the current output of its examples."""
     text, names, printed = page.read_text("utf-8"), {"__name__": "__main__"}, ""
 
     def run(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Dropped tokens by counting, beside a chain that is walked token by token."""
+"""Dropped tokens: frequencies, and a comparison with a chain that is walked token by token."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_every_token_is_dropped_with_the_same_probability_including_first_and_la
 def test_the_probability_of_dropping_after_a_dropped_token_is_as_worked_out_by_hand(
     span_length: float, again: float
 ) -> None:
-    """With 15% in spans of 2, a run begins with 0.15 * 0.5 / (1 - 0.15 * 0.5) = 0.15 / 1.85; else half go on."""
+    """With 15% in spans of 2, a run starts with 0.15 * 0.5 / (1 - 0.15 * 0.5) = 0.15 / 1.85; else half continue."""
     dropped = sample_dropped((2000, 500), 0.15, np.random.default_rng(1), span_length=span_length)
     after = dropped[:, 1:][dropped[:, :-1]]
     assert after.mean().item() == pytest.approx(again, abs=0.006)
@@ -55,7 +55,7 @@ def test_no_tokens_and_all_tokens_are_possible() -> None:
 
 
 def slow_repeats(tokens: list[int], among: list[bool], common: int) -> list[int]:
-    """The runs by their definition: from each place on, the longest that stands earlier and does not overlap it."""
+    """The runs by their definition: from each place, the longest that occurs earlier without overlapping it."""
     lengths, covered = [], 0
     for start in range(len(tokens)):
         longest = 0
@@ -80,7 +80,7 @@ def test_repeats_are_the_longest_runs_that_occurred_before(data: st.DataObject) 
     tokens = data.draw(st.lists(st.integers(0, 4), min_size=size, max_size=size))
     among = data.draw(st.lists(st.sampled_from([True, True, True, False]), min_size=size, max_size=size))
     common = data.draw(st.integers(0, 3))
-    other = data.draw(st.lists(st.integers(0, 4), min_size=size, max_size=size))  # a row beside it changes nothing
+    other = data.draw(st.lists(st.integers(0, 4), min_size=size, max_size=size))  # other rows change nothing
     found = repeat_lengths(np.array([tokens, other]), np.array([among, [True] * size]), common)
     assert found[0].tolist() == slow_repeats(tokens, among, common)
 

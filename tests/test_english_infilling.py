@@ -1,4 +1,4 @@
-"""The benchmark of English infilling: which sentences it takes, what it blanks, and what counts as right."""
+"""The benchmark of English infilling: its sentences, its blanks, and what counts as correct."""
 
 import gzip
 import json

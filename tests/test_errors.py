@@ -1,4 +1,4 @@
-"""Errors carry what they are about as data; their text is made from it."""
+"""Errors carry their details as data, from which the message is formatted."""
 
 import pytest
 

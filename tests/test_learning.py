@@ -1,4 +1,4 @@
-"""It learns, and in logarithmic rounds: a small training that must succeed, on the toy pairs of the examples."""
+"""A small model trained on the toy pairs of the examples must learn them, and decode in logarithmic rounds."""
 
 import random
 
@@ -83,7 +83,7 @@ def test_whole_generations_teach_more_per_step_than_single_canvases(toy):
 
 
 def test_blanks_of_thirty_tokens_are_learned(toy):
-    """Far more tokens than a blank has whole positions for; in one pass of rounds, and from left to right."""
+    """Far more tokens than a blank has whole positions for, in parallel rounds and from left to right."""
     tokenizer, chance = toy.make_tokenizer(), random.Random(0)
     texts = [" ".join(map(str, range(first, first + count))) for first in (1, 3, 5) for count in (33, 34, 35)]
     encoded = encode_texts(tokenizer, texts)

@@ -1,4 +1,4 @@
-"""The mathematics by enumeration: orders, kept sets and action sequences written out, beside the fast paths."""
+"""Compare the fast paths with enumerations of orders, kept sets and action sequences."""
 
 import itertools
 import math
@@ -73,7 +73,7 @@ class Actions:
 
 
 def empty(way: Factorization, text: Sequence[Words]) -> Canvas:
-    """The canvas at the start: what is given is there, what is generated or absent is not."""
+    """The initial canvas: given tokens are present, generated and absent ones are not."""
     sides = [() if Segment(number) in way.generated | way.absent else tokens for number, tokens in enumerate(text)]
     canvas = Canvas(SPECIALS, tuple(sides))
     slots = {slot for side in way.generated if side < len(sides) for slot in canvas.slots(side)}
@@ -133,7 +133,7 @@ def actions_for(model: KermitForInsertion | Engine, texts: Sequence[Words]) -> A
 def test_the_expected_objective_is_the_lower_bound_of_the_definition(
     prior: OrderPrior, termination: Termination
 ) -> None:
-    """For every text of up to 5 tokens: all n! orders on one side, all kept sets with their chances on the other."""
+    """For every text of up to 5 tokens: compare all n! orders with all kept sets and their probabilities."""
     model = model_of(termination)
     texts = all_texts(5)
     actions = actions_for(model, texts)
@@ -141,7 +141,7 @@ def test_the_expected_objective_is_the_lower_bound_of_the_definition(
     orders = {n: list(itertools.permutations(range(n))) for n in range(6)}
     order_probability = {n: [math.exp(log_order(prior, order, n)) for order in orders[n]] for n in range(6)}
     for length in range(6):
-        # the chance of each kept set: the step is uniform over 0..n, and the order says what is there before it
+        # the probability of each kept set: the step is uniform over 0..n, and the order defines what precedes it
         chances: Counter[frozenset[int]] = Counter()
         for order, chance in zip(orders[length], order_probability[length], strict=True):
             for step in range(length + 1):
@@ -166,7 +166,7 @@ def test_the_expected_objective_is_the_lower_bound_of_the_definition(
 def per_text_loss(
     model: KermitForInsertion, objective: LowerBoundObjective, texts: Texts, kept: Booleans
 ) -> torch.Tensor:
-    """Each text's loss, summed up from the scores; its mean must be what the model's forward says of the batch."""
+    """Sum up each text's loss from the scores; the mean must equal the loss of the model's forward pass."""
     made = objective.build(texts, kept)
     inputs = inputs_of(made)
     length = inputs["input_ids"].shape[1]
@@ -312,7 +312,7 @@ def test_a_text_of_one_token_has_one_order(termination: Termination) -> None:
 def test_texts_of_different_lengths_score_the_same_in_a_batch_and_alone(termination: Termination) -> None:
     model = model_of(termination)
     texts = [((A, B, C, A, B),), ((),), ((C,),), ((B, A, B),)]
-    prior = LeftToRightPrior()  # one order a text, so nothing is left to chance
+    prior = LeftToRightPrior()  # one order per text, so nothing is random
     together = bounds(engine_of(model), texts, prior=prior, orders=2, batch_size=3)
     for text, found in zip(texts, together, strict=True):
         alone = bounds(engine_of(model), [text], prior=prior, orders=1)[0]
@@ -339,7 +339,7 @@ def test_bounds_of_pairs_estimate_the_exact_likelihood() -> None:
 
 
 class MostlyRightmost(OrderPrior):
-    """A user's own prior, with nothing but `weights`: each missing token twice as likely as the one on its left."""
+    """A custom prior with only `weights`: each missing token is twice as likely as the one on its left."""
 
     def weights(self, kept: Array, valid: Array) -> Array:
         weights = (valid & ~kept) * 2.0 ** np.arange(kept.shape[1])
@@ -372,7 +372,7 @@ def test_a_canvas_that_orders_share_is_scored_once() -> None:
     model = TableEngine(lambda canvas: Says({slot: {A: 0.5, END: 0.5} for slot in canvas.open_slots}))
     [found] = bounds(engine_of(model), [((A, A),)], orders=50)
     assert model.batches == [4]  # the kept sets of two tokens
-    assert found.importance_weighted == pytest.approx(math.log(0.5**3), abs=1e-5)  # as if any order were alike
+    assert found.importance_weighted == pytest.approx(math.log(0.5**3), abs=1e-5)  # as for uniform orders
 
 
 def test_scoring_can_be_interrupted() -> None:
@@ -425,7 +425,7 @@ def test_serial_samples_have_the_frequencies_of_the_exact_likelihood(
 
 
 class HighestFirstPrior(OrderPrior):
-    """A prior that looks at the tokens: those with the highest ids first."""
+    """A prior that depends on the tokens: those with the highest ids first."""
 
     def __init__(self, token_ids: Array | None = None) -> None:
         self.token_ids = token_ids
@@ -440,7 +440,7 @@ class HighestFirstPrior(OrderPrior):
 
 
 def test_orders_may_come_from_a_prior_that_depends_on_the_tokens() -> None:
-    """Of C B A read from left to right, the highest first is the order from left to right."""
+    """For C B A, highest first is the left-to-right order."""
     model = model_of(Termination.SLOT)
     for text, same in (((C, B, A), True), ((A, B, C), False)):
         found, left_to_right = (
@@ -452,7 +452,7 @@ def test_orders_may_come_from_a_prior_that_depends_on_the_tokens() -> None:
 
 @dataclass(frozen=True)
 class Careless(OrderPrior):
-    """A prior whose `weights` are no probabilities of the missing tokens."""
+    """A prior whose `weights` are not probabilities of the missing tokens."""
 
     fault: Callable[[Array, Array], Array]
 

@@ -1,4 +1,4 @@
-"""Names of models are resolved once: a folder, a training's output, the Hub, the bundled model."""
+"""Model names are resolved to a folder, the output of a training run, the Hub, or the bundled model."""
 
 import shutil
 from pathlib import Path

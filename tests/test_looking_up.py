@@ -1,4 +1,4 @@
-"""The measure of looking up: what is asked, and that a model which copies is told from one that does not."""
+"""The looking-up benchmark: its questions, and that it distinguishes a model that copies from one that does not."""
 
 import json
 

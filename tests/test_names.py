@@ -1,4 +1,4 @@
-"""One word, one home: no public name is defined twice, and no two files of one name hold different ideas."""
+"""No public name is defined twice, and no two files have the same name."""
 
 import ast
 from collections import defaultdict

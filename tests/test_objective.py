@@ -1,4 +1,4 @@
-"""The vectorised targets beside a plain reference that walks over the tokens."""
+"""The vectorised targets, compared with a plain reference that walks over the tokens."""
 
 import math
 import random
@@ -22,7 +22,7 @@ X, Y = Segment.X, Segment.Y
 
 
 class RightmostPrior(OrderPrior):
-    """A user's own prior: the rightmost missing token."""
+    """A custom prior: the rightmost missing token."""
 
     def weights(self, kept: Array, valid: Array) -> Array:
         missing = valid & ~kept
@@ -31,7 +31,7 @@ class RightmostPrior(OrderPrior):
 
 @dataclass(frozen=True)
 class HighestFirstPrior(OrderPrior):
-    """A prior that looks at the tokens: those with the highest ids first."""
+    """A prior that depends on the tokens: those with the highest ids first."""
 
     token_ids: Array | None = None
 
@@ -50,7 +50,7 @@ PRIORS = [UniformPrior(), BalancedTreePrior(0.7), LeftToRightPrior(), RightmostP
 
 @dataclass
 class Reference:
-    """One training canvas, made the slow way."""
+    """One training canvas, built the slow way."""
 
     canvas: Canvas
     spans: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # slot: (place in the text, token)
@@ -59,7 +59,7 @@ class Reference:
 def reference(text: Text, way: Factorization, kept: Sequence[bool]) -> Reference:
     """Walk over the text as it is laid out, [CLS] and [SEP] included, and note what is missing before each kept token.
 
-    `kept` says for every place of the complete layout whether it is kept; only generated content is ever missing.
+    `kept` marks every place of the complete layout that is kept; only generated content is ever missing.
     """
     segments: list[list[int]] = [[] for _ in text]
     spans: dict[int, list[tuple[int, int]]] = {}
@@ -134,7 +134,7 @@ def random_way(draw: random.Random, text: Text) -> Factorization:
 
 
 def check_against_reference(seed: int) -> None:
-    """Draw a batch of texts and kept sets, and compare all that the slot objective makes of them with the reference."""
+    """Draw a batch of texts and kept sets, and compare the targets of the slot objective with the reference."""
     draw = random.Random(seed)
     work = [random_text(draw) for _ in range(8)]
     ways = [random_way(draw, text) for text in work]
@@ -191,7 +191,7 @@ def only(*segments: tuple[int, ...], way: Factorization = Factorization.JOINT) -
 
 
 def build(texts: Texts, kept: str, objective: SlotObjective) -> TrainingCanvases:
-    """`K` kept, `.` missing, one mark a token of the layout."""
+    """`K` kept, `.` missing, one character per token of the layout."""
     mask = np.array([[mark == "K" for mark in kept]])
     return objective.build(texts, mask)
 
@@ -329,7 +329,7 @@ def test_repeated_runs_are_inserted_in_rounds() -> None:
     content = ["".join("K" if k else "." for k in row) for row in kept[:, 6:10]]
     assert kept[:, :6].all()
     assert kept[:, 10:].all()
-    # of four missing tokens a middle one comes first, then those of both sides; what is complete asks for nothing
+    # of four missing tokens a middle one comes first, then those of both sides; a complete text has no targets
     assert set(content) == {"....", ".K..", "..K.", "KK.K", "K.KK", ".KK.", "KKK.", ".KKK"} & set(content)
     assert {"....", "KKK."} <= set(content) or {"....", ".KKK"} <= set(content)
     rare = SlotObjective(BalancedTreePrior(0.01), kept=KeptSampling.REPEATED, drop_probability=1.0, common_ids=100)
@@ -365,9 +365,9 @@ def test_leaving_out_empty_slots_does_not_change_the_expected_weights() -> None:
     )
     assert set(slot_weights(all_slots).values()) == {0.5}
     weights = slot_weights(some)
-    assert {weights[row, 2] for row in range(4000)} == {0.5}  # what misses a token is always asked
+    assert {weights[row, 2] for row in range(4000)} == {0.5}  # a slot that misses a token is always a target
     drawn = [weights[row, 1] for row in range(4000) if (row, 1) in weights]
-    assert set(drawn) == {2.0}  # a half, weighed up by 1 / 0.25
+    assert set(drawn) == {2.0}  # a half, weighted by 1 / 0.25
     assert sum(drawn) / 4000 == pytest.approx(0.5, abs=0.07)
     assert all(sum(target.values()) == pytest.approx(1) for target in targets(some).values())
 
@@ -447,7 +447,7 @@ def test_a_prior_may_depend_on_the_tokens(objective: SlotObjective | LowerBoundO
 
 
 class LateSlotsObjective(SlotObjective):
-    """A user's own weights: a slot weighs as many times as tokens are missing from it, an empty one a tenth."""
+    """Custom weights: the number of tokens missing from a slot, or a tenth for an empty one."""
 
     def shares(self, texts: Texts, asked: Array, missing: Array) -> Array:
         return np.maximum(missing, 0.1)

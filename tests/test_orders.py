@@ -1,4 +1,4 @@
-"""The order priors, with weights worked by hand and kept sets by enumeration over orders."""
+"""The order priors: weights worked out by hand, and kept sets by enumeration over orders."""
 
 import itertools
 import math
@@ -22,7 +22,7 @@ INFINITY = float("inf")
 
 
 class RightToLeftPrior(OrderPrior):
-    """A user's own prior, which says nothing but `weights`."""
+    """A custom prior with only `weights`."""
 
     def weights(self, kept: Array, valid: Array) -> Array:
         missing = valid & ~kept
@@ -31,7 +31,7 @@ class RightToLeftPrior(OrderPrior):
 
 
 class LopsidedPrior(OrderPrior):
-    """A user's own prior in which a token's weight is its place in the row, from 1."""
+    """A custom prior in which a token's weight is its place in the row, from 1."""
 
     def weights(self, kept: Array, valid: Array) -> Array:
         weights = (valid & ~kept) * np.arange(1.0, kept.shape[1] + 1)
@@ -134,7 +134,7 @@ def test_left_to_right_takes_the_leftmost_missing_token() -> None:
 
 def test_a_prior_with_only_weights_has_slot_weights_too() -> None:
     assert slot_weights(LopsidedPrior(), "K..K.") == [0, 0.4, 0.6, 0, 1]  # 2 : 3, and 5 on its own
-    # where the prior gives a whole span nothing, its tokens are weighed alike
+    # where the prior gives a whole span zero, its tokens have equal weights
     assert slot_weights(RightToLeftPrior(), "K..K.") == [0, 0.5, 0.5, 0, 1]
 
 
@@ -158,7 +158,7 @@ def test_weights_sum_to_one_where_a_token_is_missing_and_vanish_elsewhere(
                 assert sum(float(found_in_slot[number, place]) for place in run) == pytest.approx(1, abs=1e-5)
         alone = prior.weights(*masks(rows[number]))[0]
         here = found[number, width - len(row.strip("-")) :] if left else found[number, : len(rows[number])]
-        if not isinstance(prior, LopsidedPrior):  # which weighs by place, and padding on the left shifts it
+        if not isinstance(prior, LopsidedPrior):  # weights depend on the place, and padding on the left shifts it
             assert np.allclose(here, alone)
 
 

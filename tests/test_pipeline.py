@@ -1,4 +1,4 @@
-"""Texts in, texts out, with a random model: what was given survives, and every ability is the decode it says it is."""
+"""The pipeline with a random model: given text is kept, and every method runs the documented decode."""
 
 import itertools
 import math
@@ -92,14 +92,14 @@ def templates(draw: st.DrawFn) -> str:
 
 
 def blanked_templates() -> st.SearchStrategy[str]:
-    """Templates with a blank at least."""
+    """Templates with at least one blank."""
     return templates().map(lambda template: template if "____" in template else f"{template} ____")
 
 
 def pattern(template: str) -> re.Pattern[str]:
     """What an infilled text must look like.
 
-    White space before a blank is the blank's; a word before it must end there. A blank at the start that stays empty
+    White space before a blank belongs to it; a word before it must end there. A blank at the start that stays empty
     takes the white space after it along.
     """
     out, at_start, rest = "", True, template
@@ -652,7 +652,7 @@ def test_embeddings_do_not_depend_on_the_batch(random_kermit: Kermit) -> None:
 
 
 def test_a_saved_pipeline_gives_the_same_results_once_loaded(random_kermit: Kermit, tmp_path: Path) -> None:
-    random_kermit.save_pretrained(tmp_path / "best")  # as a training leaves it
+    random_kermit.save_pretrained(tmp_path / "best")  # as training leaves it
     again = kermit.Kermit.from_pretrained(tmp_path, device="cpu")
     assert again.languages == ("en", "de")
     how = DecodingSettings(sampling=Sampling(), max_tokens=6)
@@ -762,7 +762,7 @@ def test_translation_uses_the_models_termination_penalty_by_default() -> None:
         return [result.tokens for result in kermit.translate(texts, "de", settings=how, seeds=[0, 1])]
 
     few = DecodingSettings(max_tokens=20)
-    assert tokens(few) == [20, 20]  # a text never wants to end
+    assert tokens(few) == [20, 20]  # the model never predicts the end
     assert tokens(DecodingSettings(max_tokens=20, termination_penalty=-50.0)) == [0, 0]
     (filled,) = kermit.infill(["A man ____."], settings=DecodingSettings(termination_penalty=0.0, max_tokens=8))
     assert kermit.infill(["A man ____."], settings=DecodingSettings(max_tokens=8)) == [filled]

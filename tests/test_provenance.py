@@ -1,4 +1,4 @@
-"""Signatures, checksums and manifests: what decided a result is told, and other settings are refused."""
+"""Signatures, checksums and manifests: results record their settings, and other settings are rejected."""
 
 from pathlib import Path
 

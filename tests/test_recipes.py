@@ -1,4 +1,4 @@
-"""Every recipe of the project loads, builds its model and makes a loss of a batch; those never trained make steps."""
+"""Every recipe loads, builds its model and computes a loss; recipes that were never trained run a few steps."""
 
 import gzip
 import re
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1] / "recipes"
 RECIPES = sorted(ROOT.rglob("*.yaml"))
 TRAINED = [path for path in RECIPES if "description:" in path.read_text(encoding="utf-8")]  # the others are extended
 UNTRAINED = [path for path in TRAINED if path.parent.name in ("wmt14", "europarl")]
-# what is too large to be built here, in small
+# models that are too large to build here, scaled down
 SMALLER = {
     "bert_large.yaml": [
         "model.trunk.hidden_size=32",
@@ -82,7 +82,7 @@ def test_a_recipe_that_is_not_trained_is_extended():
 
 @pytest.fixture
 def readme(tmp_path):
-    """The recipe that the README gives."""
+    """The recipe in the README."""
     text = (ROOT.parent / "README.md").read_text(encoding="utf-8")
     path = tmp_path / "mine.yaml"
     path.write_text(re.search(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL).group(1), encoding="utf-8")
@@ -115,7 +115,7 @@ def test_the_largest_recipe_has_the_papers_size_and_runs_scaled_down(tokenizer, 
     special_token_settings(tokenizer)
     with torch.device("meta"):
         model = loaded.family.build(loaded.recipe, tokenizer)
-    vocabulary = 1024 * (30522 - len(tokenizer))  # BERT's, which is not at hand
+    vocabulary = 1024 * (30522 - len(tokenizer))  # BERT's tokenizer, which is not available offline
     assert sum(parameter.numel() for parameter in model.parameters()) + vocabulary == pytest.approx(336e6, rel=0.01)
     articles = "\n\n".join(["A man rides a red bike. He falls.\nIt rains."] * 20)
     for name in ("train.txt", "valid.txt"):

@@ -1,4 +1,4 @@
-"""The results page holds what was measured, and every row of it has its recipe."""
+"""The results page shows the stored measurements, and every row has its recipe."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ BUNDLED = ROOT / "src" / "kermit" / "models" / "english_german"
 
 @pytest.fixture(scope="module", autouse=True)
 def beside_the_benchmarks():
-    """Let the scripts find what they share, as they do when they are run."""
+    """Let the scripts import their shared modules, as when they are run."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     yield
     sys.path.remove(str(ROOT / "benchmarks"))
@@ -45,7 +45,7 @@ def tables():
 
 @pytest.fixture
 def representation(tables, monkeypatch, tmp_path):
-    """The stages of representation learning, with a page of their own and without what has to be fetched."""
+    """The stages of representation learning, with their own page and without downloads."""
     module = benchmark("reproduce_representation")
     for name in ("glue", "cloze"):
         monkeypatch.setitem(tables.RESULTS, name, tmp_path / f"{name}.json")
@@ -197,7 +197,7 @@ def test_without_results_the_tables_have_no_rows(tables):
 
 
 def finetuned(scores):
-    """What `kermit finetune glue --json` prints of scores by task, one for each seed."""
+    """The output of `kermit finetune glue --json` for scores by task, one per seed."""
     setting = Setting(learning_rate=1e-4)
     results = [
         Result(

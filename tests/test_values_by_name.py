@@ -1,4 +1,4 @@
-"""Where a member of an enum is asked for, its name does as well, and one that nobody knows is an error."""
+"""Enum members can be given by name, and unknown names are errors."""
 
 import numpy as np
 import pytest

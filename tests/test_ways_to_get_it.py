@@ -1,4 +1,4 @@
-"""The ways to get the package: its notebook runs, its image, its workflow and its links name what is there."""
+"""Ways to get the package: the notebook runs, and the image, the workflow and the links refer to existing files."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytes
     notebook = json.loads((ROOT / "examples" / "quickstart.ipynb").read_text("utf-8"))
     names: dict[str, object] = {}
     for number, cell in enumerate(notebook["cells"]):
-        assert cell.get("outputs", []) == []  # nothing that another model wrote
+        assert cell.get("outputs", []) == []  # no output of another model
         if cell["cell_type"] == "code":
             exec(compile("".join(cell["source"]), f"cell {number}", "exec"), names)
     assert [text[:4] for text in map(str, shown)] == ["<svg", "<svg"]

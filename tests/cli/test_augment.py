@@ -1,4 +1,4 @@
-"""`kermit augment`: its files, what it makes again, and what it refuses."""
+"""`kermit augment`: its files, repeated runs, and errors."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""A model's folder whose files are broken or do not belong together: which, and what is wrong, in a line."""
+"""Model folders whose files are broken or do not match: a one-line error names the file and the problem."""
 
 import json
 import shutil

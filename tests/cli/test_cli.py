@@ -66,7 +66,7 @@ def test_a_recipe_is_trained_evaluated_and_used_for_translation(
     assert "a model of type marian can only translate" in refused.err
 
 
-ENDS = ("--set", "termination_penalty=-100")  # at once, so that no limit has to be told of
+ENDS = ("--set", "termination_penalty=-100")  # at once, so that no limit is reported
 LIMIT = ("--set", "max_tokens=4")
 
 
@@ -116,7 +116,7 @@ def test_the_output_file_gets_its_name_once_it_is_complete(
     link.symlink_to(target)
     for place in (packed, link):
         ask("translate", "--to", "de", *LIMIT, *texts[:2], "--output", place)
-    assert gzip.decompress(packed.read_bytes()) == target.read_bytes()  # what was there is replaced, behind the link
+    assert gzip.decompress(packed.read_bytes()) == target.read_bytes()  # the old file is replaced, through the link
     assert printed.startswith(target.read_text(encoding="utf-8"))
     assert link.is_symlink()
 
@@ -147,7 +147,7 @@ def test_the_rounds_go_to_the_file_too(ask: Run, tmp_path: Path) -> None:
 def test_a_progress_bar_appears_after_a_second_on_a_terminal(ask: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     say = ("translate", "--to", "de", *ENDS, "A man.")
     monkeypatch.setattr("kermit.cli.options.BAR_DELAY", 1000.0)
-    assert "to de" not in ask(*say, terminal=True).err  # done before a bar is worth it
+    assert "to de" not in ask(*say, terminal=True).err  # finished before a progress bar appears
     monkeypatch.setattr("kermit.cli.options.BAR_DELAY", 0.0)
     assert "to de" in ask(*say, terminal=True).err
     assert ask(*say, "-q", terminal=True).err == ""

@@ -1,4 +1,4 @@
-"""`kermit export`: files that are whole, checked, and where they are looked for."""
+"""`kermit export`: files are complete, checked, and found again."""
 
 import json
 import shutil
@@ -117,7 +117,7 @@ def test_the_bundled_model_is_exported_into_another_folder(kermit) -> None:
 
 @pytest.fixture(scope="module")
 def apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An exported model with layers for given tokens beside those for inserted ones."""
+    """An exported model with separate layers for given and for inserted tokens."""
     folder = tmp_path_factory.mktemp("apart")
     tokenizer = train_tokenizer(["A man rides a red bike.", "Ein Mann fährt ein rotes Rad."] * 3, 300)
     ids = special_token_settings(tokenizer, cached_context=True)

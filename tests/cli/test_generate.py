@@ -97,7 +97,7 @@ def test_a_terminal_without_colours_gets_brackets(ask, monkeypatch, settings):
 
 
 def test_a_sample_does_not_depend_on_the_texts_before_it(ask, monkeypatch):
-    """Texts are worked on in chunks; the seeds go on from one chunk to the next."""
+    """Texts are processed in chunks; the seeds continue from one chunk to the next."""
     arguments = ("translate", "--to", "de", "A man.", "red", "bike", "A", "--set", "top_k=50", "--set", "max_tokens=6")
     whole = ask(*arguments).out
     monkeypatch.setattr("kermit.cli.inputs.CHUNK", 2)

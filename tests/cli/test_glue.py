@@ -63,7 +63,7 @@ def test_a_checkpoint_is_finetuned_scored_and_submitted(
     caplog.clear()
     code, out, err = run(*asked, *which, *quick)
     assert code == 0
-    assert "CoLA seed" not in caplog.text  # all is done
+    assert "CoLA seed" not in caplog.text  # everything is done
     assert "average" in out
 
     kept = runs / "CoLA" / "seed-0"

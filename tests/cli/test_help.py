@@ -1,4 +1,4 @@
-"""The help and its page: they answer at once, hold an example of each verb, and speak of what there is."""
+"""The help and its page are fast, have an example of each command, and describe existing options."""
 
 import json
 import os
@@ -25,7 +25,7 @@ ROOT: Any = get_command(app)
 
 
 def verbs(command: Any = ROOT, name: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every verb that does something, `evaluate translation` as two words."""
+    """Every command, `evaluate translation` as two words."""
     for word, below in command.commands.items():
         if hasattr(below, "commands"):
             yield from verbs(below, (*name, word))
@@ -37,7 +37,7 @@ VERBS = dict(verbs())
 
 
 def examples(text: str) -> list[list[str]]:
-    """The commands of a text, taken apart as a shell does."""
+    """The commands of a text, split as in a shell."""
     found = []
     for line in text.splitlines():
         for part in re.split(r"\| *|> *\S+$", re.sub(r"^\s*(Example: *)?(\.venv/bin/)?([A-Z_]+=\S+ +)?", "", line)):
@@ -47,7 +47,7 @@ def examples(text: str) -> list[list[str]]:
 
 
 def check(arguments: list[str]) -> None:
-    """Whether the verb knows these options; nothing is run."""
+    """Whether the command has these options; nothing is run."""
     command, words = ROOT, list(arguments)
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
         command = command.commands[words.pop(0)]
@@ -137,7 +137,7 @@ def test_every_script_on_a_page_exists_and_has_its_options(page: Path) -> None:
 
 
 def fields(verb: str) -> set[str]:
-    """What the page says that the verb's JSON always holds."""
+    """The JSON fields that the page documents for the command."""
     (section,) = re.findall(rf"^## kermit {verb}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
     (line,) = re.findall(r"^Fields: (.*?)(?:\n\n|\Z)", section, re.MULTILINE | re.DOTALL)
     return set(re.findall(r"`(\w+)`", line))

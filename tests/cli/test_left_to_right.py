@@ -1,4 +1,4 @@
-"""The left-to-right strategy, ranking and score of every verb, with a model trained for it and one that was not."""
+"""The left-to-right strategy, ranking and score of every command, with a model trained for it and one that was not."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ UNTRAINED = "needs a model trained with left_to_right among its orders, and this
 
 @pytest.fixture
 def ask_ordered(kermit, ordered_folder):
-    """Runs a verb with the model that inserts from left to right; it must succeed."""
+    """Run a command with the model that inserts from left to right; it must succeed."""
 
     def run(verb, *arguments, **how):
         outcome = kermit(verb, *arguments, "--model", ordered_folder, **how)
@@ -185,7 +185,7 @@ def test_each_kind_of_decode_has_a_picture(ask_ordered, what, form, layout):
 def test_a_round_that_ends_a_blank_is_counted_but_not_shown(kermit, ordered_folder, tmp_path):
     ends = Kermit.from_pretrained(ordered_folder)
     with torch.no_grad():
-        ends.engine.model.head.bias[ends.specials.end_of_slot_id] = 1e3  # every blank gets one token, as it must
+        ends.engine.model.head.bias[ends.specials.end_of_slot_id] = 1e3  # every blank gets one token, the minimum
     ends.save_pretrained(tmp_path)
     asked = ("trace", "--infill", "A ____ man ____", *ORDERED, "--model", tmp_path)
     rounds = record(kermit(*asked, "-f", "json"))["trace"]["rounds"]

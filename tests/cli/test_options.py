@@ -1,4 +1,4 @@
-"""Every option of the verbs that use a model does what it says, and one that would do nothing is refused."""
+"""Every option of the commands that use a model works, and options without effect are rejected."""
 
 import json
 

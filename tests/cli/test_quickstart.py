@@ -1,4 +1,4 @@
-"""The tour of the examples runs from end to end, with a model that has learnt nothing."""
+"""The quickstart example runs from start to end with an untrained model."""
 
 import runpy
 import sys

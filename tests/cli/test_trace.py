@@ -1,4 +1,4 @@
-"""`kermit trace` through the entry point: what it draws, in which format, and from where."""
+"""`kermit trace` through the entry point: inputs, layouts and formats."""
 
 import gzip
 import json

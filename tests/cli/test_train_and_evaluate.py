@@ -111,7 +111,7 @@ def test_distill_runs_a_transformer_with_ctranslate2_and_filters(kermit, teacher
     assert found["texts"] == plain["texts"] - left_out == len((tmp_path / "filtered/train.de").read_text().splitlines())
     assert json.loads((tmp_path / "filtered/train.en-de.json").read_text())["filtered"] == found["filtered"]
     assert any(f"{left_out} pairs left out by the filter (length " in line for line in caplog.messages)
-    told = kermit(*fast, "--output", tmp_path / "filtered", "--filter").out  # nothing is done again
+    told = kermit(*fast, "--output", tmp_path / "filtered", "--filter").out  # nothing is repeated
     left_out += found["unfinished"]
     assert f"{found['texts']} pairs, {left_out} left out (unfinished {found['unfinished']}, length " in told
 

@@ -1,4 +1,4 @@
-"""Packed pairs beside BERT's way of making them, sentence by sentence, with the same chance."""
+"""Packed pairs, compared with BERT's sentence-by-sentence algorithm with the same random numbers."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from kermit.text.tokenizer import decode_ids
 
 
 class Stream:
-    """Tokens that are their own places in the stream."""
+    """Tokens whose ids are their places in the stream."""
 
     def __getitem__(self, places: slice) -> dict[str, list[int]]:
         return {"token": list(range(places.start, places.stop))}
@@ -36,7 +36,7 @@ def chance(seed: int) -> np.random.Generator:
 
 
 def bert_pairs(articles: list[list[int]], seed: int, room: int, short_rate: float) -> list[tuple[list[int], list[int]]]:
-    """Tokens of x and tokens of y, made by walking over the sentences."""
+    """Tokens of x and tokens of y, built by walking over the sentences."""
     place, documents = 0, []
     for article in articles:
         document = []
@@ -83,7 +83,7 @@ def test_pairs_are_those_that_bert_makes_sentence_by_sentence(
     assert len(found) == len(expected)
     for row, (x, y) in zip(found.fetch(range(len(found))), expected, strict=True):
         assert (len(row["x"]), len(row["y"])) == cut(len(x), len(y), room)
-        for kept, whole in ((row["x"], x), (row["y"], y)):  # what is left is in one piece
+        for kept, whole in ((row["x"], x), (row["y"], y)):  # the rest is contiguous
             assert not kept or whole[whole.index(kept[0]) :][: len(kept)] == kept
 
 

@@ -1,4 +1,4 @@
-"""Decoding with cached context: every verb's canvas, all strategies, and the probabilities that they come with."""
+"""Decoding with cached context: the canvases of all methods, all strategies, and their probabilities."""
 
 import itertools
 import math
@@ -66,7 +66,7 @@ def test_every_job_decodes_the_same_alone_and_in_a_batch(job: str, strategy: Str
 
 
 def grown(start: Canvas, steps: int, model) -> tuple[dict[tuple[Canvas, tuple], float], float]:
-    """All that serial generation can make of a canvas in so many steps, and the probability of not having ended."""
+    """Enumerate serial generation from a canvas up to a number of steps, with the probability of not ending."""
     flags = tuple((False,) * len(side) for side in start.segments)
     current: dict[tuple[Canvas, tuple], float] = {(start, flags): 1.0}
     ended: dict[tuple[Canvas, tuple], float] = defaultdict(float)
@@ -139,7 +139,7 @@ def test_left_to_right_asks_the_end_of_each_span_in_turn() -> None:
     [found] = decode(engine_of(model), [start], DecodingSettings(Strategy.LEFT_TO_RIGHT), trace=True)
     assert found.trace is not None
     slots = [insertion.slot for number in found.trace.rounds for insertion in number]
-    assert slots == [2, 3, 4]  # the first blank takes all that there is to say, from left to right
+    assert slots == [2, 3, 4]  # the first blank takes all tokens, from left to right
     assert found.canvas.segments == ((A, B, B, B, A),)
 
 
@@ -155,7 +155,7 @@ def test_minimum_and_maximum_per_blank_hold_from_left_to_right() -> None:
     assert found.finish is Finish.MAX_TOKENS
     needy = Constraints(min_tokens_per_blank=1)
     [found] = decode(talkative, [start], replace(settings, constraints=needy, max_tokens=3))
-    assert found.canvas.segments == ((A, B, B, A, B),)  # the second blank gets what it needs
+    assert found.canvas.segments == ((A, B, B, A, B),)  # the second blank gets its minimum
     silent = TableEngine(lambda canvas: Says({slot: {END: 0.9, C: 0.1} for slot in canvas.open_slots}))
     settings = DecodingSettings(Strategy.LEFT_TO_RIGHT, constraints=Constraints(min_tokens_per_blank=2))
     [found] = decode(silent, [start], settings)
@@ -203,7 +203,7 @@ def test_ranking_reads_no_given_token_again_and_equal_texts_once() -> None:
     assert read[0][0] == (1, 18)  # [CLS], fifteen tokens and [SEP], then the block of one [SEP]
     assert all(length <= 5 for (_, length), _ in read[1:])
     assert not any(full for _, full in read)
-    assert [batch for (batch, _), _ in read[-3:]] == [1, 1, 1]  # so cold, all candidates are one text
+    assert [batch for (batch, _), _ in read[-3:]] == [1, 1, 1]  # at this temperature all candidates are the same text
 
 
 def test_the_likeliest_candidate_from_left_to_right_is_kept() -> None:

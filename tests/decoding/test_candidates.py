@@ -1,4 +1,4 @@
-"""The best of several candidates, beside each of them decoded by itself."""
+"""The best of several candidates, compared with each of them decoded alone."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def starts(count: int) -> list[Canvas]:
 
 
 def one_by_one(model: TableEngine, canvas: Canvas, seed: int, settings: DecodingSettings) -> list[Decoded]:
-    """Every candidate by itself."""
+    """Every candidate, decoded alone."""
     found = []
     for candidate in range(settings.candidates):
         drawn = settings.sampling or (Sampling(CANDIDATE_TEMPERATURE) if candidate else None)
@@ -45,12 +45,12 @@ def test_the_likeliest_candidate_is_kept_with_the_rounds_of_the_slowest(
         assert result.log_prob == pytest.approx(best.log_prob, abs=1e-4)
         assert result.rounds == max(one.rounds for one in candidates)
         kept.append(candidates.index(best))
-    assert sampling is None or len(set(kept)) > 1  # or the test would not tell the first from the best
+    assert sampling is None or len(set(kept)) > 1  # otherwise the test could not distinguish the first from the best
     assert sum(done) == 5
 
 
 def test_the_greedy_text_is_replaced_by_a_likelier_one() -> None:
-    # at first A is the best token, but after it all is in doubt; after B nothing is
+    # at first A is the best token, but everything after it is uncertain; after B nothing is
     after = {(A,): {A: 0.2, B: 0.2, C: 0.2, END: 0.4}, (B,): {END: 1.0}}
 
     def says(canvas: Canvas) -> Says:

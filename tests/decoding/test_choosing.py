@@ -1,4 +1,4 @@
-"""Drawing: the numbers are uniform, and what is drawn with them has the probabilities asked for."""
+"""Drawing: hashed numbers are uniform, and draws have the requested probabilities."""
 
 import math
 
@@ -74,7 +74,7 @@ def test_rounding_hardly_ever_changes_what_is_drawn() -> None:
 
 
 def test_the_waiting_times_of_two_slots_are_independent() -> None:
-    """Each draws one of ten, all alike; then so are the pairs."""
+    """If each slot draws one of ten uniformly, pairs of draws are uniform too."""
     seeds, logits = np.arange(50_000), np.zeros((50_000, 10))
     first, second = (draw(logits, Sampling(), uniform(seeds, 0, np.full_like(seeds, slot))) for slot in (1, 2))
     counts = np.bincount(first * 10 + second, minlength=100)
@@ -99,7 +99,7 @@ def test_hashed_numbers_are_uniform_and_differ_by_seed_round_slot_and_purpose() 
 def test_a_draw_from_the_k_best_does_not_depend_on_how_many_tokens_are_returned(sampling: Sampling) -> None:
     random = np.random.default_rng(0)
     scores = np.log(random.dirichlet(np.full(50, 0.3), size=3000)).astype(np.float32)
-    scores[::3] = np.round(scores[::3])  # with many that are equal
+    scores[::3] = np.round(scores[::3])  # with many ties
     noise = uniform(np.arange(3000), 4)
     best = np.argsort(-scores, axis=1, kind="stable")[:, :7]
     known = draw(np.take_along_axis(scores, best, 1), sampling, noise, best)

@@ -1,4 +1,4 @@
-"""Canvases that grow in one flat list, beside canvases that grow one by one."""
+"""Canvases that grow in one flat list, compared with canvases that grow one by one."""
 
 import numpy as np
 from hypothesis import given, settings, strategies as st
@@ -15,7 +15,7 @@ TOKENS = st.sampled_from([A, B, C])
 
 
 class Silent:
-    """An engine that is never asked; it says only what the model is."""
+    """An engine that is never called; it only describes the model."""
 
     caches = False
 

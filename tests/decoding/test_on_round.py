@@ -1,4 +1,4 @@
-"""What a caller is told round by round, and what abandoning a text does to it and to the others."""
+"""Reporting rounds to a caller, and abandoning texts."""
 
 from collections.abc import Mapping
 

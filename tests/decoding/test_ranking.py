@@ -1,4 +1,4 @@
-"""Candidates ranked by what the model says of them once they are complete, beside the same worked out by tokens."""
+"""Candidates ranked by the model once they are complete, compared with scores computed token by token."""
 
 import math
 from dataclasses import replace
@@ -54,7 +54,7 @@ def translated(pair: tuple[tuple[int, ...], ...]) -> Decoded:
 
 
 def b_and_perhaps_c(canvas: Canvas) -> Says:
-    """The second side is B, and with a chance of 0.4 C after it."""
+    """The second side is B, followed by C with probability 0.4."""
     y = canvas.segments[Y]
     slots = {slot: {END: 1.0} for slot in canvas.open_slots}
     if B not in y:
@@ -176,7 +176,7 @@ def test_the_candidate_that_agrees_best_with_the_given_side_is_kept() -> None:
 
 
 def test_a_text_that_omits_part_of_the_source_loses_to_one_that_does_not() -> None:
-    # B alone is the likeliest translation of A C, but nothing then tells of C; B C does
+    # B alone is the likeliest translation of A C, but then nothing corresponds to C; with B C it does
     def says(canvas: Canvas) -> Says:
         x, y = canvas.segments
         if canvas.open_slots.isdisjoint(canvas.slots(X)):

@@ -1,4 +1,4 @@
-"""Guards against tokens that are said again and again, and against translations that run away."""
+"""Limits on repeated tokens and on runaway translations."""
 
 import itertools
 
@@ -18,7 +18,7 @@ def longest_run(tokens: tuple[int, ...]) -> int:
 
 
 def says(*, b: float, a: float = 0.0) -> TableEngine:
-    """Every slot says the same, whatever stands there."""
+    """Every slot predicts the same, whatever the canvas."""
     chances = {B: b, A: a, END: 1 - a - b}
     return TableEngine(lambda canvas: Says(dict.fromkeys(canvas.open_slots, chances)))
 
@@ -49,7 +49,7 @@ def test_tokens_repeated_in_the_given_text_may_be_repeated() -> None:
 
 
 def test_insertions_that_together_repeat_too_often_are_withdrawn_and_reported() -> None:
-    # from B B, all three slots want B at once; one of them fits
+    # from B B, all three slots predict B at once; one of them fits
     start = Canvas.from_fragments(SPECIALS, [(A,)], [(), (B,), (B,), ()])
     found = decoded(says(b=0.9), start, max_repeats=3, max_tokens=20, max_rounds=1)
     assert found.canvas.segments[1] == (B, B, B)

@@ -1,4 +1,4 @@
-"""Decoding with tables written out by hand: rounds, limits, reasons to end, log-probabilities, and the trace."""
+"""Decoding with hand-written probability tables: rounds, limits, finish reasons, log-probabilities, and the trace."""
 
 import math
 import random
@@ -21,7 +21,7 @@ def blank(*segments: tuple[int, ...], way: Factorization = Factorization.X) -> C
 
 
 def speller(*targets: Sequence[int], **settings: object) -> TableEngine:
-    """A model that knows texts of different tokens and asks for the middle of what is missing, 90% sure."""
+    """A model that memorised texts and predicts the middle of each missing span with probability 0.9."""
 
     def rule(canvas: Canvas) -> Says:
         row = canvas.token_ids
@@ -46,7 +46,7 @@ def speller(*targets: Sequence[int], **settings: object) -> TableEngine:
 
 
 def always(content: dict[int, float], **settings: object) -> TableEngine:
-    """A model that says the same of every slot."""
+    """A model that predicts the same for every slot."""
     return TableEngine(lambda canvas: Says(dict.fromkeys(canvas.open_slots, content)), **settings)  # type: ignore[arg-type]
 
 
@@ -63,7 +63,7 @@ def test_parallel_decoding_builds_a_balanced_tree_in_logarithmic_rounds() -> Non
     assert (result.rounds, result.tokens, result.finish) == (4, 7, Finish.FINISHED)  # 1 + 2 + 4, and one to see the end
     assert result.trace is not None
     assert [len(insertions) for insertions in result.trace.rounds] == [1, 2, 4, 0]
-    # seven insertions and, in the last round, eight slots that say end-of-slot
+    # seven insertions and, in the last round, eight slots that predict end-of-slot
     assert result.log_prob == pytest.approx(15 * math.log(SURE), abs=1e-5)
 
 
@@ -71,7 +71,7 @@ def test_serial_decoding_inserts_one_token_per_round() -> None:
     result = one(speller(SEVEN), blank(), SERIAL)
     assert result.canvas.segments == (SEVEN, ())
     assert (result.rounds, result.tokens, result.finish) == (8, 7, Finish.FINISHED)
-    # the canvas of k tokens has k + 1 slots alike: 1/1 ... 1/7 for the locations; the end is 8 times 1/8 times 0.9
+    # a canvas of k tokens has k + 1 equal slots: 1/1 ... 1/7 for the locations; the end is 8 times 1/8 times 0.9
     assert result.log_prob == pytest.approx(8 * math.log(SURE) - math.lgamma(8), abs=1e-5)
 
 
@@ -79,7 +79,7 @@ def test_serial_decoding_takes_the_best_token_and_slot_together() -> None:
     def rule(canvas: Canvas) -> Says:
         if len(canvas.segments[0]) == 2:
             return Says({})
-        # 0.7 * 0.6 at slot 1, 0.3 * 0.9 at slot 2: the surer token is not at the better place
+        # 0.7 * 0.6 at slot 1, 0.3 * 0.9 at slot 2: the more certain token is not at the more likely slot
         return Says({1: {A: 0.6, END: 0.4}, 2: {B: 0.9, END: 0.1}}, {1: 0.7, 2: 0.3})
 
     result = one(TableEngine(rule), blank((C,), ()), SERIAL, trace=True)
@@ -199,7 +199,7 @@ def test_sequence_termination_stops_when_stopping_beats_every_insertion() -> Non
     # 0.9 * 0.75 beats 0.1; then 0.5 / 2 * 0.75 does not beat 0.5
     assert (result.canvas.segments[0], result.rounds, result.finish) == ((A,), 2, Finish.FINISHED)
     assert result.log_prob == pytest.approx(math.log(0.9 * 0.75) + math.log(0.5), abs=1e-5)
-    # with 2 taken off stopping, e^-2 * 0.5 = 0.07 no longer beats 0.19
+    # with 2 subtracted from stopping, e^-2 * 0.5 = 0.07 no longer beats 0.19
     penalised = one(model, blank(), DecodingSettings(strategy=Strategy.SERIAL, termination_penalty=2.0, max_rounds=2))
     assert penalised.tokens == 2
 
@@ -244,7 +244,7 @@ def fragments(*parts: list[int]) -> Canvas:
 
 
 def in_blanks(result: Decoded) -> list[int]:
-    """How many tokens came into each blank, between the given 10, 11, 12, ..."""
+    """The number of tokens inserted into each blank, between the given 10, 11, 12, ..."""
     counts = [0]
     for inserted in result.inserted[0]:
         if inserted:
@@ -299,7 +299,7 @@ def test_only_the_minimum_is_forced() -> None:
     result = one(always({A: 0.3, B: 0.2, END: 0.5}, vocab_size=64), fragments([10], [11]), settings)
     assert result.canvas.segments == ((10, A, A, A, 11),)
     assert result.rounds == 4
-    # three forced insertions with the model's own probability, and four slots that say end-of-slot
+    # three forced insertions with the model's own probability, and four slots that predict end-of-slot
     assert result.log_prob == pytest.approx(3 * math.log(0.3) + 4 * math.log(0.5), abs=1e-5)
 
 

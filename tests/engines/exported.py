@@ -54,7 +54,7 @@ def traced_model(family: str, **settings: Any) -> KermitForInsertion:
 def own_model(
     vocab_size: int, width: int = 16, layers: int = 2, given_layers: int = 0, **settings: Any
 ) -> KermitForInsertion:
-    """A model with our own trunk; with full attention unless the settings say otherwise."""
+    """A model with our own trunk, by default with full attention."""
     trunk = EncoderConfig(
         vocab_size=vocab_size,
         hidden_size=width,

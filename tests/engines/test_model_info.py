@@ -1,4 +1,4 @@
-"""What a model is, from its config alone."""
+"""The description of a model, from its config alone."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An exported model: it says what the model of torch says, keeps what it has read, and knows what it is."""
+"""An exported model: it agrees with torch, caches what it has read, and describes itself."""
 
 from dataclasses import replace
 

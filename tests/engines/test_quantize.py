@@ -1,4 +1,4 @@
-"""Graphs in int8: what a single matrix product makes of tokens, and what a file weighs."""
+"""Graphs in int8: single matrix products, and file sizes."""
 
 import numpy as np
 import onnxruntime
@@ -69,7 +69,7 @@ def test_every_token_embedding_has_its_own_scale() -> None:
 
 
 def test_no_two_neighbouring_products_exceed_16_bits() -> None:
-    """Where they did, CPUs without VNNI would cut them off."""
+    """Otherwise CPUs without VNNI would saturate."""
     weight = np.ones((24, 16), np.float32)
     weight[::2, ::3] = -0.5
     graph = Graph()

@@ -1,4 +1,4 @@
-"""Which engine a model's folder gets."""
+"""Which engine is selected for a model's folder."""
 
 import shutil
 import sys
@@ -38,7 +38,7 @@ def export(folder: Path, *names: str) -> None:
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What an ONNX engine would be loaded with."""
+    """The arguments that an ONNX engine would be loaded with."""
     found: list[dict[str, Any]] = []
 
     class OnnxEngine:

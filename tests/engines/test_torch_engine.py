@@ -1,4 +1,4 @@
-"""The engine of torch models: its caches change what is read, and nothing of what is said."""
+"""The engine of torch models: caching changes what is read, not what is predicted."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ STARTS = [
 
 
 class Noting(TorchEngine):
-    """Notes what it is asked; may be made to keep nothing."""
+    """Records its calls; can be created without a cache."""
 
     def __init__(self, model, *, caches: bool = True) -> None:
         super().__init__(model)
@@ -36,7 +36,7 @@ class Noting(TorchEngine):
 
     @property
     def read(self) -> int:
-        """How many tokens were read."""
+        """The number of tokens read."""
         return sum(int((rows.token_ids != 0).sum()) for rows, _ in self.calls)
 
 
@@ -97,7 +97,7 @@ def test_an_engine_is_asked_only_for_what_is_needed() -> None:
     assert asked(replace(best, sampling=Sampling(0.7, top_k=2))) == {(2, False)}
     assert asked(replace(best, sampling=Sampling(0.7))) == {(1, True)}
     assert asked(replace(best, constraints=Constraints(never=frozenset({A})))) == {(8, False)}
-    # a token that may not be said again is noticed, and the others asked for
+    # a token that may not be repeated is detected, and further tokens are requested
     assert (1, True) in asked(replace(best, max_repeats=1, termination_penalty=50.0))
 
 
@@ -105,7 +105,7 @@ def test_forbidden_tokens_are_skipped_as_with_the_full_vocabulary() -> None:
     model = cached_model(seed=4)
 
     class Telling(TorchEngine):
-        """Tells everything, whatever is asked."""
+        """Returns the full distribution, whatever is requested."""
 
         def ask(self, rows: Rows, asked: Asked) -> Answer:
             return super().ask(rows, replace(asked, full=True))

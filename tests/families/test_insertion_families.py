@@ -89,7 +89,7 @@ def test_in_an_insertion_transformer_the_source_does_not_see_the_target(tiny_rec
     source, target = (first, last) if way == "y_given_x" else (last, first)
     if way == "y_given_x":
         assert torch.allclose(hidden[0, source], hidden[1, source], atol=1e-6)
-        assert not torch.allclose(hidden[0, target][0], hidden[1, target][0], atol=1e-4)  # it looks to the right
+        assert not torch.allclose(hidden[0, target][0], hidden[1, target][0], atol=1e-4)  # it attends to the right
     else:
         assert not torch.allclose(hidden[0, target], hidden[1, target], atol=1e-4)
 

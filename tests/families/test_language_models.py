@@ -1,4 +1,4 @@
-"""The masked and the causal language model: their batches by counting, their losses beside transformers' own."""
+"""The masked and the causal language model: frequencies in their batches, and losses equal to transformers'."""
 
 from collections import Counter
 from pathlib import Path
@@ -167,7 +167,7 @@ def test_recovered_tokens_follow_from_the_models_logits(tokenizer: PreTrainedTok
     best = best.numpy()
     truth = texts.batch.token_ids.copy()
     truth[dropped] = np.where([True, False, True, True], best[dropped], truth[dropped])
-    if family == "masked_lm":  # some of the answers made right; what is hidden cannot change them
+    if family == "masked_lm":  # some answers are made correct; masked tokens cannot change them
         texts.batch.token_ids[:] = truth
         expected = dropped & (best == truth)
         assert expected.sum() >= 3
@@ -189,7 +189,7 @@ def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tokenizer: PreTrainedTok
 
 
 def test_losses_of_other_tokens_are_not_computed(tokenizer: PreTrainedTokenizerFast) -> None:
-    """The model's own output layer is asked for no logits at all."""
+    """The model's own output layer is never called."""
     recipe = loaded("masked_lm", "bert")
     model = built(recipe, tokenizer)
     seen: Counter[int] = Counter()

@@ -1,4 +1,4 @@
-"""Cached context on every trunk: who sees whom, positions between positions, and which trunks are refused."""
+"""Cached context on every trunk: which tokens see which, fractional positions, and rejected trunks."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -193,7 +193,7 @@ def test_slots_depend_on_insertions_elsewhere_and_not_on_other_texts_of_the_batc
 
 
 def is_idle(name: str) -> bool:
-    """A key's bias moves all scores of a query alike, and softmax ignores that."""
+    """A key's bias shifts all scores of a query equally, and softmax ignores that."""
     return name.endswith(("key.bias", "k_lin.bias"))
 
 
@@ -220,7 +220,7 @@ def test_a_training_step_reaches_every_weight(family: str) -> None:
 
 @pytest.mark.parametrize("family", TABLES)
 def test_a_learned_table_of_positions_is_interpolated(family: str) -> None:
-    """A token at 1.5 is read as one at 1 would be if the table had there the mean of its rows for 1 and 2."""
+    """A token at 1.5 has the states of one at 1 in a table whose row 1 is the mean of rows 1 and 2."""
     model = model_of(family)
     rows = replace(rows_of_two_canvases(), positions=np.array([[0, 3, 5, 6, 1.5, 4, 7, 1.5, 4, 7]], dtype=np.float32))
     between = read(model, rows)

@@ -1,4 +1,4 @@
-"""The classifier: what it reads, what it loses, and that its checkpoint still generates."""
+"""The classifier: its input, its loss, and that its checkpoint still generates."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Slots that copy: a token counts as a word and at each of its places, alone as in a batch, saved as it was trained."""
+"""Slots that copy: a token counts as a word and as a copy of each occurrence, alone and in a batch."""
 
 import math
 from pathlib import Path
@@ -81,7 +81,7 @@ def test_the_loss_and_its_gradients_are_those_of_the_whole_softmax(chunk: int, s
     normaliser = whole.logsumexp(1)
     mass = torch.zeros(slots, dtype=torch.double).index_add(0, target_slots, target_weights)
     pulled = (slot_weights[target_slots] * target_weights * whole[target_slots, target_tokens]).sum()
-    spread = (slot_weights * mass * words.mean(1)).sum()  # smoothing spreads over the words alone
+    spread = (slot_weights * mass * words.mean(1)).sum()  # smoothing spreads only over the vocabulary
     dense = (slot_weights * mass * normaliser).sum() - (1 - smoothing) * pulled - smoothing * spread
     assert loss.item() == pytest.approx(dense.item())
     found, expected = (torch.autograd.grad(3 * value, leaves, retain_graph=True) for value in (loss, dense))
@@ -94,7 +94,7 @@ def test_frames_padding_and_end_of_slot_are_never_copied() -> None:
     assert bool(scores.content[:, [PAD, CLS, SEP]].isneginf().all())
     keen = model_of()
     assert keen.head.copying is not None
-    nn.init.constant_(keen.head.copying.bias, 50.0)  # so that all that can be copied is nearly certain
+    nn.init.constant_(keen.head.copying.bias, 50.0)  # so that copies have nearly all of the probability
     content = score(keen, canvas_of(A, A, A)).content.softmax(1)
     assert bool((content[:, A] > 0.999).all())
     states = torch.zeros(1, 4, 16)

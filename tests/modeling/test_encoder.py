@@ -1,4 +1,4 @@
-"""The trunk of our own, by itself: padding, the cache, positions, saving and exporting."""
+"""Our own trunk alone: padding, the cache, positions, saving and exporting."""
 
 import os
 from pathlib import Path
@@ -34,7 +34,7 @@ def tokens(*shape: int) -> Tensor:
 
 
 def mask_of(blocks: list[int], times: list[int] | None = None) -> Tensor:
-    """Who sees whom in one row of cached context, of which only blocks and times matter."""
+    """Which tokens see which in one row of cached context; only blocks and times matter."""
     numbers = np.array([blocks])
     ordered = np.array([times is not None])
     rows = ContextRows(numbers, numbers, numbers, numbers, np.array([times or [0] * len(blocks)]), ordered)
@@ -153,7 +153,7 @@ def test_half_precision_is_nearly_the_same(dtype: torch.dtype) -> None:
 
 @pytest.mark.slow
 class _Exported(nn.Module):
-    """Reads tokens after those of a cache, as an engine does, and gives states, keys and values as a flat tuple."""
+    """Reads tokens after those of a cache, as an engine does, and returns states, keys and values as a flat tuple."""
 
     def __init__(self, model: Encoder) -> None:
         super().__init__()
@@ -204,7 +204,7 @@ def test_given_tokens_pass_the_first_layers_and_inserted_ones_the_others() -> No
     first = encoder(num_hidden_layers=2)
     first.load_state_dict(model.state_dict(), strict=False)
     assert torch.allclose(whole[:, :3], states(first, ids[:, :3]), atol=1e-6)
-    for number in range(5):  # each layer matters to its own tokens alone, but for what they attend to
+    for number in range(5):  # each layer affects only its own tokens, and the tokens that attend to them
         changed = encoder(num_hidden_layers=5, given_layers=2)
         with torch.no_grad():
             changed.layers[number].down.weight.mul_(2)

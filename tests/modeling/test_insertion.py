@@ -1,4 +1,4 @@
-"""The model on every trunk: it trains, saves, loads, sees the whole canvas, and knows its segments and positions."""
+"""The model on every trunk: it trains, saves, loads, sees the whole canvas, and uses segments and positions."""
 
 import itertools
 import math
@@ -79,7 +79,7 @@ def hidden(model: KermitForInsertion, tokens: list[int], segments: list[int]) ->
 
 
 def is_idle(name: str, termination: str) -> bool:
-    """A key's bias moves all scores of a query alike, and the locations' bias all locations: softmax ignores both."""
+    """A key's bias shifts all scores of a query, and the locations' bias all locations: softmax ignores both."""
     keys = ("key.bias", ".k.bias", "k_lin.bias", "key_proj.bias")
     return name.endswith(keys) or (name == "head.location.bias" and termination == "slot")
 
@@ -171,7 +171,7 @@ def test_segments_matter_beyond_positions(family: str) -> None:
 
 @EVERY_TRUNK
 def test_positions_restart_in_the_second_segment(family: str) -> None:
-    """With the segments told apart by nothing else, a token is the same at the same place of either segment."""
+    """If segments differ in nothing else, a token has the same state at the same place of either segment."""
     model = random_model(family)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -339,10 +339,10 @@ def test_a_warm_start_keeps_the_trunks_weights_and_grows_the_vocabulary_by_end_o
 
 def test_a_loaded_encoder_gives_the_same_model_as_its_folder(tmp_path: Path) -> None:
     tokenizer = checkpoint_tokenizer()
-    encoder = AutoModel.from_config(trunk_config("bert", vocab_size=16))  # more rows than the tokenizer has words
+    encoder = AutoModel.from_config(trunk_config("bert", vocab_size=16))  # more rows than the tokenizer has tokens
     model = KermitForInsertion.from_encoder(encoder, tokenizer)
     assert model.config.vocab_size == 16
-    assert model.specials.others == {4, *range(9, 16)}  # rows without a word are never generated
+    assert model.specials.others == {4, *range(9, 16)}  # rows without a token are never generated
     model.save_pretrained(tmp_path)
     assert KermitForInsertion.from_pretrained(tmp_path).specials == model.specials
 

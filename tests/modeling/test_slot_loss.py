@@ -1,4 +1,4 @@
-"""The chunked loss beside the same sum written plainly and differentiated by autograd."""
+"""The chunked loss, compared with the same sum in plain code differentiated by autograd."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def problem(seed: int, *, forbidden: tuple[int, ...] = (), slots: int = SLOTS) -
 
 
 def dense_loss(vectors: Tensor, embedding: Tensor, bias: Tensor, *, smoothing: float = 0.0, **asked: Tensor) -> Tensor:
-    """Cross-entropy with a dense target, mixed with a flat one over what is allowed."""
+    """Cross-entropy with a dense target, mixed with a flat one over the allowed tokens."""
     slot_weights, target_slots, target_tokens, target_weights = asked.values()
     log_probs = (vectors @ embedding.T + bias).log_softmax(1)
     target = torch.zeros(len(vectors), len(bias), dtype=vectors.dtype)
@@ -130,10 +130,10 @@ def test_the_loss_under_autocast_is_close_and_its_gradients_have_the_leaves_type
 
 
 def many_slots(dtype: torch.dtype, scale: float = 1.0) -> list[Tensor]:
-    """The gradients where 2,000 slots ask for one token, under autocast or, for float32, without."""
+    """The gradients where one token is the target of 2,000 slots, under autocast or, for float32, without."""
     work = problem(3, slots=2000)
     work["target_tokens"] = torch.full_like(work["target_tokens"], 5)
-    work["vectors"] += 1  # all a little alike, so that nothing cancels
+    work["vectors"] += 1  # slightly correlated, so that nothing cancels
     work["embedding"] *= 0.1  # and logits small, so that their own rounding does not count
     leaves = {name: work[name].clone().requires_grad_() for name in ("vectors", "embedding", "bias")}
     with torch.autocast("cpu", dtype=dtype, enabled=dtype is not torch.float32):

@@ -1,4 +1,4 @@
-"""The insertion tree against a decode that is played through token by token."""
+"""The insertion tree, compared with a decode replayed token by token."""
 
 from hypothesis import given
 from rendering_records import SPECIALS, readable, traces
@@ -9,7 +9,7 @@ from kermit.rendering import Layout, parents
 
 
 def played_through(trace: Trace) -> list[int | None]:
-    """Each token's parent by the definition: look at both neighbours when it comes, and take the newer."""
+    """Each token's parent by the definition: the newer of its two neighbours when it is inserted."""
     row: list[dict] = [{"round": 0, "parent": None} for _ in trace.start.token_ids]
     for number, insertions in enumerate(trace.rounds, start=1):
         before = list(row)

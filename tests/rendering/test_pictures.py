@@ -1,4 +1,4 @@
-"""Pictures and pages of decodes: well-formed, whole, harmless, readable on light and dark, and nothing overlaps."""
+"""Pictures and pages of decodes: well-formed, complete, safe, readable in light and dark, without overlaps."""
 
 import io
 import json
@@ -40,7 +40,7 @@ def hover(element: ElementTree.Element) -> str:
 
 
 def simple(*words: str) -> ReadableTrace:
-    """Words that come one by one, the first first."""
+    """Words that are inserted one by one, from the first."""
     start = Canvas.from_ids(SPECIALS, (), (), generate=Factorization.JOINT)
     rounds = tuple((TracedInsertion(number + 1, 10 + number, -0.5),) for number in range(len(words)))
     return ReadableTrace(Trace(start, rounds), lambda token: words[token - 10], ("en", "de"))
@@ -231,7 +231,7 @@ def test_colours_have_enough_contrast_with_their_background(colours):
         return (light + 0.05) / (dark + 0.05)
 
     assert all(contrast(name) >= 4.5 for name in (Ink.TEXT, Ink.NOW, Ink.GIVEN, Ink.NOTE))  # WCAG's AA for text
-    assert 3 <= contrast(Ink.LATER) < 4.9  # faint, but there
+    assert 3 <= contrast(Ink.LATER) < 4.9  # faint, but visible
 
 
 def test_invisible_characters_are_shown_as_symbols():

@@ -1,4 +1,4 @@
-"""Tokens of any tokenizer read as parts of a text: with a space where they begin a word."""
+"""Tokens of any tokenizer as parts of a text, with a space where they start a word."""
 
 from tiny import bert, kermit_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers

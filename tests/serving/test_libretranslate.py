@@ -1,4 +1,4 @@
-"""Clients of LibreTranslate find what they expect."""
+"""The routes are compatible with clients of LibreTranslate."""
 
 from typing import Any
 

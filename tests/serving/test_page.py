@@ -1,4 +1,4 @@
-"""The page in a real browser: Debian's Chromium, driven by Playwright. Skipped where there is none."""
+"""The page in a real browser, Debian's Chromium, driven by Playwright. Skipped without Chromium."""
 
 import re
 import shutil
@@ -48,7 +48,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def new_page(browser: Browser, live: Live) -> Iterator[NewPage]:
-    """Opens the page as a browser of some kind would; no script error and no breach of the policy is allowed."""
+    """Open the page with some browser settings; no script error and no violation of the content policy is allowed."""
     contexts, complaints = [], list[str]()
 
     def open_page(path: str = "/", url: str | None = None, **settings: Any) -> Page:
@@ -69,7 +69,7 @@ def new_page(browser: Browser, live: Live) -> Iterator[NewPage]:
 
 @pytest.fixture
 def page(new_page: NewPage) -> Page:
-    """The page of a reader who wants no motion, with the first example played."""
+    """The page with reduced motion, after the first example was played."""
     page = new_page(reduced_motion="reduce")
     done(page)
     return page
@@ -88,7 +88,7 @@ def button(page: Page, name: str) -> Any:
 
 
 def write(page: Page, x: str, y: str = "") -> None:
-    """Clear the page and write both texts."""
+    """Clear the page and enter both texts."""
     button(page, "Clear").click()
     page.locator("#x").fill(x)
     if y:
@@ -96,7 +96,7 @@ def write(page: Page, x: str, y: str = "") -> None:
 
 
 def run(page: Page, x: str, y: str = "", action: str | None = None) -> None:
-    """Write texts and do what they ask for, or another action."""
+    """Enter texts and run the primary action, or another one."""
     write(page, x, y)
     (page.locator("#primary") if action is None else button(page, action)).click()
     done(page)
@@ -192,7 +192,7 @@ def test_the_result_appears_once_in_place_of_the_text(page: Page) -> None:
     expect(page.locator("#text-y")).to_be_visible()
     button(page, "Edit").first.click()
     page.locator("#x").fill("A dog")
-    expect(page.locator("#rounds")).to_be_hidden()  # they are no longer of this text
+    expect(page.locator("#rounds")).to_be_hidden()  # they no longer belong to this text
 
 
 def test_it_fills_blanks_and_marks_given_words_without_relying_on_colour(page: Page) -> None:
@@ -252,7 +252,7 @@ def test_the_best_of_several_candidates_is_shown_with_its_rounds(page: Page) -> 
 
 def test_the_rounds_can_be_stepped_through(page: Page) -> None:
     run(page, PAIRS[2][0])
-    expect(slider(page)).to_have_value("4")  # no motion is wanted, so the end is shown at once
+    expect(slider(page)).to_have_value("4")  # with reduced motion the end is shown at once
     expect(page.locator("#count")).to_have_text("4 rounds for 7 tokens")
     slider(page).fill("0")
     assert tokens(page, "y", "inserted") == []
@@ -535,7 +535,7 @@ def test_on_a_phone_it_fits_and_is_readable_in_light_and_dark(new_page: NewPage,
     page.get_by_text("Decoding options").tap()
     for name in ("button:not(.token)", "summary", "select", "input:not([type=checkbox])"):
         sizes = [place.bounding_box() for place in page.locator(name).all() if place.is_visible()]
-        assert min(size["height"] for size in sizes if size) >= 38, name  # for a thumb
+        assert min(size["height"] for size in sizes if size) >= 38, name  # large enough for a thumb
     contrast = page.evaluate(CONTRAST)
     assert min(contrast.values()) >= 4.5, contrast
 

@@ -1,4 +1,4 @@
-"""`kermit serve` as a user runs it: a real process that stops without losing what it has accepted, and its errors."""
+"""`kermit serve` as a user runs it: a real process that stops without losing accepted requests, and its errors."""
 
 import os
 import re
@@ -61,7 +61,7 @@ def test_on_sigterm_it_answers_accepted_requests_and_rejects_new_ones(process: s
         ThreadPoolExecutor(6) as pool,
     ):
         assert client.get("/v1/models", headers={"Authorization": ""}).status_code == 401
-        # unlike each other, so that they are computed one after the other
+        # different from each other, so that they are computed one after the other
         accepted = [
             pool.submit(client.post, "/v1/sample", json=endless | {"max_tokens": 70 - number}) for number in range(6)
         ]
@@ -77,7 +77,7 @@ def test_on_sigterm_it_answers_accepted_requests_and_rejects_new_ones(process: s
         assert client.get("/healthz").json() == {"status": "stopping"}
         answers = [answer.result(PATIENCE) for answer in accepted]
     statuses = [answer.status_code for answer in answers]
-    assert set(statuses) <= {200, 503}  # a request that was still on its way is refused, not lost
+    assert set(statuses) <= {200, 503}  # a request that was still in transit is rejected, not lost
     assert statuses.count(200) >= 4
     assert all(
         answer.json()["results"][0]["tokens"] == 70 - number

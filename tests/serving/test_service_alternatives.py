@@ -1,4 +1,4 @@
-"""Alternatives of an inserted word, and decoding again around the one that was picked."""
+"""Alternatives to an inserted word, and decoding again around the one that was picked."""
 
 import math
 from typing import Any
@@ -23,7 +23,7 @@ def generated(live: Live, path: str, **body: Any) -> dict[str, Any]:
 
 
 def alternatives(live: Live, trace: dict[str, Any], number: int, slot: int, **body: Any) -> dict[str, Any]:
-    """What else fits the slot of a round, counted from 0."""
+    """Alternatives for the slot of a round, counted from 0."""
     canvas = {"start": trace["start"], "open_slots": trace["open_slots"], "rounds": trace["rounds"][:number]}
     response = live.post("/v1/alternatives", **canvas, slot=slot, **body)
     assert response.status_code == 200, response.text

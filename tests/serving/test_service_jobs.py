@@ -1,4 +1,4 @@
-"""The queue: its bound, which jobs go together, and which are never computed. No model, no HTTP."""
+"""The queue: its limit, which jobs share a batch, and which are never computed. No model, no HTTP."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""The left-to-right strategy and score over HTTP: as the pipeline gives them, and 422 where the model cannot."""
+"""The left-to-right strategy and score over HTTP: equal to the pipeline's, and 422 if not supported."""
 
 from collections.abc import Iterator
 from typing import Any

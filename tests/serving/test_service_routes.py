@@ -1,4 +1,4 @@
-"""Every route answers as the pipeline would, and what cannot be is refused with a reason and the right status."""
+"""Every route answers like the pipeline, and invalid requests are rejected with a reason and the right status."""
 
 import json
 import math
@@ -190,7 +190,7 @@ def test_models_describes_the_model_to_clients(live: Live) -> None:
     assert card["strategies"] == ["parallel", "serial"]
     assert (card["orders"], card["cached_context"]) == (None, False)
     assert card["max_tokens"] == 64
-    assert "/" not in json.dumps(card)  # no path of the machine
+    assert "/" not in json.dumps(card)  # no path of the server
 
 
 def test_health_says_ok(live: Live) -> None:
@@ -400,7 +400,7 @@ def test_metrics_count_requests_rounds_and_batches(kermit: Kermit) -> None:
         assert live.metric("kermit_rounds_count") == 3
         assert live.metric("kermit_rounds_sum") == 12
         assert live.metric("kermit_queue_depth") == 0
-        assert "made-up" not in response.text  # callers cannot make new series
+        assert "made-up" not in response.text  # clients cannot create new series
 
 
 def test_texts_of_the_second_side_can_be_given_alone(live: Live) -> None:

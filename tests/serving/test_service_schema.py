@@ -1,4 +1,4 @@
-"""Whatever the OpenAPI schema allows, and much that it does not, the service answers without an error of its own.
+"""The service answers everything that the OpenAPI schema allows, and much that it does not, without an internal error.
 
 KERMIT_FUZZ=560 sends 560 valid and 560 invalid requests to each of the nine routes that take a body: 10,000 in all.
 """

@@ -50,7 +50,7 @@ def test_a_round_is_sent_before_the_next_is_computed(live: Live) -> None:
     seen = events(live, "/v1/sample", strategy="serial", termination_penalty=90.0, max_tokens=60)
     assert next(seen)[0] == "start"
     assert next(seen)[0] == "round"
-    assert live.service.worker.computing == 1  # it goes on while we look
+    assert live.service.worker.computing == 1  # it continues in the meantime
     assert [name for name, _ in seen][-1] == "result"
 
 

@@ -16,7 +16,7 @@ ENGLISH = [pair[0] for pair in PAIRS]
 
 
 def ask(live: Live, pool: ThreadPoolExecutor, *requests: tuple[str, dict[str, Any]]) -> list[Future[httpx.Response]]:
-    """Send requests at once, each on a connection of its own."""
+    """Send requests at once, each on its own connection."""
     return [pool.submit(live.client.post, path, json=body) for path, body in requests]
 
 
@@ -37,7 +37,7 @@ MIXED: list[tuple[str, dict[str, Any]]] = [
 
 
 def close(found: Any, expected: Any) -> bool:
-    """Equal, but for what rounding does to probabilities and vectors."""
+    """Equal, except for rounding of probabilities and vectors."""
     match expected:
         case float():
             return found == pytest.approx(expected, rel=1e-3, abs=1e-3)
@@ -90,7 +90,7 @@ def test_a_request_past_its_deadline_ends_and_is_never_computed(kermit: Kermit) 
             assert live.service.queue.depth == 0
             assert first[0].result(PATIENCE).status_code == 503
         until(lambda: live.service.worker.computing == 0)
-        assert batches == [["SampleRequest"]]  # it had begun; the other never does
+        assert batches == [["SampleRequest"]]  # it had started; the other never does
         assert live.metric("kermit_abandoned_total") == 2
 
 

@@ -1,4 +1,4 @@
-"""Recipes of models with cached context: orders are mixed as factorizations are; what does nothing is refused."""
+"""Recipes of models with cached context: orders are mixed like factorizations; keys without effect are rejected."""
 
 import copy
 

@@ -33,7 +33,7 @@ def direct(system, layout, tokens):
 
 
 def continuations(system, layout):
-    """What is drawn after a gap's left side, from passes over whole sequences, without a cache; and nothing dropped."""
+    """Continuations of a gap's left side, from passes over whole sequences, without a cache or dropping."""
     seed = np.array([instance_seed(system.seed, layout.id)])
     found = []
     for number in range(system.samples):
@@ -92,7 +92,7 @@ def test_answers_do_not_depend_on_the_attention_implementation(settings):
 
 @pytest.mark.parametrize("family", ["bloom", "mistral", "gpt_neo"])
 def test_other_kinds_of_models_score_like_one_pass_over_the_whole_text(family):
-    """Distances by what is no padding, memories that forget, and a mask of its own."""
+    """Architectures with distances that skip padding, recurrent memories, or their own mask."""
     shape = {"vocab_size": len(WORDS), "hidden_size": 16}
     config = {
         "bloom": lambda: BloomConfig(**shape, n_layer=1, n_head=2),

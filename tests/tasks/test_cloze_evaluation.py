@@ -1,4 +1,4 @@
-"""Predictions and their scores: what is counted, what is kept, and going on after an interruption."""
+"""Predictions and their scores: counts, stored files, and continuing after an interruption."""
 
 import json
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ DATA = ClozeSet(tuple(INSTANCES), 9, {Skip.ABSENT: 3})
 
 @dataclass
 class Parrot:
-    """Answers what it was told, in 2 passes of 3 sequences; it notes its batches, and has no room for `too_long`."""
+    """Returns given answers, in 2 passes of 3 sequences; records its batches, and has no room for `too_long`."""
 
     says: dict[str, str]
     too_long: str = ""
@@ -82,7 +82,7 @@ def test_an_interrupted_run_continues_where_it_stopped(tmp_path):
     done = len(path.read_text().splitlines())
     assert 0 < done < len(INSTANCES)
     with path.open("a", encoding="utf-8") as stream:
-        stream.write('{"id": "q1", "ans')  # as a kill in the middle of a line leaves it
+        stream.write('{"id": "q1", "ans')  # as after a kill in the middle of a line
     parrot = Parrot(says)
     again = predict(parrot, INSTANCES, PredictionLog(path, {"a": 1}), batch_size=1, progress=told.append)
     assert len(parrot.batches) == len(INSTANCES) - done

@@ -1,4 +1,4 @@
-"""KERMIT fills gaps: the canvas, the limits, and what does not change the answers."""
+"""KERMIT fills gaps: the canvas, the limits, and independence of the batch."""
 
 import random
 from itertools import pairwise
@@ -94,7 +94,7 @@ def test_forward_passes_include_those_of_ranking(ranking, monkeypatch):
         return real(engine, rows, asked)
 
     monkeypatch.setattr(TorchEngine, "ask", count)
-    constraints = Constraints(min_tokens_per_blank=2, max_tokens_per_blank=2)  # so that all candidates take as long
+    constraints = Constraints(min_tokens_per_blank=2, max_tokens_per_blank=2)  # equal rounds for all
     settings = DecodingSettings(Strategy.SERIAL, max_tokens=2, constraints=constraints, candidates=3, ranking=ranking)
     [answer] = answers(InsertionSystem(model, WORDS, settings), INSTANCES[:1])
     assert answer.sequences == sum(calls)

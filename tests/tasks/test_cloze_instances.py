@@ -1,4 +1,4 @@
-"""Cloze instances from QA2D and SQuAD: what is taken out of the sentence, and what is left out and why."""
+"""Cloze instances from QA2D and SQuAD: gaps, and the reasons for skipped rows."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ def made(tmp_path):
         gold = answer if gold is None else gold
         passage = f"It was {gold}." if passage is None else passage
         answers = [{"text": gold, "answer_start": passage.index(gold) if start is None else start}]
-        # a row that is good keeps the set from being empty
+        # a valid row, so that the set is not empty
         entries = [
             {"id": "good", "question": "Why?", "answers": [{"text": "It", "answer_start": 0}]},
             {"id": "id", "question": question, "answers": answers},

@@ -34,9 +34,9 @@ def test_a_passage_that_is_not_split_precedes_the_question():
     ("token", "following"),
     [
         (".", ["."]),
-        ("▁?.", ["."]),  # the marker and what it stands before are one token
+        ("▁?.", ["."]),  # the marker and the text after it are one token
         (r"▁a\.|.", ["."]),  # and so are an a and its full stop
-        (r"▁[a(0]\.|.", ["▁", "."]),  # where nothing can be told apart, it stays
+        (r"▁[a(0]\.|.", ["▁", "."]),  # where they cannot be separated, it stays
     ],
 )
 def test_only_the_first_part_has_a_start_marker(token, following):

@@ -27,7 +27,7 @@ def log_probs(system, layout, tokens):
 
 
 def enumerated(system, layout, length, allowed):
-    """Every complete filling that the search could make, with its score: the surest mask first, any token there."""
+    """Every complete filling that the search can reach, with its score: the most certain mask first, with any token."""
     mask = system.tokenizer.mask_token_id
     states = {(mask,) * length: 0.0}
     for _ in range(length):

@@ -1,4 +1,4 @@
-"""A Transformer run by CTranslate2 translates as transformers does, and distils by the same rules."""
+"""A Transformer run with CTranslate2 translates as with transformers, and distils by the same rules."""
 
 import json
 import sys
@@ -46,7 +46,7 @@ def test_both_backends_give_the_same_translations(
     for a, b in same:
         assert (a.rounds, a.tokens) == (b.rounds, b.tokens)
         if a.finish == "finished":
-            assert b.log_prob - 1e-4 < a.log_prob <= b.log_prob + 0.01 * b.rounds  # special tokens have no share
+            assert b.log_prob - 1e-4 < a.log_prob <= b.log_prob + 0.01 * b.rounds  # special tokens are not counted
 
 
 def test_int8_is_the_default_and_close(translator: Kermit, corpus: Path) -> None:
@@ -109,7 +109,7 @@ def test_distillation_continues_only_with_the_same_backend(
         distill(changed(converted, precision="int8"), *asked, output, block_size=100)
     with pytest.raises(DataError, match=r"made with different settings .*filter"):
         distill(converted, *asked, output, block_size=100, filter_pairs=True)
-    newer = changed(converted, version="99.0")  # another version goes on
+    newer = changed(converted, version="99.0")  # another version continues
     again = distill(newer, *asked, output, block_size=100)
     assert again.target.read_text() == whole.target.read_text()
     assert json.loads((output / "train.en-de.json").read_text())["backend_version"] == "99.0"

@@ -1,4 +1,4 @@
-"""Every task in its published layout: what is read, and what is refused with its file and line."""
+"""Every task is read in its published layout, and errors name file and line."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What each kind of trunk is shown."""
+"""The input of each kind of trunk."""
 
 from pathlib import Path
 from typing import Any
@@ -137,7 +137,7 @@ def test_an_encoder_with_a_causal_mask_is_read_at_its_last_token(tmp_path: Path)
     torch.testing.assert_close(
         model(padded, attention_mask=(padded != model.config.pad_token_id).long()).logits, expected
     )
-    types = torch.ones_like(tokens)  # which a BERT tokenizer gives, and its pretraining did not have
+    types = torch.ones_like(tokens)  # which a BERT tokenizer returns, but pretraining did not use
     torch.testing.assert_close(model(tokens, token_type_ids=types).logits, expected)
 
 

@@ -1,4 +1,4 @@
-"""GLUE's scores: worked by hand, and the averages of the paper's own table."""
+"""GLUE's scores, worked out by hand, and the averages of the paper's table."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_the_average_is_over_the_existing_tasks_without_ax() -> None:
 
 
 def test_accuracy_and_f1_by_hand() -> None:
-    # right: 3 of 5; positives: 2 found of 3, and 3 said
+    # correct: 3 of 5; positives: 2 of 3 found, 3 predicted
     scores = score_task(task_named("MRPC"), [part([1, 1, 1, 0, 0])], [np.array([1, 1, 0, 1, 0])])
     assert scores.metrics == {"f1": 66.67, "accuracy": 60.0}
     assert scores.score == pytest.approx((66.67 + 60) / 2, abs=0.01)

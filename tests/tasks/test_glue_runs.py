@@ -1,4 +1,4 @@
-"""Finetunings that learn, are kept, and are not done twice; and the zip for GLUE's server."""
+"""Finetuning learns, is stored, and is not repeated; and the zip file for GLUE's server."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Pretraining by recipes: three families learn the same text, are judged at the same places, and can be resumed."""
+"""Pretraining by recipes: three families learn the same text, are evaluated at the same tokens, and can be resumed."""
 
 import contextlib
 import copy
@@ -54,7 +54,7 @@ SPECIALS = SpecialTokens(cls_id=1, sep_id=2, pad_id=0, end_of_slot_id=3)
 
 @pytest.fixture(scope="module")
 def articles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Articles whose every line goes around a circle of words, so that a word tells its neighbours."""
+    """Articles whose lines cycle through the same words, so that a word determines its neighbours."""
     folder = tmp_path_factory.mktemp("articles")
     draw = random.Random(5)
 
@@ -127,7 +127,7 @@ def test_a_model_learns_in_seconds_and_the_one_with_the_lowest_loss_is_kept(
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["kermit", "masked_lm", "causal_lm"])
 def test_a_resumed_pretraining_gives_the_same_weights(articles: Path, tmp_path: Path, family: str) -> None:
-    """With all that is drawn on the way: packing, drops, empty slots and dropout."""
+    """Including everything random: packing, drops, empty slots and dropout."""
     raw = recipe(family, 8, averaging={"ema": 0.9})
     raw["model"]["trunk"] |= {"hidden_dropout_prob": 0.1}
     loaded = check_recipe(raw, data=articles)
@@ -196,7 +196,7 @@ def test_single_drops_are_between_two_kept_tokens() -> None:
 
 
 def oracle(answers: list[int]) -> TableEngine:
-    """An engine that says what a list says of each slot, whatever the canvas; 11 is everybody's second choice."""
+    """An engine that predicts the tokens of a list, slot by slot; 11 is always the second choice."""
     left = iter(answers)
 
     def says(canvas: Canvas) -> Says:
@@ -211,19 +211,19 @@ def test_the_metrics_of_kermit_equal_values_worked_out_by_hand() -> None:
     texts = complete_texts(SPECIALS, [Row(x=[10, 11, 12, 13, 14, 15], y=[], source=0)])
     dropped = np.array([[False, False, True, True, False, True, False, False]])
     batch = HeldOutBatch(texts, dropped)
-    found = recovered_by(oracle([3, 12, 3, 20]), batch)  # slot 3 says the end, then 11, which it does not miss
+    found = recovered_by(oracle([3, 12, 3, 20]), batch)  # slot 3 predicts the end, then 11, which it does not miss
     assert found.correct.nonzero()[1].tolist() == [2, 3], "one of the two that are missing counts for both"
     assert found.said_end.tolist() == [True, False, True, False]
     assert found.empty.tolist() == [True, False, False, True]
-    found = recovered_by(oracle([3, 3, 14, 3]), batch)  # slot 2 says the end, and after it 11, which it misses
+    found = recovered_by(oracle([3, 3, 14, 3]), batch)  # slot 2 predicts the end, then 11, which is missing from it
     assert found.correct.nonzero()[1].tolist() == [2, 3, 5]
 
 
 class Elevens:
-    """A family whose models say 11 at every slot."""
+    """A family whose models predict 11 at every slot."""
 
     def recover(self, model: Any, batch: HeldOutBatch) -> Recovered:
-        slots = int((~batch.dropped).sum()) - len(batch.dropped)  # left of every token that stays but [CLS]
+        slots = int((~batch.dropped).sum()) - len(batch.dropped)  # left of every kept token except [CLS]
         return recovered_by(oracle([11] * slots), batch)
 
 
@@ -322,7 +322,7 @@ def test_a_text_without_y_has_one_segment(articles: Path, tokenizer: PreTrainedT
     for family in OBJECTIVES:
         loaded = check_recipe(recipe(family, 1), data=articles)
         batch = loaded.family.collator(loaded.recipe, tokenizer)(ROWS[:2], np.random.default_rng(0))
-        if family == "kermit":  # its canvases lack tokens; the frame of each is whole
+        if family == "kermit":  # its canvases lack tokens; their frames are complete
             frames = np.isin(batch["input_ids"], (tokenizer.cls_token_id, tokenizer.sep_token_id)).sum(1)
             assert frames.tolist() == [3, 2]
         else:

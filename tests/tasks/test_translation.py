@@ -128,7 +128,7 @@ def test_a_model_translates_only_in_the_directions_it_was_trained_for(teacher: P
 
 
 class Dictionary:
-    """Translates word by word, each way by a list of its own."""
+    """Translates word by word, with one dictionary per direction."""
 
     words: ClassVar = {"de": {"one": "eins", "two": "zwei"}, "en": {"eins": "one", "zwei": "two"}}
     languages = ("en", "de")

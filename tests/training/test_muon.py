@@ -1,4 +1,4 @@
-"""Muon beside torch's own, which orthogonalises in bfloat16, and beside a singular value decomposition."""
+"""Muon compared with torch's version, which orthogonalises in bfloat16, and with a singular value decomposition."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def test_singular_vectors_stay_and_singular_values_come_near_one(shape: tuple[in
 
 
 def torch_orthogonalised(matrices: torch.Tensor) -> torch.Tensor:
-    """As torch does it, a matrix at a time."""
+    """As in torch, one matrix at a time."""
     coefficients = (torch_muon.DEFAULT_A, torch_muon.DEFAULT_B, torch_muon.DEFAULT_C)
     found = [torch_muon._zeropower_via_newtonschulz(matrix, coefficients, 5, 1e-7) for matrix in matrices]
     return torch.stack(found).float()

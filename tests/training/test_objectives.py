@@ -1,4 +1,4 @@
-"""Priors and objectives of a user's own: a recipe imports them, names them, and trains with them."""
+"""Custom priors and objectives: a recipe imports them, names them, and trains with them."""
 
 import sys
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ register_objective("heavy", Heavy)
 
 @pytest.fixture
 def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A module of a user's on Python's path, forgotten afterwards with all that it registered."""
+    """A user's module on Python's path, removed afterwards with everything it registered."""
     (tmp_path / "own_orders.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     for registry in (priors._PRIORS, objective_settings._OBJECTIVES):
@@ -139,7 +139,7 @@ def test_only_the_tree_prior_has_a_temperature_and_a_prior_is_created_once() -> 
 def test_settings_that_the_lower_bound_would_ignore_are_errors(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(change))} has no effect on the objective lower_bound"):
         ObjectiveSettings(name="lower_bound", **change)
-    again = ObjectiveSettings(**ObjectiveSettings(name="lower_bound").model_dump())  # as a training writes it down
+    again = ObjectiveSettings(**ObjectiveSettings(name="lower_bound").model_dump())  # as training saves it
     assert again == ObjectiveSettings(name="lower_bound")
 
 

@@ -1,4 +1,4 @@
-"""The trainer on a tiny Transformer: the loss's normalisation, evaluation, what is kept, resuming, finetuning."""
+"""The trainer on a tiny Transformer: normalisation of the loss, evaluation, kept files, resuming, finetuning."""
 
 import json
 import os
@@ -241,7 +241,7 @@ def test_the_best_model_of_a_run_without_a_checkpoint_is_kept(
 def test_accumulating_two_half_batches_is_one_step_of_their_mean(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
 ) -> None:
-    """With the normaliser over the whole step, a long batch and a short one weigh by their tokens."""
+    """Normalised over the whole step, a long and a short batch are weighted by their tokens."""
     from kermit.data.encoding import encode_sources
 
     tiny_recipe["model"]["dropout"] = 0.0
@@ -294,7 +294,7 @@ def test_monitoring_settings_may_change_on_resume(tiny_recipe: dict[str, Any], c
     train(loaded(tiny_recipe, corpus), tmp_path)
     list_checkpoints(tmp_path)[-1].rename(tmp_path / "gone")  # the last is now that of step 8
     kept = tmp_path / "recipe.yaml"
-    kept.write_text(kept.read_text().replace("  clip_norm: 1.0\n", ""))  # as if written before there was such a key
+    kept.write_text(kept.read_text().replace("  clip_norm: 1.0\n", ""))  # as if written before this key existed
     train(loaded(tiny_recipe, corpus, checkpoints={"every": 1, "keep": 9}), tmp_path, resume=True)
     assert [path.name for path in list_checkpoints(tmp_path)] == [f"checkpoint-{step}" for step in range(8, 13)]
 
@@ -378,7 +378,7 @@ def test_finetuning_starts_from_a_saved_model(tiny_recipe: dict[str, Any], corpu
     first, third = weights(tmp_path / "first"), weights(tmp_path / "third")
     assert first.keys() == third.keys()
     lengths = {len(one) - len(other) for one, other in zip(first.values(), third.values(), strict=True) if one.dim()}
-    assert len(lengths) == 2  # what there is for each token, and all else
+    assert len(lengths) == 2  # the parameters per token, and all others
     for name, tensor in first.items():
         if tensor.shape == third[name].shape:
             assert torch.allclose(tensor, third[name], atol=1e-6)

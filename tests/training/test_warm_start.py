@@ -1,4 +1,4 @@
-"""A model with another tokenizer: the same text has, at the start, what it had before."""
+"""Warm starts with another tokenizer: the same text starts with the same embeddings."""
 
 from pathlib import Path
 
