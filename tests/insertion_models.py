@@ -37,7 +37,7 @@ TINY_TRUNK: dict[str, Any] = {
     "intermediate_size": 32,
     "max_position_embeddings": 64,
 }
-"""As a recipe gives it."""
+"""As in a recipe."""
 
 TRUNKS: dict[str, dict[str, Any]] = {
     "bert": {},

@@ -8,12 +8,12 @@ import kermit
 
 SOURCE = Path(kermit.__file__).parent
 VERBS = {"augment", "distill", "embed", "evaluate", "finetune", "serve", "submit", "trace", "train"}
-"""A verb of the command line is called as what it runs, and so is its file."""
+"""Commands, whose files have the same names."""
 CONVENTIONS = {"logger"}
 OF_EVERY_PACKAGE = {"__init__", "__main__", "settings"}
-"""Files that say the same thing about each package."""
+"""File names with the same meaning in every package."""
 KNOWN = {"Layout", "NOTHING", "STYLE", "rounds"}
-"""Names that still have two homes."""
+"""Names that are still defined twice."""
 
 
 def defined(tree: ast.Module) -> set[str]:

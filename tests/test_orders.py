@@ -88,7 +88,7 @@ def test_the_tree_prior_of_an_even_span_has_two_middles() -> None:
 
 
 def test_the_temperature_divides_the_distance() -> None:
-    # exp(-1 / 0.5) = e^-2 beside 1
+    # exp(-1 / 0.5) = e^-2, compared with 1
     total = 1 + 2 * math.exp(-2)
     side, middle = round(math.exp(-2) / total, 6), round(1 / total, 6)
     assert slot_weights(BalancedTreePrior(0.5), "...") == [side, middle, side]

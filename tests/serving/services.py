@@ -36,7 +36,7 @@ PAIRS = [
 ]
 WAYS = (Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y, Factorization.JOINT)
 PATIENCE = 120.0
-"""Seconds that a busy machine may take over what takes an idle one a moment."""
+"""Timeout in seconds, generous for a busy machine."""
 
 
 def learn(folder: Path, steps: int = 300) -> None:
