@@ -45,7 +45,7 @@ def jobs(pairs, languages):
         f"translate to {languages[1]}": lambda kermit, **how: kermit.translate(x, languages[1], **how),
         f"translate to {languages[0]}": lambda kermit, **how: kermit.translate(y, languages[0], **how),
         "infill": lambda kermit, **how: kermit.infill(blanks, **how),
-        "infill beside the other side": lambda kermit, **how: kermit.infill(blanks, y, **how),
+        "infill given the other side": lambda kermit, **how: kermit.infill(blanks, y, **how),
         "complete": lambda kermit, **how: kermit.complete(*fragments, **how),
         "sample": lambda kermit, **how: kermit.sample(len(pairs), **how),
     }

@@ -1,4 +1,4 @@
-"""Kill a training at random times (INT, TERM, HUP, KILL in turn), resume it, and compare its weights.
+"""Kill a training run at random times (INT, TERM, HUP, KILL in turn), resume it, and compare its weights.
 
     python benchmarks/kills.py --kills 100 --output kills
 

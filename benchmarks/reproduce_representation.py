@@ -141,7 +141,7 @@ class Workshop:
         keep("cloze", f"{model.name}:{way}", found | {"f1_of_the_first": first["f1"]})
 
     def keep(self, model):
-        """Copy the model into the repository, beside its card."""
+        """Copy the model into the repository, next to its card."""
         copy_in_half(self.runs / self.place(model), ENGLISH, LARGEST)
 
     def show_infilled(self):

@@ -79,7 +79,7 @@ def kermit(words, *, room=96, seed=0, **settings) -> KermitForInsertion:
 
 
 def write_data(folder: Path) -> tuple[Path, Path]:
-    """QA2D's TSV and SQuAD's JSON in their own layouts, of the instances above and of rows that make none."""
+    """QA2D's TSV and SQuAD's JSON in their own layouts: the instances above, and rows that are skipped."""
     rows = [
         "dataset\texample_uid\tquestion\tanswer\tturker_answer\trule-based",
         "SQuAD\tq0\tHow much ?\t65 %\tPrussia controlled 65 % of land .\t-",

@@ -1,4 +1,4 @@
-"""What many tests need: a small parallel corpus of the project's own making, a recipe for it, a cache of their own."""
+"""Shared fixtures: a small parallel corpus, a recipe for it, and a cache folder."""
 
 import random
 import sys
@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 import torch
 
-hypothesis.settings.register_profile("patient", deadline=None)  # a busy machine is no defect
+hypothesis.settings.register_profile("patient", deadline=None)  # a busy machine is not a failure
 hypothesis.settings.load_profile("patient")
 
 WORDS = {
@@ -59,7 +59,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
-    """Tensors here are tiny: more threads only wait for each other."""
+    """Tensors here are tiny, so more threads would only wait for each other."""
     torch.set_num_threads(1)
 
 
@@ -112,7 +112,7 @@ def tiny_recipe() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def teacher(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> Path:
-    """A Transformer that was trained for a moment."""
+    """A briefly trained Transformer."""
     from kermit.training.recipe import check_recipe
     from kermit.training.run import train
 

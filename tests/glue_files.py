@@ -1,4 +1,4 @@
-"""Small files in the layout of each of GLUE's tasks, whose labels can be told from a word; and trunks to finetune."""
+"""Small files in the layout of each of GLUE's tasks, whose labels depend on one word; and trunks to finetune."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Row = tuple[str, ...]
 
 
 def sentence(draw: random.Random, label: str | None = None) -> str:
-    """A few words, among them the one that gives the label away."""
+    """A few words, one of which determines the label."""
     words = draw.choices(FILLERS, k=draw.randint(2, 6))
     if label is not None:
         words.insert(draw.randint(0, len(words)), SIGNS[label])
@@ -43,7 +43,7 @@ def sentence(draw: random.Random, label: str | None = None) -> str:
 
 
 def similar(draw: random.Random, score: float) -> str:
-    """A text that tells a score between 0 and 5 by how often it says `same`."""
+    """A text whose score between 0 and 5 is the number of times that `same` occurs."""
     return " ".join(["same"] * round(score) + draw.choices(FILLERS, k=2))
 
 
@@ -180,7 +180,7 @@ def write_glue(folder: Path) -> Path:
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """A byte-level BPE that knows the words of the files."""
+    """A byte-level BPE trained on the words of the files."""
     words = [*FILLERS, *SIGNS.values(), "same"]
     return train_tokenizer([" ".join(words), *(f" {word}" for word in words)] * 3, 400)
 

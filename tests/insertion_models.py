@@ -37,7 +37,7 @@ TINY_TRUNK: dict[str, Any] = {
     "intermediate_size": 32,
     "max_position_embeddings": 64,
 }
-"""As a recipe gives it."""
+"""As in a recipe."""
 
 TRUNKS: dict[str, dict[str, Any]] = {
     "bert": {},
@@ -55,7 +55,7 @@ TRUNKS: dict[str, dict[str, Any]] = {
     "mpnet": {"pad_token_id": PAD, "bos_token_id": CLS, "eos_token_id": SEP},
     "distilbert": {},
 }
-# those that differ in a point: a narrow embedding, shared layers, distances instead of positions, rotary positions
+# those with a peculiarity: a narrow embedding, shared layers, distances instead of positions, rotary positions
 MORE_TRUNKS: dict[str, dict[str, Any]] = {
     "electra": {"embedding_size": 8},
     "albert": {"embedding_size": 8},
@@ -110,7 +110,7 @@ def random_model(family: str = "bert", *, seed: int = 0, scale: float = 0.3, **s
 
 @dataclass(frozen=True)
 class SlotScores:
-    """What an engine says about open slots, as tensors: log-probabilities of tokens, and logits of the rest."""
+    """An engine's predictions for open slots, as tensors: log-probabilities of tokens, and logits of the rest."""
 
     rows: Tensor
     slots: Tensor
@@ -120,7 +120,7 @@ class SlotScores:
 
 
 def scores_of(model: KermitForInsertion | Engine, canvases: CanvasBatch, **asked: Any) -> SlotScores:
-    """What a model says about the open slots of a batch."""
+    """A model's predictions for the open slots of a batch."""
     found = ask_canvases(engine_of(model), canvases, full=True, **asked)
     answer = found.answer
     planes = (found.rows, found.slots, answer.content, answer.location, answer.stop)
@@ -128,7 +128,7 @@ def scores_of(model: KermitForInsertion | Engine, canvases: CanvasBatch, **asked
 
 
 def score(model: KermitForInsertion | Engine, *canvases: Canvas, **settings: Any) -> SlotScores:
-    """What a model says about canvases."""
+    """A model's predictions for canvases."""
     return scores_of(model, CanvasBatch.from_canvases(canvases, **settings))
 
 
@@ -138,7 +138,7 @@ def engine_of(model: KermitForInsertion | Engine) -> Engine:
 
 
 def inputs_of(targets: TrainingCanvases | GenerationTargets) -> dict[str, Tensor]:
-    """What a model's forward takes, as tensors."""
+    """The arguments of a model's forward pass, as tensors."""
     return as_tensors(targets.model_inputs())
 
 
@@ -178,12 +178,12 @@ def canvas_of(*text: int) -> Canvas:
 
 @dataclass(frozen=True)
 class Says:
-    """What a table says of one canvas.
+    """The predictions of a table for one canvas.
 
     Args:
-        content: the probabilities of tokens at each open slot; a slot left out says end-of-slot for certain.
-        location: the probabilities of slots; all alike where left out.
-        stop: the probability of stopping, beside which the locations share the rest.
+        content: the probabilities of tokens at each open slot; end-of-slot is certain at slots left out.
+        location: the probabilities of slots; uniform if left out.
+        stop: the probability of stopping; the locations share the rest.
     """
 
     content: Mapping[int, Mapping[int, float]]
@@ -192,7 +192,7 @@ class Says:
 
 
 class TableEngine:
-    """An engine that looks up what to say about a canvas; it counts the canvases that it was asked about."""
+    """An engine that looks up its predictions for a canvas, and counts the canvases."""
 
     caches = False
 
@@ -219,7 +219,7 @@ class TableEngine:
         self.asked: list[Asked] = []
 
     def ask(self, rows: Rows, asked: Asked) -> Answer:
-        """Look up every canvas; the slots that are asked about count as its open ones."""
+        """Look up every canvas; the requested slots count as its open slots."""
         batch, length = rows.token_ids.shape
         self.batches.append(batch)
         self.asked.append(asked)
@@ -268,7 +268,7 @@ def cached_model(
     vocab_size: int = BLANK + 1,
     **settings: Any,
 ) -> Any:
-    """A small model with cached context and random weights, whose vocabulary is A, B and C unless told otherwise."""
+    """A small model with cached context and random weights; its default vocabulary is A, B and C."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         trunk = EncoderConfig(
@@ -297,7 +297,7 @@ def cached_model_of(tokenizer: PreTrainedTokenizerFast, **settings: Any) -> Kerm
 
 
 def try_without_a_trace(model: KermitForInsertion) -> None:
-    """Try a model's trunk, and check that its weights, its modes and the random state stay as they were."""
+    """Test a model's trunk, and check that its weights, its modes and the random state do not change."""
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     modes = [module.training for module in model.modules()]
     state = torch.get_rng_state()

@@ -1,4 +1,4 @@
-"""Run every inference verb in an environment without torch. `make light` runs this file with the light install."""
+"""Run every inference command in an environment without torch. `make light` runs this file with the light install."""
 
 import importlib.util
 import json

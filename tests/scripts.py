@@ -1,4 +1,4 @@
-"""Scripts of the repository as modules, for the tests of what they do."""
+"""Import the repository's scripts as modules, so that tests can call them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def load_script(place: str) -> ModuleType:
-    """A script by its place in the repository, as examples/toy_pairs.py."""
+    """A script by its path in the repository, such as examples/toy_pairs.py."""
     name = Path(place).stem
     spec = importlib.util.spec_from_file_location(name, ROOT / place)
     assert spec is not None

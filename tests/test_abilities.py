@@ -1,4 +1,4 @@
-"""What the benchmark of abilities counts, on examples worked by hand, and every part of it with a tiny model."""
+"""The counts of the abilities benchmark on examples worked out by hand, and every part with a tiny model."""
 
 import gzip
 import json
@@ -96,7 +96,7 @@ def test_other_numbers_have_the_same_shape_and_leave_the_words_alone():
         ("3", False, 2, 9),
     ],
 )
-def test_years_days_and_minutes_stay_such(digits, minutes, low, high):
+def test_years_days_and_minutes_stay_plausible(digits, minutes, low, high):
     draw = random.Random(0)
     assert all(low <= int(abilities.other_number(digits, minutes, draw)) <= high for _ in range(200))
 
@@ -117,7 +117,7 @@ def test_texts_without_three_words_or_without_a_word_of_letters_are_not_blanked(
     assert abilities.blanked(text) is None
 
 
-def test_a_blank_takes_the_place_of_one_whole_word_and_always_the_same():
+def test_a_blank_replaces_one_whole_word_and_always_the_same_one():
     texts = [f"Tom{i} doesn't like the un-real cat, ok?" for i in range(60)]
     found = [abilities.blanked(text) for text in texts]
     words = {re.fullmatch(re.escape(b).replace("____", "(.*)"), t)[1] for t, b in zip(texts, found, strict=True)}
@@ -125,8 +125,8 @@ def test_a_blank_takes_the_place_of_one_whole_word_and_always_the_same():
     assert found == [abilities.blanked(text) for text in texts]
 
 
-def test_the_word_that_is_blanked_stays_the_same_word():
-    """Model cards are compared over time."""
+def test_the_choice_of_the_blanked_word_does_not_change():
+    """Otherwise model cards could not be compared over time."""
     assert [abilities.blanked(text) for text in ENGLISH[1:]] == [
         "____ house is green.",
         "We met ____ 2:30.",
@@ -161,11 +161,11 @@ def test_perplexities_are_compared_by_medians_and_by_means():
 @pytest.mark.parametrize(
     ("text", "without"), [("Go!", "Go"), ("What?! ", "What"), ("So ...", "So"), ("No. 5", "No. 5"), ('"Hm."', '"Hm."')]
 )
-def test_only_the_mark_at_the_end_is_taken_off(text, without):
+def test_only_the_final_punctuation_mark_is_removed(text, without):
     assert abilities.without_final_mark(text) == without
 
 
-def test_a_ratio_to_nothing_is_none():
+def test_a_ratio_to_zero_is_none():
     assert abilities.ratio(3, 2) == 1.5
     assert abilities.ratio(1.0, 0.0) is None
     assert abilities.share([]) is None
@@ -175,7 +175,7 @@ def test_a_ratio_to_nothing_is_none():
 
 
 class Echo:
-    """Translates a text into itself, fills blanks with `at`, and samples what it is given."""
+    """Translates a text into itself, fills blanks with `at`, and samples given texts."""
 
     def __init__(self, drawn=()):
         self.drawn = drawn
@@ -204,7 +204,7 @@ def bench(data, **more):
     return abilities.Bench(Echo(more.pop("drawn", ())), data, Strategy.PARALLEL, **more)
 
 
-def test_an_echo_translates_as_well_as_the_sides_are_alike(data):
+def test_copying_the_source_scores_as_high_as_the_sides_are_similar(data):
     rows = list(abilities.translation(bench(data, limit=2)))
     assert len(rows) == 2 * 2 * 3
     assert {row["texts"] for row in rows} == {2}
@@ -214,7 +214,7 @@ def test_an_echo_translates_as_well_as_the_sides_are_alike(data):
     assert "BLEU|nrefs:1|case:mixed" in rows[0]["signature"]
 
 
-def test_case_does_not_count_in_robustness(data):
+def test_robustness_ignores_case(data):
     rows = list(abilities.robustness(bench(data)))
     assert [row["change"] for row in rows[:4]] == ["as it is", "lower case", "capitals", "no final mark"]
     assert rows[1]["bleu"] == rows[0]["bleu"] > 0
@@ -223,7 +223,7 @@ def test_case_does_not_count_in_robustness(data):
     assert "case:lc" in rows[0]["signature"]
 
 
-def test_an_echo_keeps_all_numbers(data):
+def test_copying_the_source_keeps_all_numbers(data):
     for row in abilities.numbers(bench(data, limit=10)):
         assert (row["texts"], row["made"], row["kept"], row["kept_in_real"]) == (10, 8, 1.0, 1.0)
 
@@ -242,7 +242,7 @@ def test_a_blank_filled_with_the_word_itself_is_exact(data):
     assert "perplexity_median" not in rows[2]
 
 
-def test_samples_are_described_and_judged_by_the_teacher(data):
+def test_samples_are_described_and_scored_by_the_teacher(data):
     way = Direction("en", "de")
     teacher = SimpleNamespace(
         translate=lambda texts, to, split_sentences: [SimpleNamespace(x="", y="Das Haus")] * len(texts),
@@ -266,7 +266,7 @@ def test_samples_are_described_and_judged_by_the_teacher(data):
     assert [(row["direction"], row["texts"], row["teacher_chrf"]) for row in taught] == [("en-de", 3, 100.0)]
 
 
-def test_what_needs_a_file_is_skipped_with_a_note(data, tmp_path):
+def test_parts_that_need_a_missing_file_are_skipped_with_a_note(data, tmp_path):
     (tmp_path / "tatoeba").symlink_to(data / "tatoeba")
     rows = list(abilities.sampling(bench(tmp_path, drawn=[("The house", "Das Haus")], limit=1)))
     notes = [row["skipped"] for row in rows if "skipped" in row]
@@ -280,7 +280,7 @@ def test_what_needs_a_file_is_skipped_with_a_note(data, tmp_path):
 
 
 @pytest.mark.slow
-def test_every_part_runs_and_is_the_same_again(model, data, monkeypatch, capsys, tmp_path):
+def test_every_part_runs_and_is_reproducible(model, data, monkeypatch, capsys, tmp_path):
     output = tmp_path / "results.json"
     arguments = ("--model", model, "--data", data, "--limit", 2)
     rows, tables = run(monkeypatch, capsys, *arguments, "--output", output)
@@ -296,7 +296,7 @@ def test_every_part_runs_and_is_the_same_again(model, data, monkeypatch, capsys,
     assert again == [row for row in rows if row["part"] in ("infilling", "sampling")]
 
 
-def test_what_a_model_was_not_trained_for_is_skipped_with_a_note(data, monkeypatch, capsys, tmp_path):
+def test_parts_that_the_model_was_not_trained_for_are_skipped_with_a_note(data, monkeypatch, capsys, tmp_path):
     folder = saved(tmp_path / "model", factorizations=["y_given_x"], orders=("balanced_tree",))
     arguments = ("--model", folder, "--data", data, "--limit", 1, "--only", "translation", "sampling")
     rows, tables = run(monkeypatch, capsys, *arguments)

@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 from kermit.canvas.blanks import BLANK, BlankedText
 
 
-def test_a_text_is_taken_apart_at_its_blanks_and_white_space_before_one_is_the_blanks() -> None:
+def test_a_text_is_split_at_its_blanks_and_white_space_before_a_blank_belongs_to_it() -> None:
     text = BlankedText.parse("A man ____ a red ____.")
     assert text.fragments == ("A man", " a red", ".")
     assert text.spaces == (" ", " ")
@@ -63,11 +63,11 @@ def test_text_without_blanks_is_one_fragment() -> None:
         ("____ ____ end", ["", ""], "end"),
     ],
 )
-def test_pieces_go_into_the_blanks(template: str, pieces: list[str], expected: str) -> None:
+def test_pieces_fill_the_blanks(template: str, pieces: list[str], expected: str) -> None:
     assert BlankedText.parse(template).fill(pieces) == expected
 
 
-def test_as_many_pieces_as_blanks_are_wanted() -> None:
+def test_the_number_of_pieces_must_equal_the_number_of_blanks() -> None:
     with pytest.raises(ValueError, match="zip"):
         BlankedText.parse("a ____").fill([])
 

@@ -1,4 +1,4 @@
-"""The model that comes with the package: it loads offline, translates both ways, infills, and fits."""
+"""The bundled model: it loads offline, translates in both directions, infills, and is small."""
 
 import re
 
@@ -27,7 +27,7 @@ def kermit() -> Kermit:
 
 
 @pytest.mark.parametrize(("texts", "to", "references"), [(ENGLISH, "de", GERMAN), (GERMAN, "en", ENGLISH)])
-def test_it_translates_simple_sentences_both_ways(kermit, texts, to, references):
+def test_it_translates_simple_sentences_in_both_directions(kermit, texts, to, references):
     results = kermit.translate(texts, to)
     found = [result.y if to == "de" else result.x for result in results]
     assert all(result.finish is Finish.FINISHED for result in results)
@@ -48,7 +48,7 @@ def test_it_infills_both_languages(kermit):
     assert re.fullmatch(r"Ein Mann \w.* ein Buch\.", german.y)
 
 
-def test_it_is_small_and_in_half_precision():
+def test_it_is_small_and_stored_in_half_precision():
     files = list(bundled_model().rglob("*"))
     assert sum(file.stat().st_size for file in files) <= 45_000_000
     with safe_open(bundled_model() / "model.safetensors", "pt") as weights:

@@ -59,12 +59,12 @@ def test_ids_without_a_factorization_open_no_slot() -> None:
 
 
 @pytest.mark.parametrize("way", [Factorization.JOINT, Factorization.Y_GIVEN_X, Factorization.X, Factorization.Y])
-def test_a_factorization_that_needs_y_says_so_when_it_is_missing(way: Factorization) -> None:
+def test_a_factorization_that_needs_y_is_an_error_without_y(way: Factorization) -> None:
     with pytest.raises(CanvasError, match=f"{way.name} needs segment Y; give y"):
         Canvas.from_ids(SPECIALS, (4,), generate=way)
 
 
-def test_a_marginal_wants_the_other_segment_empty() -> None:
+def test_a_marginal_needs_the_other_segment_empty() -> None:
     with pytest.raises(CanvasError, match="X needs segment Y to be empty"):
         Canvas.from_ids(SPECIALS, (4,), (5,), generate=Factorization.X)
 
@@ -98,13 +98,13 @@ def test_text_opens_its_blanks_and_marks_those_that_touch_a_word() -> None:
     assert canvas.joined_slots == {4}
 
 
-def test_insertions_are_made_all_at_once() -> None:
+def test_all_insertions_are_applied_at_once() -> None:
     canvas = canvas_of((4, 5), (6,), open_slots={1, 2, 3, 4, 5})
     after = canvas.insert([Insertion(5, 8), Insertion(1, 7), Insertion(3, 7)])
     assert after.segments == ((7, 4, 5, 7), (6, 8))
 
 
-def test_both_sides_of_a_new_token_are_open_and_the_rest_stays_as_it_was() -> None:
+def test_both_sides_of_a_new_token_are_open_and_the_rest_is_unchanged() -> None:
     canvas = canvas_of((4, 5), (6,), open_slots={2, 5})
     after = canvas.insert([Insertion(2, 7)])
     # [CLS] 4 7 5 [SEP] 6 [SEP]: slots left of 7 (2) and of 5 (3) are open, and the last one, which moved from 5 to 6
@@ -112,20 +112,20 @@ def test_both_sides_of_a_new_token_are_open_and_the_rest_stays_as_it_was() -> No
     assert after.open_slots == {2, 3, 6}
 
 
-def test_what_may_continue_a_word_stays_beside_it() -> None:
+def test_joined_slots_stay_next_to_their_word() -> None:
     canvas = Canvas(SPECIALS, ((4, 5),), frozenset({2}), frozenset({2}))
     after = canvas.insert([Insertion(2, 7)])
     assert after.open_slots == {2, 3}
     assert after.joined_slots == {2}
 
 
-def test_no_insertions_leave_the_canvas_as_it_is() -> None:
+def test_no_insertions_leave_the_canvas_unchanged() -> None:
     canvas = canvas_of((4,), (), open_slots={3})
     assert canvas.insert([]) == canvas
 
 
 @pytest.mark.parametrize("slot", [-1, 0, 5, 99])
-def test_a_slot_that_does_not_exist_is_an_error_that_says_which_do(slot: int) -> None:
+def test_a_slot_that_does_not_exist_is_an_error_that_lists_the_slots(slot: int) -> None:
     canvas = canvas_of((4, 5), (), open_slots={1})
     with pytest.raises(CanvasError, match=rf"slot {slot} does not exist; this canvas has slots 1 to 4"):
         canvas.insert([Insertion(slot, 7)])
@@ -133,7 +133,7 @@ def test_a_slot_that_does_not_exist_is_an_error_that_says_which_do(slot: int) ->
         canvas_of((4, 5), (), open_slots={slot})
 
 
-def test_a_closed_slot_is_an_error_that_says_which_are_open() -> None:
+def test_a_closed_slot_is_an_error_that_lists_the_open_slots() -> None:
     with pytest.raises(CanvasError, match=r"slot 2 is closed; the open slots are \[1, 3\]"):
         canvas_of((4, 5), open_slots={3, 1}).insert([Insertion(2, 7)])
 
@@ -151,7 +151,7 @@ def test_a_special_token_as_content_is_an_error_that_says_where(special: int) ->
         canvas_of((), open_slots={1}).insert([Insertion(1, special)])
 
 
-def test_a_negative_id_is_no_token() -> None:
+def test_a_negative_token_id_is_an_error() -> None:
     with pytest.raises(CanvasError, match="-4 is not a token id"):
         canvas_of((-4,))
 
@@ -177,12 +177,12 @@ def test_special_tokens_must_differ() -> None:
         SpecialTokens(cls_id=1, sep_id=2, pad_id=0, end_of_slot_id=0)
 
 
-def test_every_canvas_error_is_one_that_a_user_can_mend() -> None:
+def test_every_canvas_error_is_a_kermit_error() -> None:
     with pytest.raises(KermitError):
         canvas_of()
 
 
-def test_a_factorization_says_what_is_generated_and_what_is_absent() -> None:
+def test_a_factorization_defines_what_is_generated_and_what_is_absent() -> None:
     assert Factorization.JOINT.generated == {Segment.X, Segment.Y}
     assert Factorization.Y_GIVEN_X.generated == {Segment.Y}
     assert Factorization.Y_GIVEN_X.absent == frozenset()
@@ -195,7 +195,7 @@ def test_a_factorization_says_what_is_generated_and_what_is_absent() -> None:
 def test_inserting_the_missing_tokens_one_by_one_in_any_order_gives_the_text(
     tokens: list[int], data: st.DataObject
 ) -> None:
-    """The text is rebuilt from nothing: token i of the text goes into the slot after those before it that are there."""
+    """Rebuild the text from an empty canvas: insert token i into the slot after the earlier tokens that are present."""
     order = data.draw(st.permutations(range(len(tokens))))
     canvas = Canvas.from_ids(SPECIALS, (), (), generate=Factorization.Y)
     there: list[int] = []
@@ -207,7 +207,7 @@ def test_inserting_the_missing_tokens_one_by_one_in_any_order_gives_the_text(
     assert canvas.open_slots == set(canvas.slots(Segment.Y))
 
 
-def test_what_touches_a_word_goes_on_touching_it_when_tokens_come_before_it() -> None:
+def test_a_joined_slot_stays_joined_when_tokens_are_inserted_before_it() -> None:
     canvas = Canvas(SPECIALS, ((10, 11, 12),), frozenset({1, 2, 3}), joined_slots=frozenset({2, 3}))
     grown = canvas.insert([Insertion(1, 20), Insertion(2, 21)])
     assert grown.segments == ((20, 10, 21, 11, 12),)

@@ -19,7 +19,7 @@ def canvases(draw: st.DrawFn) -> Canvas:
 
 
 @given(st.lists(canvases(), min_size=1, max_size=5))
-def test_canvases_come_back_from_a_batch_as_they_were(given_canvases: list[Canvas]) -> None:
+def test_a_batch_returns_its_canvases_unchanged(given_canvases: list[Canvas]) -> None:
     batch = CanvasBatch.from_canvases(given_canvases)
     assert [canvas_at(batch, row) for row in range(len(batch))] == given_canvases
     assert bool((batch.token_ids[~batch.valid] == SPECIALS.pad_id).all())
@@ -27,7 +27,7 @@ def test_canvases_come_back_from_a_batch_as_they_were(given_canvases: list[Canva
 
 
 @given(st.lists(canvases(), min_size=1, max_size=5))
-def test_the_fast_way_to_complete_texts_equals_the_checked_one(given_canvases: list[Canvas]) -> None:
+def test_the_fast_path_for_complete_texts_equals_the_checked_one(given_canvases: list[Canvas]) -> None:
     closed = [Canvas(SPECIALS, canvas.segments) for canvas in given_canvases]
     slow, fast = CanvasBatch.from_canvases(closed), CanvasBatch.from_segments(SPECIALS, [c.segments for c in closed])
     for name in ("token_ids", "segment_ids", "valid", "open_slots"):

@@ -1,4 +1,4 @@
-"""Cached context: rows written out by hand, and who sees whom."""
+"""Cached context: rows written out by hand, and which tokens see which."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ def laid_out(texts: Texts, rounds: Integers, *, left_to_right: bool = False, wid
     return lay_out(made, BLANK, BlankRoom(width))
 
 
-def test_a_translation_has_its_source_once_and_a_block_per_round() -> None:
+def test_a_translation_row_has_the_source_once_and_a_block_per_round() -> None:
     rows = rows_of((A, B), (C, A, B), Factorization.Y_GIVEN_X, missing={4: 2, 5: 1, 6: 2}).rows
     assert rows.token_ids.tolist() == [[CLS, A, B, SEP, SEP, A, SEP, C, A, B, SEP]]
     assert rows.blocks.tolist() == [[0, 0, 0, 0, 1, 2, 2, 3, 3, 3, 3]]
@@ -78,7 +78,7 @@ def test_a_blank_has_a_marker_and_room() -> None:
     assert layout.slots.numbers.tolist() == [3, 2, 3]
 
 
-def test_more_tokens_than_a_blank_has_room_for_stand_closer_together() -> None:
+def test_tokens_beyond_the_room_of_a_blank_have_fractional_positions() -> None:
     layout = rows_of(
         (A, C, C, C, C, C, B), None, Factorization.JOINT, missing=dict.fromkeys(range(2, 7), 1), marked=(7,)
     )
@@ -86,7 +86,7 @@ def test_more_tokens_than_a_blank_has_room_for_stand_closer_together() -> None:
     assert block.tolist() == [1.5, 2.0, 2.5, 3.0, 3.5, 4.0]
 
 
-def test_without_a_marker_tokens_stand_between_their_neighbours_and_the_slot_is_asked_once() -> None:
+def test_without_a_marker_tokens_are_placed_between_their_neighbours_and_the_slot_is_asked_once() -> None:
     batch = CanvasBatch.from_segments(CACHED_SPECIALS, [((A, C, C, B),)])
     texts = Texts.of(batch, [Factorization.JOINT])
     generated = np.array([[False, False, True, True, False, False]])
@@ -97,7 +97,7 @@ def test_without_a_marker_tokens_stand_between_their_neighbours_and_the_slot_is_
     assert layout.rows.positions.tolist()[0][:5] == [0, 1, 2, 3, 1.5]
     assert layout.rows.positions.tolist()[0][5:] == pytest.approx([4 / 3, 5 / 3])
     fresh = layout.slots.fresh
-    assert np.bincount(layout.slots.rounds[fresh]).tolist() == [3, 2, 3]  # all of the first canvas; then those beside C
+    assert np.bincount(layout.slots.rounds[fresh]).tolist() == [3, 2, 3]  # all of the first; then those next to C
 
 
 def test_with_nothing_given_the_block_is_the_papers_canvas() -> None:
@@ -108,7 +108,7 @@ def test_with_nothing_given_the_block_is_the_papers_canvas() -> None:
     assert rows.positions[last].tolist() == [0, 1, 2, 3, 1, 2]
 
 
-def test_where_positions_are_limited_many_blanks_get_less_room_each() -> None:
+def test_with_limited_positions_each_of_many_blanks_gets_less_room() -> None:
     given, markers = np.array([10, 10, 10, 10]), np.array([0, 1, 5, 40])
     assert BlankRoom(8).step(given, markers).tolist() == [9, 9, 9, 9]
     step = BlankRoom(8, limit=31).step(given, markers)
@@ -169,7 +169,7 @@ def test_no_block_sees_another() -> None:
     assert same.tolist() == [True] * 7 + [False] * 4
 
 
-def test_left_to_right_nothing_is_seen_before_its_time() -> None:
+def test_left_to_right_no_token_sees_a_later_token() -> None:
     model = cached_model()
     layout = rows_of((A,), (C, A, B), Factorization.Y_GIVEN_X, missing={3: 0, 4: 0, 5: 0}, left_to_right=True)
     changed = layout.rows.token_ids.copy()
@@ -182,7 +182,7 @@ def test_left_to_right_nothing_is_seen_before_its_time() -> None:
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_rows_are_the_same_in_any_batch_and_whatever_is_padded(data: st.DataObject) -> None:
+def test_rows_do_not_depend_on_batch_or_padding(data: st.DataObject) -> None:
     token = st.sampled_from([A, B, C])
     side = st.lists(token, max_size=5)
     pairs = data.draw(st.lists(st.tuples(side, side), min_size=1, max_size=4))
@@ -202,6 +202,6 @@ def test_rows_are_the_same_in_any_batch_and_whatever_is_padded(data: st.DataObje
         assert together.slots.numbers[mine].tolist() == alone.slots.numbers.tolist() == sorted(canvas.open_slots)
 
 
-def test_a_batch_that_does_not_say_what_is_given_is_refused() -> None:
+def test_a_batch_without_its_given_tokens_is_rejected() -> None:
     with pytest.raises(CanvasError, match="cached context needs the given tokens"):
         generations_of(CanvasBatch.from_segments(CACHED_SPECIALS, [((A,),)]))

@@ -1,6 +1,6 @@
-"""The README and the docs: their examples print what they say, their recipes load, their links lead somewhere.
+"""The README and the docs: examples print the documented output, recipes load, and links work.
 
-``UPDATE_DOCS=1 pytest tests/test_docs.py`` writes what the examples print into the pages.
+``UPDATE_DOCS=1 pytest tests/test_docs.py`` writes the output of the examples into the pages.
 """
 
 import io
@@ -77,7 +77,7 @@ def lines(text: str) -> str:
 
 
 def console(block: str) -> str:
-    """A block of commands after `$`, with what each of them prints below it."""
+    """Run the commands after `$` of a block; return the block with their output."""
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     shown = ""
     for command in re.findall(r"^\$ (.+)$", block, re.MULTILINE):
@@ -88,7 +88,7 @@ def console(block: str) -> str:
 
 
 def with_output(page: Path) -> str:
-    """A page with what its examples print now."""
+    """A page with the current output of its examples."""
     text, names, printed = page.read_text("utf-8"), {"__name__": "__main__"}, ""
 
     def run(found: re.Match[str]) -> str:
@@ -110,7 +110,9 @@ def with_output(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", named(PAGES))
-def test_a_page_runs_and_prints_what_it_says(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_runs_and_prints_the_documented_output(
+    page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(folder)
     found = with_output(page)
     if os.environ.get("UPDATE_DOCS"):
@@ -118,7 +120,7 @@ def test_a_page_runs_and_prints_what_it_says(page: Path, folder: Path, monkeypat
     assert page.read_text("utf-8") == found
 
 
-def test_the_prior_that_prefers_late_tokens_weighs_every_span_as_it_says() -> None:
+def test_the_prior_that_prefers_late_tokens_weights_every_span_as_documented() -> None:
     [block] = [block for block in blocks(DOCS / "orders.md", "python") if "LateFirstPrior" in block]
     names: dict[str, Any] = {}
     exec(block, names)
@@ -127,7 +129,7 @@ def test_the_prior_that_prefers_late_tokens_weighs_every_span_as_it_says() -> No
     assert weights[0].tolist() == pytest.approx([0, 1 / 3, 2 / 3, 0, 3 / 7, 4 / 7, 0])
 
 
-def test_the_pictures_are_those_that_the_script_makes(
+def test_the_pictures_equal_the_output_of_the_script(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["make_pictures", "--model", str(folder / "my-model"), "--output", str(tmp_path)])
@@ -138,7 +140,7 @@ def test_the_pictures_are_those_that_the_script_makes(
         assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("svg")
 
 
-def test_every_request_on_the_page_of_the_service_is_answered(folder: Path) -> None:
+def test_every_request_on_the_serving_page_is_answered(folder: Path) -> None:
     text = "".join(blocks(DOCS / "serving.md", "sh")).replace("\\\n", " ")
     app = create_app(Kermit.from_pretrained(folder / "my-model"), ServiceSettings(max_tokens=40))
     assert set(re.findall(r"localhost:8000(/\S+)", text)) >= set(app.openapi()["paths"])
@@ -203,7 +205,7 @@ def test_a_page_has_no_other_kind_of_block_and_no_dead_link(page: Path) -> None:
     assert [link for link in LINK.findall(text) if not (page.parent / link).exists()] == []
 
 
-def test_addresses_of_the_repository_are_the_same_everywhere_and_lead_to_its_files() -> None:
+def test_links_to_the_repository_are_consistent_and_lead_to_files() -> None:
     repository = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))["repository-code"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert project.get("urls", {}).get("Repository", repository) == repository
@@ -237,7 +239,7 @@ def test_the_api_reference_has_every_public_name_once() -> None:
 
 
 @pytest.mark.skipif(not (ROOT / "src/kermit/engines").exists(), reason="the page describes the layout with engines")
-def test_every_file_on_the_page_of_the_architecture_is_there() -> None:
+def test_every_file_on_the_architecture_page_exists() -> None:
     text = (DOCS / "architecture.md").read_text("utf-8")
     layout = re.findall(r"^  (\w\S*)", next(block for block in blocks(DOCS / "architecture.md", "text")), re.MULTILINE)
     files = re.findall(r"^\| \d+ \| `(\S+)`", text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The benchmark of English infilling: which sentences it takes, what it blanks, and what counts as right."""
+"""The benchmark of English infilling: its sentences, its blanks, and what counts as correct."""
 
 import gzip
 import json
@@ -27,7 +27,7 @@ SENTENCES = [
 
 @pytest.mark.parametrize("words", [1, 2, 3])
 @pytest.mark.parametrize("sentence", SENTENCES[:3])
-def test_a_run_of_words_is_blanked_and_never_the_first(sentence, words):
+def test_a_run_of_words_is_blanked_but_never_the_first_word(sentence, words):
     example = infilling.blanked(sentence, words)
     before, after = example.template.split(BLANK)
     removed = sentence[len(before) : len(sentence) - len(after)]
@@ -56,7 +56,9 @@ def test_words_are_compared_without_case():
     assert [(row["texts"], row["exact"]) for row in rows] == [(1, 1.0), (1, 0.0), (2, 0.5)]
 
 
-def test_it_measures_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_the_script_measures_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     tokenizer = train_tokenizer(SENTENCES * 3, 300)
     for part in (cached_model_of(tokenizer), tokenizer):
         part.save_pretrained(tmp_path / "model")

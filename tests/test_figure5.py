@@ -13,7 +13,7 @@ from kermit import Strategy
 EXAMPLE = Path(__file__).parents[1] / "examples" / "figure5.py"
 
 
-def test_every_model_that_is_named_answers_and_the_right_answer_is_shown(tmp_path, monkeypatch, capsys):
+def test_every_given_model_answers_and_the_correct_answer_is_shown(tmp_path, monkeypatch, capsys):
     words = tokenizer()
     models = {"kermit": kermit(words, room=400), "masked-lm": masked_lm(words, positions=800), "causal-lm": gpt2(words)}
     arguments = []
@@ -37,7 +37,7 @@ def test_every_model_that_is_named_answers_and_the_right_answer_is_shown(tmp_pat
     assert "left_to_right" not in shown  # the model was not trained for it
 
 
-def test_a_model_of_two_orders_answers_in_every_strategy(tmp_path, monkeypatch, capsys):
+def test_a_model_of_two_orders_answers_with_every_strategy(tmp_path, monkeypatch, capsys):
     words = tokenizer()
     for part in (cached_model_of(words), words):
         part.save_pretrained(tmp_path)
@@ -48,7 +48,7 @@ def test_a_model_of_two_orders_answers_in_every_strategy(tmp_path, monkeypatch, 
         assert f"KERMIT, {strategy}" in shown
 
 
-def test_without_a_model_it_says_what_to_give(monkeypatch, capsys):
+def test_without_a_model_the_error_says_what_to_pass(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["figure5.py"])
     with pytest.raises(SystemExit):
         runpy.run_path(str(EXAMPLE), run_name="__main__")

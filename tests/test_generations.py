@@ -1,4 +1,4 @@
-"""All rounds of a generation in one row, beside the same losses canvas by canvas in a plain loop."""
+"""All rounds of a generation in one row, compared with the losses of each canvas in a plain loop."""
 
 import itertools
 import math
@@ -21,7 +21,7 @@ EMPTY_WEIGHT, LOCATION_WEIGHT = 0.4, 0.3
 
 
 def texts_of(way: Factorization) -> Texts:
-    """Every text of up to five tokens over three, beside another."""
+    """Every text of up to five tokens over a vocabulary of three, each paired with another text."""
     pairs = [(text, text[1:4][::-1] + (A,) * (len(text) % 2)) for text in ALL_TEXTS]
     if Factorization.Y in (way,) or way in (Factorization.Y_GIVEN_X,):
         pairs = [(y, x) for x, y in pairs]
@@ -47,7 +47,7 @@ def loss_by_canvas(model, prior: OrderPrior, texts: Texts, rounds: Integers) -> 
             places = [t for t in layout.missing[row].nonzero()[0].tolist() if int(layout.slot[row, t]) == slot]
             out[row] -= LOCATION_WEIGHT * float(order[row, places].sum()) * float(location[index])
             if number and given[row, slot] and given[row, slot - 1] and not marked[row, slot]:
-                continue  # a slot between two given tokens says the same in every round, and is asked in the first
+                continue  # slots between two given tokens never change, so only the first round counts
             for place in places:
                 token = int(texts.batch.token_ids[row, place])
                 out[row] -= float(within[row, place]) * float(content[index, token])
@@ -59,7 +59,7 @@ def loss_by_canvas(model, prior: OrderPrior, texts: Texts, rounds: Integers) -> 
 @pytest.mark.parametrize("infilling", [0.0, 1.0], ids=["whole", "parts"])
 @pytest.mark.parametrize("way", list(Factorization), ids=str)
 @pytest.mark.parametrize("prior", PRIORS, ids=["uniform", "tree"])
-def test_one_row_has_the_losses_of_all_its_canvases(prior, way, infilling) -> None:
+def test_the_loss_of_a_row_is_that_of_all_its_canvases(prior, way, infilling) -> None:
     model = cached_model()
     objective = GenerationObjective(
         prior,
@@ -75,7 +75,7 @@ def test_one_row_has_the_losses_of_all_its_canvases(prior, way, infilling) -> No
     targets = objective.build(texts, rounds, rounds_only, **blanks_of(model))
     found = float(model(**inputs_of(targets), num_items_in_batch=1).loss)
     assert found == pytest.approx(sum(expected), rel=1e-5)
-    # and text by text, which a sum could hide
+    # and text by text, because a sum could hide differences
     for row in range(0, len(expected), 37):
         one = np.array([row])
         alone = objective.build(texts.select(one), rounds[one], rounds_only[one], **blanks_of(model))
@@ -83,20 +83,20 @@ def test_one_row_has_the_losses_of_all_its_canvases(prior, way, infilling) -> No
         assert loss == pytest.approx(expected[row], abs=1e-5 * max(1.0, expected[row]))
 
 
-def test_every_token_is_asked_for_once_and_every_end_in_every_later_round() -> None:
+def test_every_token_is_a_target_once_and_every_end_in_every_later_round() -> None:
     texts = texts_of(Factorization.Y_GIVEN_X)
     rounds_only = np.zeros(len(texts.batch), dtype=bool)
     objective = GenerationObjective(BalancedTreePrior(0.3), location_weight=0, empty_slot_weight=0.5)
     drawn, rounds = objective.draw(texts, rounds_only, np.random.default_rng(0))
     targets = objective.build(drawn, rounds, rounds_only, **blanks_of(cached_model()))
     unfinished = targets.slot_weights == 1.0
-    assert int(unfinished.sum()) == int(texts.lengths.sum())  # each insertion is one unfinished slot's
+    assert int(unfinished.sum()) == int(texts.lengths.sum())  # each insertion belongs to one unfinished slot
     weights = np.bincount(targets.target_slots, targets.target_weights)
     assert np.allclose(weights, 1, atol=1e-5)
     assert len(targets.location_weights) == 0
 
 
-def test_infilling_gives_a_part_and_marks_what_is_missing() -> None:
+def test_infilling_gives_part_of_the_text_and_marks_the_blanks() -> None:
     texts = Texts.of(
         CanvasBatch.from_segments(CACHED_SPECIALS, [((A, B, C) * 8, (C, B, A) * 8)] * 200), [Factorization.JOINT] * 200
     )
@@ -108,14 +108,14 @@ def test_infilling_gives_a_part_and_marks_what_is_missing() -> None:
     assert not (drawn.marks & ~drawn.given).any()
     missing_before = np.pad(drawn.generated[:, :-1], ((0, 0), (1, 0))) & drawn.given
     assert (drawn.marks | ~missing_before).all()  # no span is missing without a marker
-    assert (drawn.marks & ~missing_before).any()  # and some markers stand where nothing is missing
+    assert (drawn.marks & ~missing_before).any()  # and some markers are where nothing is missing
     lengths = {
         len(list(run)) for row in drawn.generated[partly].tolist() for kind, run in itertools.groupby(row) if kind
     }
     assert {1, 2, 3, 8} <= lengths
 
 
-def test_a_text_misses_a_share_of_its_tokens_between_the_two_that_are_named() -> None:
+def test_the_share_of_missing_tokens_is_between_the_minimum_and_the_maximum() -> None:
     texts = Texts.of(CanvasBatch.from_segments(CACHED_SPECIALS, [((A, B, C) * 60,)] * 300), [Factorization.JOINT] * 300)
     objective = GenerationObjective(UniformPrior(), infilling=1.0, missing=(0.3, 0.3))
     drawn, _ = objective.draw(texts, np.zeros(300, dtype=bool), np.random.default_rng(1))
@@ -125,8 +125,8 @@ def test_a_text_misses_a_share_of_its_tokens_between_the_two_that_are_named() ->
 
 
 @pytest.mark.parametrize("way", list(Factorization), ids=str)
-def test_the_left_to_right_loss_is_the_chain_of_what_the_slots_say(way) -> None:
-    """One pass, beside one canvas after the other as the decoder meets them."""
+def test_the_left_to_right_loss_is_the_product_of_the_slot_probabilities(way) -> None:
+    """One pass, compared with one canvas after the other as in decoding."""
     model, texts = cached_model(), texts_of(way).select(np.arange(0, len(ALL_TEXTS), 23))
     found = left_to_right_log_probs(engine_of(model), texts).tolist()
     for row, expected in enumerate(found):
@@ -135,7 +135,7 @@ def test_the_left_to_right_loss_is_the_chain_of_what_the_slots_say(way) -> None:
         places = one.generated[0].nonzero()[0].tolist()
         ends = [t for t in range(kept.shape[1]) if kept[0, t] and one.open_slots[0, t]]
         for place, token in [(end, END) for end in ends] + [(t, int(one.batch.token_ids[0, t])) for t in places]:
-            # all before this place is there, nothing of its own span after it
+            # everything before this place is present, and nothing after it in its span
             before = one.present & (~one.generated | (np.arange(kept.shape[1]) < place))
             layout = KeptLayout.of(one, before)
             slot = int(layout.slot[0, place]) if token != END else int(before[0, :place].sum())
@@ -153,7 +153,7 @@ def test_left_to_right_the_probabilities_of_all_texts_sum_to_one() -> None:
         engine_of(model), [(source, text) for text in texts], Factorization.Y_GIVEN_X
     )
     ended = sum(math.exp(value) for value in log_probs)
-    # what has four tokens and does not end: its prefix's probability times that of going on
+    # texts that continue after four tokens: the probability of the prefix times that of continuing
     going_on = 0.0
     for text, log_prob in zip(texts, log_probs, strict=True):
         if len(text) == 4:
@@ -165,7 +165,7 @@ def test_left_to_right_the_probabilities_of_all_texts_sum_to_one() -> None:
     assert 0.01 < ended < 0.99
 
 
-def test_left_to_right_rows_weigh_every_slot_alike() -> None:
+def test_left_to_right_rows_weight_all_slots_equally() -> None:
     texts = texts_of(Factorization.X)
     ordered = np.ones(len(texts.batch), dtype=bool)
     objective = GenerationObjective(LeftToRightPrior(), empty_slot_weight=0.1, location_weight=1.0)

@@ -1,4 +1,4 @@
-"""It learns, and in logarithmic rounds: a small training that must succeed, on the toy pairs of the examples."""
+"""A small model trained on the toy pairs of the examples must learn them, and decode in logarithmic rounds."""
 
 import random
 
@@ -36,7 +36,7 @@ def test_the_loss_falls(learned):
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-def test_both_sides_come_back_exactly_and_in_few_rounds(toy, learned, strategy):
+def test_both_sides_are_reproduced_exactly_in_few_rounds(toy, learned, strategy):
     kermit, pairs, _ = learned
     if strategy is Strategy.LEFT_TO_RIGHT and not kermit.info.cached_context:
         pytest.skip("full attention has no left-to-right order")
@@ -64,7 +64,7 @@ def test_a_blank_is_filled_from_both_sides(learned):
     assert filled.x == digits
 
 
-def test_the_hidden_states_tell_texts_apart(learned):
+def test_hidden_states_differ_between_texts(learned):
     kermit, pairs, _ = learned
     vectors = torch.tensor(kermit.embed([pairs[6][0], pairs[6][0], pairs[5][0]]))
     assert torch.allclose(vectors[0], vectors[1], atol=1e-5)
@@ -83,7 +83,7 @@ def test_whole_generations_teach_more_per_step_than_single_canvases(toy):
 
 
 def test_blanks_of_thirty_tokens_are_learned(toy):
-    """Far more tokens than a blank has whole positions for; in one pass of rounds, and from left to right."""
+    """Far more tokens than a blank has whole positions for, in parallel rounds and from left to right."""
     tokenizer, chance = toy.make_tokenizer(), random.Random(0)
     texts = [" ".join(map(str, range(first, first + count))) for first in (1, 3, 5) for count in (33, 34, 35)]
     encoded = encode_texts(tokenizer, texts)

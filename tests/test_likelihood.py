@@ -1,4 +1,4 @@
-"""The mathematics by enumeration: orders, kept sets and action sequences written out, beside the fast paths."""
+"""Compare the fast paths with enumerations of orders, kept sets and action sequences."""
 
 import itertools
 import math
@@ -73,7 +73,7 @@ class Actions:
 
 
 def empty(way: Factorization, text: Sequence[Words]) -> Canvas:
-    """The canvas at the start: what is given is there, what is generated or absent is not."""
+    """The initial canvas: given tokens are present, generated and absent ones are not."""
     sides = [() if Segment(number) in way.generated | way.absent else tokens for number, tokens in enumerate(text)]
     canvas = Canvas(SPECIALS, tuple(sides))
     slots = {slot for side in way.generated if side < len(sides) for slot in canvas.slots(side)}
@@ -133,7 +133,7 @@ def actions_for(model: KermitForInsertion | Engine, texts: Sequence[Words]) -> A
 def test_the_expected_objective_is_the_lower_bound_of_the_definition(
     prior: OrderPrior, termination: Termination
 ) -> None:
-    """For every text of up to 5 tokens: all n! orders on one side, all kept sets with their chances on the other."""
+    """For every text of up to 5 tokens: compare all n! orders with all kept sets and their probabilities."""
     model = model_of(termination)
     texts = all_texts(5)
     actions = actions_for(model, texts)
@@ -141,7 +141,7 @@ def test_the_expected_objective_is_the_lower_bound_of_the_definition(
     orders = {n: list(itertools.permutations(range(n))) for n in range(6)}
     order_probability = {n: [math.exp(log_order(prior, order, n)) for order in orders[n]] for n in range(6)}
     for length in range(6):
-        # the chance of each kept set: the step is uniform over 0..n, and the order says what is there before it
+        # the probability of each kept set: the step is uniform over 0..n, and the order defines what precedes it
         chances: Counter[frozenset[int]] = Counter()
         for order, chance in zip(orders[length], order_probability[length], strict=True):
             for step in range(length + 1):
@@ -166,7 +166,7 @@ def test_the_expected_objective_is_the_lower_bound_of_the_definition(
 def per_text_loss(
     model: KermitForInsertion, objective: LowerBoundObjective, texts: Texts, kept: Booleans
 ) -> torch.Tensor:
-    """Each text's loss, summed up from the scores; its mean must be what the model's forward says of the batch."""
+    """Sum up each text's loss from the scores; the mean must equal the loss of the model's forward pass."""
     made = objective.build(texts, kept)
     inputs = inputs_of(made)
     length = inputs["input_ids"].shape[1]
@@ -264,7 +264,7 @@ def test_the_probabilities_of_all_texts_and_of_not_having_stopped_sum_to_one(ter
 
 @pytest.mark.parametrize("termination", TERMINATIONS)
 @pytest.mark.parametrize("prior", [UniformPrior(), BalancedTreePrior(1.5)], ids=["uniform", "tree"])
-def test_exact_is_above_the_importance_estimate_above_the_bound_with_entropy_above_the_papers(
+def test_exact_is_above_importance_above_the_bound_with_entropy_above_the_papers(
     prior: OrderPrior, termination: Termination
 ) -> None:
     """In expectation, enumerated: two independent orders for the importance-weighted estimate."""
@@ -299,7 +299,7 @@ def test_the_entropy_of_the_uniform_order_is_log_n_factorial() -> None:
 
 
 @pytest.mark.parametrize("termination", TERMINATIONS)
-def test_one_order_is_all_there_is_to_a_text_of_one_token(termination: Termination) -> None:
+def test_a_text_of_one_token_has_one_order(termination: Termination) -> None:
     model = model_of(termination)
     (exact,) = exact_log_likelihood(engine_of(model), [((B,),)])
     found = bounds(engine_of(model), [((B,),)], orders=4)[0]
@@ -309,10 +309,10 @@ def test_one_order_is_all_there_is_to_a_text_of_one_token(termination: Terminati
 
 
 @pytest.mark.parametrize("termination", TERMINATIONS)
-def test_texts_of_different_lengths_in_one_batch_are_as_one_by_one(termination: Termination) -> None:
+def test_texts_of_different_lengths_score_the_same_in_a_batch_and_alone(termination: Termination) -> None:
     model = model_of(termination)
     texts = [((A, B, C, A, B),), ((),), ((C,),), ((B, A, B),)]
-    prior = LeftToRightPrior()  # one order a text, so nothing is left to chance
+    prior = LeftToRightPrior()  # one order per text, so nothing is random
     together = bounds(engine_of(model), texts, prior=prior, orders=2, batch_size=3)
     for text, found in zip(texts, together, strict=True):
         alone = bounds(engine_of(model), [text], prior=prior, orders=1)[0]
@@ -339,14 +339,14 @@ def test_bounds_of_pairs_estimate_the_exact_likelihood() -> None:
 
 
 class MostlyRightmost(OrderPrior):
-    """A user's own prior, with nothing but `weights`: each missing token twice as likely as the one on its left."""
+    """A custom prior with only `weights`: each missing token is twice as likely as the one on its left."""
 
     def weights(self, kept: Array, valid: Array) -> Array:
         weights = (valid & ~kept) * 2.0 ** np.arange(kept.shape[1])
         return weights / np.maximum(weights.sum(1, keepdims=True), 1)
 
 
-def test_a_users_own_prior_bounds_and_trains_as_well() -> None:
+def test_a_custom_prior_works_in_scoring_and_training() -> None:
     model, text, prior = model_of(Termination.SLOT), ((A, B, C),), MostlyRightmost()
     (exact,) = exact_log_likelihood(engine_of(model), [text])
     found = bounds(engine_of(model), [text], prior=prior, orders=1000)[0]
@@ -372,10 +372,10 @@ def test_a_canvas_that_orders_share_is_scored_once() -> None:
     model = TableEngine(lambda canvas: Says({slot: {A: 0.5, END: 0.5} for slot in canvas.open_slots}))
     [found] = bounds(engine_of(model), [((A, A),)], orders=50)
     assert model.batches == [4]  # the kept sets of two tokens
-    assert found.importance_weighted == pytest.approx(math.log(0.5**3), abs=1e-5)  # as if any order were alike
+    assert found.importance_weighted == pytest.approx(math.log(0.5**3), abs=1e-5)  # as for uniform orders
 
 
-def test_scoring_ends_when_it_is_told_to() -> None:
+def test_scoring_can_be_interrupted() -> None:
     def enough() -> None:
         raise InterruptedError
 
@@ -386,7 +386,7 @@ def test_scoring_ends_when_it_is_told_to() -> None:
     assert model.batches == [2, 2]
 
 
-def test_no_order_at_all_is_an_error() -> None:
+def test_zero_orders_are_an_error() -> None:
     with pytest.raises(ModelError, match="orders must be at least 1, not 0"):
         bounds(engine_of(model_of(Termination.SLOT)), [((A,),)], orders=0)
 
@@ -402,7 +402,7 @@ def test_a_text_too_long_for_the_exact_sum_is_an_error_that_says_what_to_do() ->
     ("way", "given"),
     [(Factorization.X, ()), (Factorization.Y_GIVEN_X, (B, A)), (Factorization.JOINT, ())],
 )
-def test_serial_draws_come_with_the_frequencies_of_the_exact_likelihood(
+def test_serial_samples_have_the_frequencies_of_the_exact_likelihood(
     termination: Termination, way: Factorization, given: Words
 ) -> None:
     model, number = model_of(termination), 4000
@@ -425,7 +425,7 @@ def test_serial_draws_come_with_the_frequencies_of_the_exact_likelihood(
 
 
 class HighestFirstPrior(OrderPrior):
-    """A prior that looks at the tokens: those with the highest ids first."""
+    """A prior that depends on the tokens: those with the highest ids first."""
 
     def __init__(self, token_ids: Array | None = None) -> None:
         self.token_ids = token_ids
@@ -439,8 +439,8 @@ class HighestFirstPrior(OrderPrior):
         return ((ids == ids.max(1, keepdims=True)) & (ids >= 0)).astype(float)
 
 
-def test_orders_may_come_from_a_prior_that_looks_at_the_tokens() -> None:
-    """Of C B A read from left to right, the highest first is the order from left to right."""
+def test_orders_may_come_from_a_prior_that_depends_on_the_tokens() -> None:
+    """For C B A, highest first is the left-to-right order."""
     model = model_of(Termination.SLOT)
     for text, same in (((C, B, A), True), ((A, B, C), False)):
         found, left_to_right = (
@@ -452,7 +452,7 @@ def test_orders_may_come_from_a_prior_that_looks_at_the_tokens() -> None:
 
 @dataclass(frozen=True)
 class Careless(OrderPrior):
-    """A prior whose `weights` are no probabilities of the missing tokens."""
+    """A prior whose `weights` are not probabilities of the missing tokens."""
 
     fault: Callable[[Array, Array], Array]
 
@@ -470,7 +470,7 @@ class Careless(OrderPrior):
     ],
     ids=["more than 1", "at kept tokens", "not a number", "negative"],
 )
-def test_weights_that_are_no_probabilities_are_refused_in_scoring_and_training(
+def test_weights_that_are_not_probabilities_are_rejected_in_scoring_and_training(
     fault: Callable[[Array, Array], Array],
 ) -> None:
     prior, text = Careless(fault), ((A, B),)
@@ -483,7 +483,7 @@ def test_weights_that_are_no_probabilities_are_refused_in_scoring_and_training(
             objective.build(texts, kept)
 
 
-def test_what_a_prior_says_of_a_complete_text_does_not_matter() -> None:
+def test_the_weights_of_a_prior_on_a_complete_text_do_not_matter() -> None:
     flat = Careless(lambda kept, valid: (valid & ~kept) / (valid & ~kept).sum(1, keepdims=True))  # 0 / 0 at the end
     texts = Texts.of(CanvasBatch.from_segments(SPECIALS, [((A, B),)]), [Factorization.JOINT])
     made = SlotObjective(flat).build(texts, texts.present)

@@ -1,4 +1,4 @@
-"""Names of models are resolved once: a folder, a training's output, the Hub, the bundled model."""
+"""Model names are resolved to a folder, the output of a training run, the Hub, or the bundled model."""
 
 import shutil
 from pathlib import Path
@@ -11,11 +11,11 @@ from kermit.errors import ModelError
 from kermit.loading import bundled_model, display_name, find_model
 
 
-def test_without_a_name_the_bundled_model_is_taken() -> None:
+def test_the_bundled_model_is_the_default() -> None:
     assert find_model() == find_model("bundled") == bundled_model()
 
 
-def test_a_training_has_its_best_model_and_is_called_by_its_name(tmp_path: Path) -> None:
+def test_a_training_folder_gives_its_best_model_named_after_the_run(tmp_path: Path) -> None:
     best = tmp_path / "run" / "best"
     best.mkdir(parents=True)
     (best / "config.json").write_text("{}")
@@ -26,7 +26,7 @@ def test_a_training_has_its_best_model_and_is_called_by_its_name(tmp_path: Path)
     assert (display_name(best), display_name(best.parent)) == ("run", "run")
 
 
-def test_a_training_without_a_best_model_has_its_newest_checkpoint(
+def test_a_training_folder_without_a_best_model_gives_its_newest_checkpoint(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for step in (90, 100):
@@ -40,7 +40,7 @@ def test_a_training_without_a_best_model_has_its_newest_checkpoint(
     assert display_name(checkpoint) == tmp_path.name
 
 
-def test_a_name_on_the_hub_is_downloaded_weights_as_safetensors_first(
+def test_a_name_on_the_hub_is_downloaded_preferring_safetensors(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked: list[list[str]] = []
@@ -56,7 +56,7 @@ def test_a_name_on_the_hub_is_downloaded_weights_as_safetensors_first(
     assert ["*.safetensors" in patterns for patterns in asked] == [True, False]
 
 
-def test_a_hub_that_does_not_answer_is_an_error_that_names_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_hub_is_an_error_that_names_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     def download(*arguments: Any, **settings: Any) -> str:
         raise OSError("no route")
 
@@ -65,7 +65,7 @@ def test_a_hub_that_does_not_answer_is_an_error_that_names_the_model(monkeypatch
         find_model("someone/some-model")
 
 
-def test_the_facade_takes_a_name_on_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_facade_accepts_a_name_on_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = shutil.copytree(str(bundled_model()), tmp_path / "model")
     monkeypatch.setattr(loading, "_download", lambda name: Path(folder))
     assert Kermit.from_pretrained("someone/some-model").languages == ("en", "de")

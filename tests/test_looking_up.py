@@ -1,4 +1,4 @@
-"""The measure of looking up: what is asked, and that a model which copies is told from one that does not."""
+"""The looking-up benchmark: its questions, and that it distinguishes a model that copies from one that does not."""
 
 import json
 
@@ -32,7 +32,7 @@ def loaded(request, script, tmp_path):
     return request.param, score, load(str(tmp_path)), tmp_path
 
 
-def test_gaps_of_one_token_that_the_passage_has_are_asked(script, loaded):
+def test_gaps_of_one_token_that_occurs_in_the_passage_are_used(script, loaded):
     _, score, system, _ = loaded
     [(layout, token)] = script.questions(system, INSTANCES, 10)
     assert layout.id == "0"
@@ -43,7 +43,7 @@ def test_gaps_of_one_token_that_the_passage_has_are_asked(script, loaded):
     assert script.measure(score, system, [layout], [token]) != script.measure(score, system, [bare], [token])
 
 
-def test_the_token_of_the_gap_is_what_counts(script):
+def test_only_the_token_of_the_gap_is_scored(script):
     def copies(system, layouts):
         seen = torch.tensor([[float(token in layout.before) for token in range(6)] for layout in layouts])
         return (10 * seen).log_softmax(1)
@@ -59,7 +59,7 @@ def test_the_token_of_the_gap_is_what_counts(script):
     assert script.measure(copies, None, [script.replace(there, before=(3,))], [3])["best"] == 100.0
 
 
-def test_the_script_tells_it_as_json(script, loaded, monkeypatch, capsys):
+def test_the_script_prints_json(script, loaded, monkeypatch, capsys):
     name, _, _, folder = loaded
     qa2d, squad = write_data(folder)
     monkeypatch.setattr(script, "read_cloze", lambda *_: type("Read", (), {"instances": INSTANCES}))

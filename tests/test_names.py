@@ -1,4 +1,4 @@
-"""One word, one home: no public name is defined twice, and no two files of one name hold different ideas."""
+"""No public name is defined twice, and no two files have the same name."""
 
 import ast
 from collections import defaultdict
@@ -8,12 +8,12 @@ import kermit
 
 SOURCE = Path(kermit.__file__).parent
 VERBS = {"augment", "distill", "embed", "evaluate", "finetune", "serve", "submit", "trace", "train"}
-"""A verb of the command line is called as what it runs, and so is its file."""
+"""Commands, whose files have the same names."""
 CONVENTIONS = {"logger"}
 OF_EVERY_PACKAGE = {"__init__", "__main__", "settings"}
-"""Files that say the same thing about each package."""
+"""File names with the same meaning in every package."""
 KNOWN = {"Layout", "NOTHING", "STYLE", "rounds"}
-"""Names that still have two homes."""
+"""Names that are still defined twice."""
 
 
 def defined(tree: ast.Module) -> set[str]:
@@ -30,7 +30,7 @@ def defined(tree: ast.Module) -> set[str]:
     return names
 
 
-def test_no_public_name_has_two_homes() -> None:
+def test_no_public_name_is_defined_twice() -> None:
     homes = defaultdict(set)
     for file in SOURCE.rglob("*.py"):
         for name in defined(ast.parse(file.read_text(encoding="utf-8"))):
@@ -40,7 +40,7 @@ def test_no_public_name_has_two_homes() -> None:
     assert {name: files for name, files in twice.items() if name not in KNOWN} == {}
 
 
-def test_no_two_files_have_one_name() -> None:
+def test_no_two_files_have_the_same_name() -> None:
     homes = defaultdict(list)
     for file in SOURCE.rglob("*.py"):
         if not (file.stem in VERBS and file.parent.name == "cli"):
@@ -49,6 +49,6 @@ def test_no_two_files_have_one_name() -> None:
     assert {stem: files for stem, files in twice.items() if stem not in KNOWN} == {}
 
 
-def test_no_file_is_named_after_nothing() -> None:
+def test_no_file_has_a_meaningless_name() -> None:
     nothing = {"utils", "util", "helpers", "common", "misc"}
     assert [file for file in SOURCE.rglob("*.py") if file.stem in nothing] == []

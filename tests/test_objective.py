@@ -1,4 +1,4 @@
-"""The vectorised targets beside a plain reference that walks over the tokens."""
+"""The vectorised targets, compared with a plain reference that walks over the tokens."""
 
 import math
 import random
@@ -22,7 +22,7 @@ X, Y = Segment.X, Segment.Y
 
 
 class RightmostPrior(OrderPrior):
-    """A user's own prior: the rightmost missing token."""
+    """A custom prior: the rightmost missing token."""
 
     def weights(self, kept: Array, valid: Array) -> Array:
         missing = valid & ~kept
@@ -31,7 +31,7 @@ class RightmostPrior(OrderPrior):
 
 @dataclass(frozen=True)
 class HighestFirstPrior(OrderPrior):
-    """A prior that looks at the tokens: those with the highest ids first."""
+    """A prior that depends on the tokens: those with the highest ids first."""
 
     token_ids: Array | None = None
 
@@ -50,7 +50,7 @@ PRIORS = [UniformPrior(), BalancedTreePrior(0.7), LeftToRightPrior(), RightmostP
 
 @dataclass
 class Reference:
-    """One training canvas, made the slow way."""
+    """One training canvas, built the slow way."""
 
     canvas: Canvas
     spans: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # slot: (place in the text, token)
@@ -59,7 +59,7 @@ class Reference:
 def reference(text: Text, way: Factorization, kept: Sequence[bool]) -> Reference:
     """Walk over the text as it is laid out, [CLS] and [SEP] included, and note what is missing before each kept token.
 
-    `kept` says for every place of the complete layout whether it is kept; only generated content is ever missing.
+    `kept` marks every place of the complete layout that is kept; only generated content is ever missing.
     """
     segments: list[list[int]] = [[] for _ in text]
     spans: dict[int, list[tuple[int, int]]] = {}
@@ -134,7 +134,7 @@ def random_way(draw: random.Random, text: Text) -> Factorization:
 
 
 def check_against_reference(seed: int) -> None:
-    """Draw a batch of texts and kept sets, and compare all that the slot objective makes of them with the reference."""
+    """Draw a batch of texts and kept sets, and compare the targets of the slot objective with the reference."""
     draw = random.Random(seed)
     work = [random_text(draw) for _ in range(8)]
     ways = [random_way(draw, text) for text in work]
@@ -191,7 +191,7 @@ def only(*segments: tuple[int, ...], way: Factorization = Factorization.JOINT) -
 
 
 def build(texts: Texts, kept: str, objective: SlotObjective) -> TrainingCanvases:
-    """`K` kept, `.` missing, one mark a token of the layout."""
+    """`K` kept, `.` missing, one character per token of the layout."""
     mask = np.array([[mark == "K" for mark in kept]])
     return objective.build(texts, mask)
 
@@ -216,7 +216,7 @@ def test_an_empty_text_asks_for_end_of_slot() -> None:
     assert targets(made) == {(0, 1): {END: 1.0}, (0, 2): {END: 1.0}}
 
 
-def test_given_segments_are_never_touched_and_absent_ones_are_left_out() -> None:
+def test_given_segments_are_never_changed_and_absent_ones_are_left_out() -> None:
     generator = np.random.default_rng(0)
     objective = SlotObjective(UniformPrior())
     for way, given_side in ((Factorization.Y_GIVEN_X, X), (Factorization.X_GIVEN_Y, Y)):
@@ -239,7 +239,7 @@ def counts_kept(objective: SlotObjective | LowerBoundObjective, number: int, len
     return Counter((made.canvases.valid.sum(1) - length - 3).tolist())
 
 
-def test_by_text_every_slot_weighs_the_same_and_a_canvas_one_on_average() -> None:
+def test_with_share_text_all_slots_weigh_the_same_and_a_canvas_weighs_one_on_average() -> None:
     text = only((4, 5, 6, 4))
     objective = SlotObjective(UniformPrior(), share=SlotShare.TEXT)
     for kept in ("K....K", "KK..KK", "KKKKKK"):
@@ -262,7 +262,9 @@ def test_by_text_every_slot_weighs_the_same_and_a_canvas_one_on_average() -> Non
     ids=["uniform", "tree-prior", "tree-uniform", "bound", "bound-tree"],
 )
 @pytest.mark.parametrize("length", [1, 4])
-def test_the_number_kept_is_uniform_with_both_ends(objective: SlotObjective | LowerBoundObjective, length: int) -> None:
+def test_the_number_of_kept_tokens_is_uniform_including_both_ends(
+    objective: SlotObjective | LowerBoundObjective, length: int
+) -> None:
     number = 5000
     found = counts_kept(objective, number, length)
     assert set(found) == set(range(length + 1))  # the empty canvas and the whole text occur
@@ -270,7 +272,7 @@ def test_the_number_kept_is_uniform_with_both_ends(objective: SlotObjective | Lo
     assert all(count / number == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / number)) for count in found.values())
 
 
-def test_bernoulli_dropping_drops_each_token_on_its_own() -> None:
+def test_bernoulli_dropping_drops_each_token_independently() -> None:
     number, length = 2000, 6
     found = counts_kept(
         SlotObjective(UniformPrior(), kept=KeptSampling.BERNOULLI, drop_probability=0.3), number, length
@@ -280,7 +282,7 @@ def test_bernoulli_dropping_drops_each_token_on_its_own() -> None:
         assert found[kept] / number == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / number))
 
 
-def test_kept_sets_by_rounds_are_those_of_parallel_decoding_as_often_as_they_have_tokens_to_insert() -> None:
+def test_kept_sets_by_rounds_are_those_of_parallel_decoding_in_proportion_to_the_tokens_to_insert() -> None:
     texts = Texts.of(
         CanvasBatch.from_segments(SPECIALS, [((11, 12, 13, 14, 15, 16, 17),)] * 8000), [Factorization.X] * 8000
     )
@@ -291,7 +293,7 @@ def test_kept_sets_by_rounds_are_those_of_parallel_decoding_as_often_as_they_hav
     assert {kept: count / 8000 for kept, count in found.items()} == pytest.approx(expected, abs=0.02)
 
 
-def test_kept_sets_by_sides_are_those_of_rounds_drawn_for_each_side_by_itself() -> None:
+def test_kept_sets_by_sides_are_rounds_drawn_separately_for_each_side() -> None:
     number, sides = 20_000, ((11, 12, 13, 14, 15, 16, 17), (4, 5, 6))
     objective = SlotObjective(BalancedTreePrior(0.01), kept=KeptSampling.SIDES)
     of_x = {".......": 0.75 / 7, "...K...": 0.75 * 2 / 7, ".K.K.K.": 0.75 * 4 / 7, "KKKKKKK": 0.25}
@@ -309,7 +311,7 @@ def test_kept_sets_by_sides_are_those_of_rounds_drawn_for_each_side_by_itself() 
         assert {pair: count / number for pair, count in found.items()} == pytest.approx(expected, abs=0.015)
 
 
-def test_a_mix_draws_each_text_s_way_of_keeping_by_weight() -> None:
+def test_a_mixture_draws_the_method_per_text_by_weight() -> None:
     texts = complete([((11, 12, 13, 14, 15, 16, 17),)] * 8000, [Factorization.X] * 8000)
     mix = {KeptSampling.ROUNDS: 3.0, KeptSampling.BERNOULLI: 1.0}
     objective = SlotObjective(BalancedTreePrior(0.01), kept=mix, drop_probability=1.0)
@@ -320,14 +322,14 @@ def test_a_mix_draws_each_text_s_way_of_keeping_by_weight() -> None:
     assert {kept: count / 8000 for kept, count in found.items()} == pytest.approx(expected, abs=0.02)
 
 
-def test_repeated_runs_come_back_in_rounds() -> None:
+def test_repeated_runs_are_inserted_in_rounds() -> None:
     texts = complete([((4, 5, 6, 7, 8, 4, 5, 6, 7), (9,))] * 200, [Factorization.JOINT] * 200)
     objective = SlotObjective(BalancedTreePrior(0.01), kept=KeptSampling.REPEATED, drop_probability=1.0)
     kept = objective.sample_kept(texts, np.random.default_rng(0))
     content = ["".join("K" if k else "." for k in row) for row in kept[:, 6:10]]
     assert kept[:, :6].all()
     assert kept[:, 10:].all()
-    # of four missing tokens a middle one comes first, then those of both sides; what is complete asks for nothing
+    # of four missing tokens a middle one comes first, then those of both sides; a complete text has no targets
     assert set(content) == {"....", ".K..", "..K.", "KK.K", "K.KK", ".KK.", "KKK.", ".KKK"} & set(content)
     assert {"....", "KKK."} <= set(content) or {"....", ".KKK"} <= set(content)
     rare = SlotObjective(BalancedTreePrior(0.01), kept=KeptSampling.REPEATED, drop_probability=1.0, common_ids=100)
@@ -363,15 +365,15 @@ def test_leaving_out_empty_slots_does_not_change_the_expected_weights() -> None:
     )
     assert set(slot_weights(all_slots).values()) == {0.5}
     weights = slot_weights(some)
-    assert {weights[row, 2] for row in range(4000)} == {0.5}  # what misses a token is always asked
+    assert {weights[row, 2] for row in range(4000)} == {0.5}  # a slot that misses a token is always a target
     drawn = [weights[row, 1] for row in range(4000) if (row, 1) in weights]
-    assert set(drawn) == {2.0}  # a half, weighed up by 1 / 0.25
+    assert set(drawn) == {2.0}  # a half, weighted by 1 / 0.25
     assert sum(drawn) / 4000 == pytest.approx(0.5, abs=0.07)
     assert all(sum(target.values()) == pytest.approx(1) for target in targets(some).values())
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.25])
-def test_an_empty_slot_weighs_as_much_of_an_unfinished_one_as_is_asked(rate: float) -> None:
+def test_empty_slot_weight_is_relative_to_an_unfinished_slot(rate: float) -> None:
     texts = complete([((4, 5),)] * 500, [Factorization.X] * 500)
     kept = np.array([[True, True, False, True]]).repeat(500, 0)
     objective = SlotObjective(UniformPrior(), empty_slot_rate=rate, empty_slot_weight=0.1)
@@ -382,7 +384,7 @@ def test_an_empty_slot_weighs_as_much_of_an_unfinished_one_as_is_asked(rate: flo
     assert len(empty) == pytest.approx(500 * rate, abs=40)
 
 
-def test_the_lower_bound_weighs_the_next_insertions_by_the_prior_and_the_number_of_steps() -> None:
+def test_the_lower_bound_weights_the_next_insertions_by_the_prior_and_the_number_of_steps() -> None:
     # a b c, nothing kept but b, tree prior: both slots a half each, times 3 + 1 steps
     objective = LowerBoundObjective(BalancedTreePrior(1.0))
     made = objective.build(only((4, 5, 6), way=Factorization.X), np.array([[True, False, True, False, True]]))
@@ -400,7 +402,7 @@ def test_the_lower_bound_stops_when_nothing_is_missing() -> None:
     assert made.stop_weights.tolist() == [3]
 
 
-def test_one_text_in_a_batch_is_the_same_alone() -> None:
+def test_a_text_is_the_same_in_a_batch_and_alone() -> None:
     work = [((4, 5, 4),), ((6,), (5, 5)), ((), (4,))]
     ways = [Factorization.X, Factorization.JOINT, Factorization.Y]
     together = complete(work, ways)
@@ -426,7 +428,7 @@ def test_one_text_in_a_batch_is_the_same_alone() -> None:
     ],
     ids=["prior", "rounds", "mix", "bound"],
 )
-def test_a_prior_may_look_at_the_tokens(objective: SlotObjective | LowerBoundObjective) -> None:
+def test_a_prior_may_depend_on_the_tokens(objective: SlotObjective | LowerBoundObjective) -> None:
     draw = random.Random(0)
     rows = [(tuple(draw.sample(range(4, 30), k=6)), ()) for _ in range(60)]  # no token twice: one is the highest
     made = objective.sample(complete(rows, [Factorization.X] * len(rows)), np.random.default_rng(0))
@@ -445,13 +447,13 @@ def test_a_prior_may_look_at_the_tokens(objective: SlotObjective | LowerBoundObj
 
 
 class LateSlotsObjective(SlotObjective):
-    """A user's own weights: a slot weighs as many times as tokens are missing from it, an empty one a tenth."""
+    """Custom weights: the number of tokens missing from a slot, or a tenth for an empty one."""
 
     def shares(self, texts: Texts, asked: Array, missing: Array) -> Array:
         return np.maximum(missing, 0.1)
 
 
-def test_an_objective_may_weigh_slots_its_own_way() -> None:
+def test_an_objective_may_weight_slots_differently() -> None:
     # canvas [CLS] a [SEP] [SEP]; slots 1 (empty), 2 (b c), 3 (b)
     made = build(only((4, 5, 6), (5,)), "KK..K.K", LateSlotsObjective(UniformPrior()))
     assert slot_weights(made) == {(0, 1): pytest.approx(0.1), (0, 2): 2.0, (0, 3): 1.0}

@@ -1,4 +1,4 @@
-"""The order priors, with weights worked by hand and kept sets by enumeration over orders."""
+"""The order priors: weights worked out by hand, and kept sets by enumeration over orders."""
 
 import itertools
 import math
@@ -22,7 +22,7 @@ INFINITY = float("inf")
 
 
 class RightToLeftPrior(OrderPrior):
-    """A user's own prior, which says nothing but `weights`."""
+    """A custom prior with only `weights`."""
 
     def weights(self, kept: Array, valid: Array) -> Array:
         missing = valid & ~kept
@@ -31,7 +31,7 @@ class RightToLeftPrior(OrderPrior):
 
 
 class LopsidedPrior(OrderPrior):
-    """A user's own prior in which a token's weight is its place in the row, from 1."""
+    """A custom prior in which a token's weight is its place in the row, from 1."""
 
     def weights(self, kept: Array, valid: Array) -> Array:
         weights = (valid & ~kept) * np.arange(1.0, kept.shape[1] + 1)
@@ -67,12 +67,12 @@ def slot_weights(prior: OrderPrior, row: str) -> list[float]:
     return [round(value, 6) for value in prior.slot_weights(*masks(row))[0].tolist()]
 
 
-def test_the_uniform_prior_gives_every_missing_token_alike() -> None:
+def test_the_uniform_prior_gives_all_missing_tokens_the_same_weight() -> None:
     assert weights(UniformPrior(), "K..K.-") == [0, 0.333333, 0.333333, 0, 0.333333, 0]
     assert slot_weights(UniformPrior(), "K..K.-") == [0, 0.5, 0.5, 0, 1, 0]
 
 
-def test_the_tree_prior_shares_by_slot_and_then_by_distance_from_the_middle() -> None:
+def test_the_tree_prior_divides_by_slot_and_then_by_distance_from_the_middle() -> None:
     # spans of 3 and of 1: each half; in the first exp(-1), 1, exp(-1) over their sum 1 + 2/e
     total = 1 + 2 / math.e
     side, middle = round(0.5 / math.e / total, 6), round(0.5 / total, 6)
@@ -88,7 +88,7 @@ def test_the_tree_prior_of_an_even_span_has_two_middles() -> None:
 
 
 def test_the_temperature_divides_the_distance() -> None:
-    # exp(-1 / 0.5) = e^-2 beside 1
+    # exp(-1 / 0.5) = e^-2, compared with 1
     total = 1 + 2 * math.exp(-2)
     side, middle = round(math.exp(-2) / total, 6), round(1 / total, 6)
     assert slot_weights(BalancedTreePrior(0.5), "...") == [side, middle, side]
@@ -132,9 +132,9 @@ def test_left_to_right_takes_the_leftmost_missing_token() -> None:
     assert slot_weights(LeftToRightPrior(), "-K..K.") == [0, 0, 1, 0, 0, 1]
 
 
-def test_a_prior_with_weights_alone_has_slot_weights_too() -> None:
+def test_a_prior_with_only_weights_has_slot_weights_too() -> None:
     assert slot_weights(LopsidedPrior(), "K..K.") == [0, 0.4, 0.6, 0, 1]  # 2 : 3, and 5 on its own
-    # where the prior gives a whole span nothing, its tokens are weighed alike
+    # where the prior gives a whole span zero, its tokens have equal weights
     assert slot_weights(RightToLeftPrior(), "K..K.") == [0, 0.5, 0.5, 0, 1]
 
 
@@ -158,7 +158,7 @@ def test_weights_sum_to_one_where_a_token_is_missing_and_vanish_elsewhere(
                 assert sum(float(found_in_slot[number, place]) for place in run) == pytest.approx(1, abs=1e-5)
         alone = prior.weights(*masks(rows[number]))[0]
         here = found[number, width - len(row.strip("-")) :] if left else found[number, : len(rows[number])]
-        if not isinstance(prior, LopsidedPrior):  # which weighs by place, and padding on the left shifts it
+        if not isinstance(prior, LopsidedPrior):  # weights depend on the place, and padding on the left shifts it
             assert np.allclose(here, alone)
 
 
@@ -173,7 +173,7 @@ def test_spans_are_the_runs_of_missing_tokens(row: str) -> None:
     assert int(spans.count[0, 0]) == len(runs)
 
 
-def test_a_span_does_not_go_on_in_the_next_row() -> None:
+def test_a_span_does_not_continue_in_the_next_row() -> None:
     spans = Spans.of(np.array([[True, False], [False, True]]), np.ones((2, 2), dtype=bool))
     assert spans.lengths.tolist() == [1, 1]
 
@@ -204,7 +204,7 @@ def draws(prior: OrderPrior, row: str, count: int, number: int, seed: int) -> Co
 
 @pytest.mark.parametrize("temperature", [0.2, 1.0, INFINITY])
 @pytest.mark.parametrize("row", ["....", ".....", ".K...-", "-..K..K."])
-def test_the_tree_priors_kept_sets_are_distributed_as_its_orders_say(row: str, temperature: float) -> None:
+def test_the_tree_priors_kept_sets_have_the_distribution_of_its_orders(row: str, temperature: float) -> None:
     prior, number = BalancedTreePrior(temperature), 20_000
     for count in range(row.count(".") + 1):
         expected = kept_by_definition(prior, row, count)
@@ -215,7 +215,7 @@ def test_the_tree_priors_kept_sets_are_distributed_as_its_orders_say(row: str, t
 
 
 @pytest.mark.parametrize("prior", PRIORS, ids=name)
-def test_the_kept_sets_of_every_prior_are_distributed_as_its_orders_say(prior: OrderPrior) -> None:
+def test_the_kept_sets_of_every_prior_have_the_distribution_of_its_orders(prior: OrderPrior) -> None:
     number = 3_000
     for count in range(4):
         expected = kept_by_definition(prior, "K..K.-", count)
@@ -230,7 +230,7 @@ def test_the_kept_sets_of_every_prior_are_distributed_as_its_orders_say(prior: O
 @pytest.mark.parametrize("prior", PRIORS, ids=name)
 @settings(max_examples=40, deadline=None)
 @given(rows=st.lists(st.text("K.-", min_size=7, max_size=7), min_size=1, max_size=5), data=st.data())
-def test_what_is_kept_grows_by_as_many_as_asked(prior: OrderPrior, rows: list[str], data: st.DataObject) -> None:
+def test_the_kept_set_grows_by_the_requested_count(prior: OrderPrior, rows: list[str], data: st.DataObject) -> None:
     counts = [data.draw(st.integers(0, row.count("."))) for row in rows]
     kept, valid = (np.concatenate(part) for part in zip(*map(masks, rows), strict=True))
     generator = np.random.default_rng(data.draw(st.integers(0, 1000)))
@@ -240,7 +240,7 @@ def test_what_is_kept_grows_by_as_many_as_asked(prior: OrderPrior, rows: list[st
     assert (found & ~kept).sum(1).tolist() == counts
 
 
-def test_what_is_kept_is_reproducible_from_a_generator() -> None:
+def test_kept_sets_are_reproducible_from_a_generator() -> None:
     kept, valid = (np.repeat(mask, 50, 0) for mask in masks("." * 12))
     count = np.arange(50) % 13
     for prior in PRIORS:
@@ -248,7 +248,7 @@ def test_what_is_kept_is_reproducible_from_a_generator() -> None:
         assert np.array_equal(one, two)
 
 
-def test_a_uniform_subset_takes_every_subset_alike() -> None:
+def test_uniform_subsets_are_equally_likely() -> None:
     number = 12_000
     kept, valid = (np.repeat(mask, number, 0) for mask in masks("K.-..K."))
     found = sample_uniform_kept(kept, valid, np.full(number, 2), np.random.default_rng(0))
@@ -257,7 +257,7 @@ def test_a_uniform_subset_takes_every_subset_alike() -> None:
     assert all(count / number == pytest.approx(1 / 6, abs=0.02) for count in counts.values())
 
 
-def test_an_empty_row_has_nothing_to_draw() -> None:
+def test_nothing_is_drawn_from_an_empty_row() -> None:
     kept, valid = masks("KK-")
     for prior in PRIORS:
         assert np.array_equal(prior.sample_kept(kept, valid, np.array([0]), np.random.default_rng()), kept)
@@ -278,13 +278,13 @@ def test_rounds_insert_one_token_into_every_unfinished_slot(prior: OrderPrior) -
     assert (rounds[valid & ~kept] > 0).all()
 
 
-def test_a_cold_tree_is_there_in_logarithmically_many_rounds() -> None:
+def test_a_tree_at_low_temperature_takes_logarithmically_many_rounds() -> None:
     kept, valid = masks("K" + "." * 15 + "K")
     rounds = BalancedTreePrior(0.01).sample_rounds(kept, valid, np.random.default_rng(0))
     assert rounds[0].tolist() == [0, 4, 3, 4, 2, 4, 3, 4, 1, 4, 3, 4, 2, 4, 3, 4, 0]
 
 
-def test_the_first_round_draws_tokens_as_often_as_their_slot_weights_say() -> None:
+def test_the_first_round_draws_tokens_in_proportion_to_their_slot_weights() -> None:
     prior = BalancedTreePrior(1.0)
     kept, valid = (np.repeat(mask, 20_000, 0) for mask in masks("K...K"))
     first = (prior.sample_rounds(kept, valid, np.random.default_rng(1)) == 1).mean(0)

@@ -1,4 +1,4 @@
-"""Texts in, texts out, with a random model: what was given survives, and every ability is the decode it says it is."""
+"""The pipeline with a random model: given text is kept, and every method runs the documented decode."""
 
 import itertools
 import math
@@ -92,14 +92,14 @@ def templates(draw: st.DrawFn) -> str:
 
 
 def blanked_templates() -> st.SearchStrategy[str]:
-    """Templates with a blank at least."""
+    """Templates with at least one blank."""
     return templates().map(lambda template: template if "____" in template else f"{template} ____")
 
 
 def pattern(template: str) -> re.Pattern[str]:
     """What an infilled text must look like.
 
-    White space before a blank is the blank's; a word before it must end there. A blank at the start that stays empty
+    White space before a blank belongs to it; a word before it must end there. A blank at the start that stays empty
     takes the white space after it along.
     """
     out, at_start, rest = "", True, template
@@ -171,7 +171,7 @@ def test_given_text_survives_on_both_sides_of_a_pair(random_kermit: Kermit, x: s
 
 
 @pytest.mark.parametrize("template", ["un____able", "A ____man", "A ____", "____ man", "____able", "A____ man"])
-def test_every_blank_can_be_filled_wherever_it_touches(random_kermit: Kermit, template: str) -> None:
+def test_every_blank_can_be_filled_whatever_it_touches(random_kermit: Kermit, template: str) -> None:
     how = DecodingSettings(sampling=Sampling(2.0), max_tokens=4, constraints=Constraints(min_tokens_per_blank=1))
     results = random_kermit.infill([template] * 12, settings=how)
     assert all(result.tokens >= 1 for result in results)
@@ -187,7 +187,7 @@ def test_a_joined_blank_may_continue_its_word_and_another_may_not(random_kermit:
     assert not any(result.x[2].isalnum() for result in apart)
 
 
-def test_infilling_takes_as_many_texts_on_both_sides(random_kermit: Kermit) -> None:
+def test_infilling_needs_the_same_number_of_texts_on_both_sides(random_kermit: Kermit) -> None:
     with pytest.raises(DataError, match="2 texts in x but 1 in y"):
         random_kermit.infill(["a", "b"], ["c"])
 
@@ -200,7 +200,7 @@ WORDS = st.lists(st.sampled_from(["A", "man", "über", "Straße", "hat", "unread
 
 @settings(max_examples=80, deadline=None)
 @given(x=WORDS, y=WORDS, seed=st.integers(0, 1000))
-def test_completed_pairs_hold_the_given_words_whole_and_in_order(
+def test_completed_pairs_keep_the_given_words_whole_and_in_order(
     random_kermit: Kermit, x: list[str], y: list[str], seed: int
 ) -> None:
     how = DecodingSettings(sampling=Sampling(3.0), max_tokens=12, termination_penalty=4.0)
@@ -225,14 +225,14 @@ def test_completed_pairs_hold_the_given_words_whole_and_in_order(
         ("", r".+"),
     ],
 )
-def test_text_is_inserted_at_open_places_and_nowhere_else(random_kermit: Kermit, fragment: str, completed: str) -> None:
+def test_text_is_inserted_only_at_open_places(random_kermit: Kermit, fragment: str, completed: str) -> None:
     how = DecodingSettings(sampling=Sampling(3.0), max_tokens=6, termination_penalty=50.0)
     for result in random_kermit.complete([fragment] * 10, ["Hunde."] * 10, settings=how):
         assert re.fullmatch(completed, result.x, re.DOTALL), result.x
         assert (result.y, result.tokens) == ("Hunde.", 6)
 
 
-def test_a_side_that_is_left_out_is_written_whole(random_kermit: Kermit) -> None:
+def test_a_missing_side_is_generated_whole(random_kermit: Kermit) -> None:
     how = DecodingSettings(sampling=Sampling(3.0), max_tokens=6, termination_penalty=50.0)
     expected = random_kermit.complete([""], ["... hat."], settings=how)
     assert [random_kermit.complete(None, "... hat.", settings=how)] == expected
@@ -244,7 +244,7 @@ def test_a_side_that_is_left_out_is_written_whole(random_kermit: Kermit) -> None
     assert refused.value.text == 1
 
 
-def test_completing_takes_as_many_texts_on_both_sides(random_kermit: Kermit) -> None:
+def test_completing_needs_the_same_number_of_texts_on_both_sides(random_kermit: Kermit) -> None:
     with pytest.raises(DataError, match="1 texts in x but 0 in y"):
         random_kermit.complete(["a"], [])
 
@@ -263,7 +263,7 @@ def test_a_translation_keeps_its_source(random_kermit: Kermit) -> None:
     assert all(result.tokens <= 5 for result in there + back)
 
 
-def test_white_space_around_a_text_means_nothing(random_kermit: Kermit) -> None:
+def test_white_space_around_a_text_has_no_effect(random_kermit: Kermit) -> None:
     plain, spaced = ["A man."], [" \tA man. \n"]
     few = DecodingSettings(max_tokens=5)
     (there,), (same,) = (random_kermit.translate(texts, "de", settings=few) for texts in (plain, spaced))
@@ -274,7 +274,7 @@ def test_white_space_around_a_text_means_nothing(random_kermit: Kermit) -> None:
     assert same.x == f"\n {filled.x}\t"
 
 
-def test_an_unknown_language_is_an_error_that_names_the_known_ones(random_kermit: Kermit) -> None:
+def test_an_unknown_language_is_an_error_that_lists_the_known_ones(random_kermit: Kermit) -> None:
     with pytest.raises(ModelError, match="unknown language 'fr'; the model's languages are en and de"):
         random_kermit.translate(["a"], "fr")
 
@@ -289,7 +289,7 @@ def test_an_unknown_language_is_an_error_that_names_the_known_ones(random_kermit
         (None, set()),
     ],
 )
-def test_what_a_model_was_not_trained_for_is_refused(trained: list[str] | None, refused: set[str]) -> None:
+def test_a_model_rejects_what_it_was_not_trained_for(trained: list[str] | None, refused: set[str]) -> None:
     how = DecodingSettings(max_tokens=1)
     kermit = pipeline(factorizations=trained)
     jobs: dict[str, Callable[[], object]] = {
@@ -331,7 +331,7 @@ def test_one_text_gives_one_result_and_any_iterable_a_list(random_kermit: Kermit
     assert lazy_seeds == random_kermit.infill(texts, settings=drawn, seeds=[3, 4])
 
 
-def test_one_text_and_a_list_are_no_pair(random_kermit: Kermit) -> None:
+def test_one_text_and_a_list_are_not_a_pair(random_kermit: Kermit) -> None:
     with pytest.raises(DataError, match="one side is a single text and the other is a list"):
         random_kermit.score(["A"], "A")  # type: ignore[call-overload]
     for nothing in (5, b"A"):
@@ -341,7 +341,7 @@ def test_one_text_and_a_list_are_no_pair(random_kermit: Kermit) -> None:
         random_kermit.infill(None)
 
 
-def test_texts_of_the_second_side_may_be_given_alone(random_kermit: Kermit) -> None:
+def test_texts_of_the_second_side_can_be_given_alone(random_kermit: Kermit) -> None:
     few = DecodingSettings(max_tokens=3)
     expected = random_kermit.infill([""], ["Zwei ____."], settings=few)
     assert random_kermit.infill(None, ["Zwei ____."], settings=few) == expected
@@ -425,13 +425,13 @@ def test_a_sentence_in_capitals_is_read_in_sentence_case_and_translated_to_capit
     assert back.x == random_kermit.translate("A man.", "en", **how).x.upper()
 
 
-def test_a_pipeline_says_what_it_is(random_kermit: Kermit) -> None:
+def test_the_repr_of_a_pipeline_describes_the_model(random_kermit: Kermit) -> None:
     parameters = f"{random_kermit.info.parameters:,}"
     assert repr(random_kermit) == f"Kermit('model': kermit, en and de, {parameters} parameters, float32)"
 
 
 @pytest.mark.parametrize("wrong", [None, 3, b"A"])
-def test_what_is_no_text_is_named(random_kermit: Kermit, wrong: Any) -> None:
+def test_an_argument_that_is_not_text_is_an_error_that_names_it(random_kermit: Kermit, wrong: Any) -> None:
     asks: list[Callable[[list[Any]], object]] = [
         random_kermit.infill,
         random_kermit.score,
@@ -445,7 +445,7 @@ def test_what_is_no_text_is_named(random_kermit: Kermit, wrong: Any) -> None:
         assert refused.value.text == 1
 
 
-def test_numbers_that_cannot_be_are_errors(random_kermit: Kermit) -> None:
+def test_impossible_numbers_are_errors(random_kermit: Kermit) -> None:
     for never in (10**6, len(random_kermit.tokenizer)):
         how = DecodingSettings(constraints=Constraints(never=frozenset({0, never})))
         with pytest.raises(DecodingError, match=f"never holds {never}, but the model's tokens end at"):
@@ -462,13 +462,13 @@ def test_numbers_that_cannot_be_are_errors(random_kermit: Kermit) -> None:
 
 
 @pytest.mark.parametrize("place", ["/no/such/folder", "./no", "../no", "~/no-such-folder", "runs/no/such"])
-def test_a_folder_that_is_not_there_is_no_name_on_the_hub(place: str) -> None:
+def test_a_missing_folder_is_not_looked_up_on_the_hub(place: str) -> None:
     for load in (Kermit.from_pretrained, find_model):
         with pytest.raises(ModelError, match=f"{place} does not exist"):
             load(place)
 
 
-def test_samples_follow_their_seeds(random_kermit: Kermit) -> None:
+def test_samples_depend_on_their_seeds(random_kermit: Kermit) -> None:
     how = DecodingSettings(sampling=Sampling(), max_tokens=6)
     five = random_kermit.sample(5, seed=10, settings=how)
     two = random_kermit.sample(2, seed=12, settings=how)
@@ -476,7 +476,7 @@ def test_samples_follow_their_seeds(random_kermit: Kermit) -> None:
     assert len({(r.x, r.y) for r in five}) > 1
 
 
-def test_no_blank_stays_empty_unless_it_may() -> None:
+def test_no_blank_stays_empty_unless_allowed() -> None:
     reluctant = pipeline()
     with torch.no_grad():
         reluctant.engine.model.head.bias[reluctant.specials.end_of_slot_id] = 50.0
@@ -487,14 +487,14 @@ def test_no_blank_stays_empty_unless_it_may() -> None:
     assert [result.tokens for result in reluctant.infill(texts, settings=free)] == [0, 0]
 
 
-def test_draws_are_at_a_temperature_at_which_small_models_make_sense(random_kermit: Kermit) -> None:
+def test_sampling_uses_a_low_temperature_by_default(random_kermit: Kermit) -> None:
     how = DecodingSettings(sampling=Sampling(DRAWING_TEMPERATURE))
     assert random_kermit.sample(3) == random_kermit.sample(3, settings=how)
     assert random_kermit.complete("A ...", "Ein") == random_kermit.complete("A ...", "Ein", settings=how)
     assert DecodingChoices(top_p=0.9).settings().sampling == Sampling(DRAWING_TEMPERATURE, top_p=0.9)
 
 
-def test_of_a_blank_text_no_translation_is_made(random_kermit: Kermit) -> None:
+def test_the_translation_of_a_blank_text_is_blank(random_kermit: Kermit) -> None:
     how = DecodingSettings(max_tokens=4, termination_penalty=50.0)
     nothing, space, text = random_kermit.translate(["", " \t", "A man"], to="de", settings=how, trace=True)
     assert (nothing.y, nothing.rounds, nothing.finish, nothing.log_prob) == ("", 0, Finish.FINISHED, 0.0)
@@ -518,7 +518,7 @@ def test_the_batch_size_does_not_change_the_results() -> None:
     assert small == large
 
 
-def test_progress_is_told_and_the_trace_is_there_on_request(random_kermit: Kermit) -> None:
+def test_progress_is_reported_and_the_trace_is_returned_on_request(random_kermit: Kermit) -> None:
     told: list[int] = []
     results = random_kermit.infill(
         ["A ____."] * 3, trace=True, on_progress=told.append, settings=DecodingSettings(max_tokens=3)
@@ -578,7 +578,7 @@ def test_scores_from_left_to_right_are_the_likelihoods_of_the_tokens(
     assert {(score.method, score.standard_error) for score in found} == {("left_to_right", None)}
 
 
-def test_a_model_that_was_not_trained_left_to_right_says_so(random_kermit: Kermit) -> None:
+def test_left_to_right_needs_a_model_trained_in_that_order(random_kermit: Kermit) -> None:
     with pytest.raises(ModelError, match="left_to_right needs a model with cached_context that was trained with"):
         random_kermit.score(["A"], method="left_to_right")
     for how in (
@@ -595,9 +595,7 @@ def test_a_model_that_was_not_trained_left_to_right_says_so(random_kermit: Kermi
                 generate()
 
 
-def test_the_strategies_of_a_model_are_those_that_it_decodes_with(
-    random_kermit: Kermit, ordered_kermit: Kermit
-) -> None:
+def test_strategies_of_lists_exactly_the_strategies_that_work(random_kermit: Kermit, ordered_kermit: Kermit) -> None:
     tokenizer = ordered_kermit.tokenizer
     ordered_alone = Kermit(cached_model_of(tokenizer, orders=("left_to_right",)), tokenizer)
     for kermit_model, expected in (
@@ -616,7 +614,7 @@ def test_the_strategies_of_a_model_are_those_that_it_decodes_with(
                     kermit_model.sample(settings=how)
 
 
-def test_a_conditional_score_asks_for_one_side_alone(random_kermit: Kermit) -> None:
+def test_a_conditional_score_covers_only_one_side(random_kermit: Kermit) -> None:
     x, y = ["A man"], ["dogs"]
     given_x = random_kermit.score(x, y, factorization=Factorization.Y_GIVEN_X, method="exact")[0]
     ids = [tuple(random_kermit._encode([x[0], y[0]]))]
@@ -626,7 +624,7 @@ def test_a_conditional_score_asks_for_one_side_alone(random_kermit: Kermit) -> N
 
 @pytest.mark.parametrize("way", [Factorization.Y, Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y])
 @pytest.mark.parametrize("method", ["exact", "importance"])
-def test_a_score_that_needs_second_sides_is_refused_without_them(
+def test_a_score_that_needs_second_sides_is_rejected_without_them(
     random_kermit: Kermit, way: Factorization, method: str
 ) -> None:
     with pytest.raises(DataError, match=f"{way.value} needs the second side of every text"):
@@ -653,8 +651,8 @@ def test_embeddings_do_not_depend_on_the_batch(random_kermit: Kermit) -> None:
 # ------------------------------------------------------------------------------------------------------------- loading
 
 
-def test_a_saved_pipeline_loads_and_does_the_same(random_kermit: Kermit, tmp_path: Path) -> None:
-    random_kermit.save_pretrained(tmp_path / "best")  # as a training leaves it
+def test_a_saved_pipeline_gives_the_same_results_once_loaded(random_kermit: Kermit, tmp_path: Path) -> None:
+    random_kermit.save_pretrained(tmp_path / "best")  # as training leaves it
     again = kermit.Kermit.from_pretrained(tmp_path, device="cpu")
     assert again.languages == ("en", "de")
     how = DecodingSettings(sampling=Sampling(), max_tokens=6)
@@ -663,7 +661,7 @@ def test_a_saved_pipeline_loads_and_does_the_same(random_kermit: Kermit, tmp_pat
     assert [result.x for result in ours] == [result.x for result in theirs]
 
 
-def test_saved_files_are_readable_by_the_umask_and_have_a_card(random_kermit: Kermit, tmp_path: Path) -> None:
+def test_saved_files_have_the_permissions_of_the_umask_and_a_card(random_kermit: Kermit, tmp_path: Path) -> None:
     old = os.umask(0o027)
     try:
         random_kermit.save_pretrained(tmp_path / "saved")
@@ -690,16 +688,14 @@ def test_a_folder_without_a_model_is_an_error_that_names_it(tmp_path: Path) -> N
         Kermit.from_pretrained(tmp_path)
 
 
-def test_another_kind_of_model_is_refused_and_not_given_random_weights(tmp_path: Path) -> None:
+def test_another_kind_of_model_is_rejected_instead_of_getting_random_weights(tmp_path: Path) -> None:
     AutoModel.from_config(trunk_config("bert")).save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="models of type 'bert' cannot translate"):
         Kermit.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
-def test_a_file_that_was_cut_off_is_an_error_that_names_the_model(
-    name: str, random_kermit: Kermit, tmp_path: Path
-) -> None:
+def test_a_truncated_file_is_an_error_that_names_the_model(name: str, random_kermit: Kermit, tmp_path: Path) -> None:
     random_kermit.engine.model.save_pretrained(tmp_path)
     random_kermit.tokenizer.save_pretrained(tmp_path)
     content = (tmp_path / name).read_bytes()
@@ -708,7 +704,7 @@ def test_a_file_that_was_cut_off_is_an_error_that_names_the_model(
         Kermit.from_pretrained(tmp_path)
 
 
-def test_what_there_is_no_method_or_pooling_for_is_an_error(random_kermit: Kermit) -> None:
+def test_an_unknown_method_or_pooling_is_an_error(random_kermit: Kermit) -> None:
     with pytest.raises(DecodingError, match=r"method must be exact, .* or left_to_right, not 'best'"):
         random_kermit.score(["A"], method="best")  # type: ignore[arg-type]
     with pytest.raises(DecodingError, match="pooling must be mean or first, not 'cls'"):
@@ -726,7 +722,7 @@ def test_a_text_too_long_for_the_model_is_an_error_that_gives_the_limit(random_k
     assert (refused.value.text, refused.value.limit) == (1, 94)
 
 
-def test_samples_may_be_given_their_seeds(random_kermit: Kermit) -> None:
+def test_samples_accept_seeds(random_kermit: Kermit) -> None:
     how = DecodingSettings(sampling=Sampling(2.0), max_tokens=6)
     first, second = random_kermit.sample(2, seeds=[9, 4], settings=how)
     for found, seed in ((first, 9), (second, 4)):
@@ -735,7 +731,7 @@ def test_samples_may_be_given_their_seeds(random_kermit: Kermit) -> None:
         assert found.log_prob == pytest.approx(alone.log_prob, abs=1e-4)
 
 
-def test_rounds_are_told_and_texts_abandoned_through_every_ability(random_kermit: Kermit) -> None:
+def test_every_method_reports_rounds_and_can_abandon_texts(random_kermit: Kermit) -> None:
     how = DecodingSettings(Strategy.SERIAL, Sampling(2.0), termination_penalty=50.0, max_tokens=5)
 
     def stop_the_second(traces: Mapping[int, Trace]) -> list[int]:
@@ -758,7 +754,7 @@ def test_rounds_are_told_and_texts_abandoned_through_every_ability(random_kermit
 # ------------------------------------------------------------------------------------------------------ as it was saved
 
 
-def test_translating_takes_the_models_own_termination_penalty_where_none_is_asked_for() -> None:
+def test_translation_uses_the_models_termination_penalty_by_default() -> None:
     kermit = pipeline(termination_penalty=50.0)
     texts = SENTENCES[:2]
 
@@ -766,7 +762,7 @@ def test_translating_takes_the_models_own_termination_penalty_where_none_is_aske
         return [result.tokens for result in kermit.translate(texts, "de", settings=how, seeds=[0, 1])]
 
     few = DecodingSettings(max_tokens=20)
-    assert tokens(few) == [20, 20]  # a text never wants to end
+    assert tokens(few) == [20, 20]  # the model never predicts the end
     assert tokens(DecodingSettings(max_tokens=20, termination_penalty=-50.0)) == [0, 0]
     (filled,) = kermit.infill(["A man ____."], settings=DecodingSettings(termination_penalty=0.0, max_tokens=8))
     assert kermit.infill(["A man ____."], settings=DecodingSettings(max_tokens=8)) == [filled]
@@ -783,7 +779,7 @@ def test_a_model_saved_in_half_precision_is_loaded_in_single(tmp_path: Path) -> 
     assert torch.equal(weight, whole.engine.model.head.project.weight.float())
 
 
-def test_a_pipeline_in_half_precision_does_all_that_one_in_single_does(random_kermit: Kermit, tmp_path: Path) -> None:
+def test_every_method_works_in_half_precision(random_kermit: Kermit, tmp_path: Path) -> None:
     random_kermit.save_pretrained(tmp_path)
     half = Kermit.from_pretrained(tmp_path, dtype=torch.bfloat16)
     assert {parameter.dtype for parameter in half.engine.model.parameters()} == {torch.bfloat16}
@@ -797,7 +793,7 @@ def test_a_pipeline_in_half_precision_does_all_that_one_in_single_does(random_ke
     assert half.translate(texts, to="de", settings=how)[0].x == "A man"
 
 
-def test_the_model_and_its_tokenizer_go_to_the_hub_together(
+def test_the_model_is_pushed_to_the_hub_with_its_tokenizer(
     random_kermit: Kermit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = []
@@ -809,7 +805,7 @@ def test_the_model_and_its_tokenizer_go_to_the_hub_together(
 
 
 @pytest.mark.parametrize("strategy", [Strategy.PARALLEL, Strategy.LEFT_TO_RIGHT])
-def test_a_translation_that_does_not_end_is_cut_and_says_so(ordered_kermit: Kermit, strategy: Strategy) -> None:
+def test_a_translation_that_does_not_end_is_cut_off_and_reported(ordered_kermit: Kermit, strategy: Strategy) -> None:
     endless = DecodingSettings(strategy, termination_penalty=1e4)
     texts = ["A man", "A man rides a bike."]
     lengths = [len(ids) for ids in ordered_kermit._encode(texts)]

@@ -1,4 +1,4 @@
-"""Signatures, checksums and manifests: what decided a result is told, and other settings are refused."""
+"""Signatures, checksums and manifests: results record their settings, and other settings are rejected."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def test_differences_are_listed_by_dotted_key() -> None:
     }
 
 
-def test_the_checksum_of_a_model_changes_with_weights_configuration_and_tokenizer_alone(tmp_path: Path) -> None:
+def test_the_checksum_of_a_model_depends_only_on_weights_configuration_and_tokenizer(tmp_path: Path) -> None:
     for name in ("model.safetensors", "config.json", "tokenizer.json", "README.md"):
         (tmp_path / name).write_text(name)
     first = model_checksum(tmp_path)
@@ -37,7 +37,7 @@ def test_the_checksum_of_a_model_changes_with_weights_configuration_and_tokenize
     assert model_checksum(tmp_path / "model.safetensors") != model_checksum(tmp_path / "config.json")
 
 
-def test_a_manifest_resumes_with_the_same_settings_and_refuses_others(tmp_path: Path) -> None:
+def test_a_manifest_resumes_with_the_same_settings_and_rejects_others(tmp_path: Path) -> None:
     place = tmp_path / "new" / "made.json"
     manifest = Manifest(place, {"seed": 1, "rates": {"typos": 0.1}}, results=("lines",))
     assert manifest.made("variants") == {}
@@ -52,7 +52,7 @@ def test_a_manifest_resumes_with_the_same_settings_and_refuses_others(tmp_path: 
         manifest.made("variants")
 
 
-def test_a_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
+def test_a_file_is_replaced_only_when_the_new_one_is_complete(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     write_json(file, {"a": 1})
     assert not partial(file).exists()

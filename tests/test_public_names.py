@@ -8,7 +8,7 @@ import kermit
 
 
 @pytest.mark.parametrize("name", kermit.__all__)
-def test_every_public_name_is_there(name: str) -> None:
+def test_every_public_name_exists(name: str) -> None:
     assert getattr(kermit, name).__name__ == name
 
 
@@ -32,7 +32,7 @@ def test_inference_imports_nothing_of_training(module: str) -> None:
     assert training & set(done.stdout.split()) == set()
 
 
-def test_canvases_know_no_tensor() -> None:
+def test_canvases_do_not_use_tensors() -> None:
     code = "import sys, kermit.canvas; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -52,7 +52,7 @@ def test_importing_the_package_leaves_the_import_system_alone() -> None:
 @pytest.mark.parametrize(
     "imports", ["import kermit.modeling; import transformers", "import transformers; import kermit.modeling"]
 )
-def test_transformers_knows_the_models_once_they_are_imported(imports: str, tmp_path: Path) -> None:
+def test_the_models_are_registered_with_transformers_on_import(imports: str, tmp_path: Path) -> None:
     script = f"""{imports}
 config = transformers.AutoConfig.for_model("kermit")
 for kind in (transformers.AutoModel, transformers.AutoModelForSequenceClassification):

@@ -1,4 +1,4 @@
-"""Every recipe of the project loads, builds its model and makes a loss of a batch; those never trained make steps."""
+"""Every recipe loads, builds its model and computes a loss; recipes that were never trained run a few steps."""
 
 import gzip
 import re
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1] / "recipes"
 RECIPES = sorted(ROOT.rglob("*.yaml"))
 TRAINED = [path for path in RECIPES if "description:" in path.read_text(encoding="utf-8")]  # the others are extended
 UNTRAINED = [path for path in TRAINED if path.parent.name in ("wmt14", "europarl")]
-# what is too large to be built here, in small
+# models that are too large to build here, scaled down
 SMALLER = {
     "bert_large.yaml": [
         "model.trunk.hidden_size=32",
@@ -68,7 +68,7 @@ def _environment(encoder, monkeypatch):
 
 
 @pytest.mark.parametrize("path", TRAINED, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_recipe_opens_with_its_command_its_cost_and_its_result(path):
+def test_a_recipe_starts_with_its_command_its_cost_and_its_result(path):
     opening = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
     for word in ("Command:", "Cost:", "Result:"):
         assert any(word in line for line in opening), f"the recipe's opening comment has no {word!r}"
@@ -82,7 +82,7 @@ def test_a_recipe_that_is_not_trained_is_extended():
 
 @pytest.fixture
 def readme(tmp_path):
-    """The recipe that the README gives."""
+    """The recipe in the README."""
     text = (ROOT.parent / "README.md").read_text(encoding="utf-8")
     path = tmp_path / "mine.yaml"
     path.write_text(re.search(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL).group(1), encoding="utf-8")
@@ -90,7 +90,7 @@ def readme(tmp_path):
 
 
 @pytest.mark.parametrize("path", [*TRAINED, "readme"], ids=lambda path: Path(path).stem)
-def test_a_recipe_loads_builds_and_makes_a_loss(path, tokenizer, readme):
+def test_a_recipe_loads_builds_and_computes_a_loss(path, tokenizer, readme):
     path = readme if path == "readme" else path
     loaded = load_recipe(path, overrides=SMALLER.get(path.name, []))
     torch.manual_seed(0)
@@ -109,13 +109,13 @@ def test_recipes_of_one_corpus_share_one_tokenizer():
 
 
 @pytest.mark.slow
-def test_the_largest_recipe_has_the_papers_size_and_runs_in_small(tokenizer, encoder, tmp_path):
+def test_the_largest_recipe_has_the_papers_size_and_runs_scaled_down(tokenizer, encoder, tmp_path):
     path = ROOT / "pretraining" / "bert_large.yaml"
     loaded = load_recipe(path)
     special_token_settings(tokenizer)
     with torch.device("meta"):
         model = loaded.family.build(loaded.recipe, tokenizer)
-    vocabulary = 1024 * (30522 - len(tokenizer))  # BERT's, which is not at hand
+    vocabulary = 1024 * (30522 - len(tokenizer))  # BERT's tokenizer, which is not available offline
     assert sum(parameter.numel() for parameter in model.parameters()) + vocabulary == pytest.approx(336e6, rel=0.01)
     articles = "\n\n".join(["A man rides a red bike. He falls.\nIt rains."] * 20)
     for name in ("train.txt", "valid.txt"):
@@ -157,7 +157,7 @@ def sample(corpus, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", UNTRAINED, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_recipe_that_was_never_trained_makes_steps_on_a_sample(path, sample, tmp_path):
+def test_a_recipe_that_was_never_trained_runs_steps_on_a_sample(path, sample, tmp_path):
     small = [
         *SMALL_MODEL[load_recipe(path).family.name],
         "tokenizer.vocab_size=320",
@@ -176,7 +176,7 @@ def test_a_recipe_that_was_never_trained_makes_steps_on_a_sample(path, sample, t
     assert any(not torch.equal(weight, last[name]) for name, weight in kept.items()), "what is kept is no average"
 
 
-def test_a_recipe_goes_on_from_the_bundled_model_by_its_name(tmp_path):
+def test_a_recipe_continues_from_the_bundled_model_by_name(tmp_path):
     bundled_by_name = ["init_from=bundled", "tokenizer.path=bundled"]
     recipe = load_recipe(ROOT / "bundled" / "english_german.yaml", data=tmp_path, overrides=bundled_by_name)
     tokenizer = prepare_tokenizer(recipe)

@@ -16,7 +16,7 @@ TRACE = Trace(
 )
 
 
-def test_without_colour_brackets_and_dots_tell_the_rounds_apart():
+def test_without_colour_rounds_are_shown_by_brackets_and_dots():
     lines = terminal_lines(TRACE, Segment.X, WORDS.__getitem__, colour=False)
     assert [line.plain for line in lines] == ["  1  A ··· ·····[.]", "  2  A ··· [rides].", "  3  A [man] rides."]
 
@@ -27,7 +27,7 @@ def test_with_colour_the_text_itself_is_not_changed():
     assert len({tuple(map(str, line.spans)) for line in lines}) == 3
 
 
-def test_each_token_has_the_style_of_its_time_and_no_other():
+def test_each_token_has_exactly_the_style_of_its_round():
     first = terminal_lines(TRACE, Segment.X, WORDS.__getitem__)[1]
     styles = {first.plain[span.start : span.end]: span.style for span in first.spans}
     assert first.style == ""

@@ -1,4 +1,4 @@
-"""The results page holds what was measured, and every row of it has its recipe."""
+"""The results page shows the stored measurements, and every row has its recipe."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ BUNDLED = ROOT / "src" / "kermit" / "models" / "english_german"
 
 @pytest.fixture(scope="module", autouse=True)
 def beside_the_benchmarks():
-    """Let the scripts find what they share, as they do when they are run."""
+    """Let the scripts import their shared modules, as when they are run."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     yield
     sys.path.remove(str(ROOT / "benchmarks"))
@@ -45,7 +45,7 @@ def tables():
 
 @pytest.fixture
 def representation(tables, monkeypatch, tmp_path):
-    """The stages of representation learning, with a page of their own and without what has to be fetched."""
+    """The stages of representation learning, with their own page and without downloads."""
     module = benchmark("reproduce_representation")
     for name in ("glue", "cloze"):
         monkeypatch.setitem(tables.RESULTS, name, tmp_path / f"{name}.json")
@@ -64,7 +64,7 @@ def representation(tables, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
-def test_every_script_finds_what_it_imports(path, monkeypatch):
+def test_every_script_can_be_imported(path, monkeypatch):
     monkeypatch.setitem(sys.modules, path.stem, None)
     benchmark(path.stem)
 
@@ -75,7 +75,7 @@ def test_every_row_has_its_recipe_and_every_trained_recipe_its_row(translation):
     assert set(translation.recipes()) == trained
 
 
-def test_a_report_is_of_its_weights_and_gets_what_it_lacks(translation, monkeypatch, tmp_path):
+def test_a_report_belongs_to_its_weights_and_missing_scores_are_added(translation, monkeypatch, tmp_path):
     asked = []
 
     facade = SimpleNamespace(languages=("en", "de"), model_type="kermit", best=None, decoding=lambda choices: choices)
@@ -115,13 +115,13 @@ def test_a_report_is_of_its_weights_and_gets_what_it_lacks(translation, monkeypa
     assert score(0.0, "someone else's") == (second, 0)
 
 
-def test_the_page_shows_the_kept_results(translation):
+def test_the_page_shows_the_stored_results(translation):
     kept = json.loads(translation.RESULTS.read_text(encoding="utf-8"))
     assert translation.table(kept) in translation.PAGE.read_text(encoding="utf-8")
     assert translation.details(kept) in translation.DETAILS_PAGE.read_text(encoding="utf-8")
 
 
-def test_a_row_gives_both_penalties_rounds_and_cost(translation):
+def test_a_row_has_both_penalties_rounds_and_cost(translation):
     test = {"bleu": 31.44, "chrf": 55.5, "length_ratio": 0.98, "mean_rounds": 5.21, "mean_tokens": 15.0}
     at_0, of = test | {"bleu": 30.02, "length_ratio": 0.91}, f"candidates={translation.CANDIDATES}"
     results = {
@@ -170,7 +170,7 @@ def test_a_row_gives_both_penalties_rounds_and_cost(translation):
     )
 
 
-def test_the_models_that_others_begin_with_are_trained_before_them(translation):
+def test_models_that_others_start_from_are_trained_first(translation):
     names = translation.recipes()
     begun = {name: translation.begun_from(name) for name in names}
     assert begun["finetune_en_de"] == "joint_marginal"
@@ -189,7 +189,7 @@ def test_the_models_that_others_begin_with_are_trained_before_them(translation):
 
 
 @pytest.mark.parametrize("name", ["glue", "cloze"])
-def test_the_page_shows_the_kept_results_of_representation_learning(tables, name):
+def test_the_page_shows_the_stored_results_of_representation_learning(tables, name):
     page = tables.PAGE.read_text(encoding="utf-8")
     table = tables.TABLES[name](tables.read_results(name))
     assert f"<!-- {name} table: begin -->\n{table}\n<!-- {name} table: end -->" in page
@@ -200,7 +200,7 @@ def test_without_results_the_tables_have_no_rows(tables):
 
 
 def finetuned(scores):
-    """What `kermit finetune glue --json` prints of scores by task, one for each seed."""
+    """The output of `kermit finetune glue --json` for scores by task, one per seed."""
     setting = Setting(learning_rate=1e-4)
     results = [
         Result(
@@ -212,7 +212,7 @@ def finetuned(scores):
     return json.loads(json.dumps(asdict(summarise(results))))
 
 
-def test_a_row_of_glue_gives_means_with_their_spread_and_the_papers_stand_below(tables):
+def test_a_row_of_glue_has_means_with_their_spread_and_the_papers_rows_are_below(tables):
     steady = {"SST-2": 90.0, "MRPC": 80.0, "STS-B": 85.0, "RTE": 60.0}
     scores = {"CoLA": (30.0, 33.0, 36.0)} | {task: (score,) * 3 for task, score in steady.items()}
     cost = {"parameters": 22_900_000, "steps": 1200, "minutes": 61.4}
@@ -229,7 +229,7 @@ def test_a_row_of_glue_gives_means_with_their_spread_and_the_papers_stand_below(
     assert len(partial) == 6
 
 
-def test_a_row_of_cloze_questions_gives_what_it_cost_and_the_papers_figures(tables):
+def test_a_row_of_cloze_questions_has_its_cost_and_the_papers_figures(tables):
     found = {
         "exact_match": 12.34,
         "f1": 20.06,
@@ -286,7 +286,7 @@ def test_the_precision_reaches_every_command(representation, tmp_path, monkeypat
 
 
 @pytest.mark.slow
-def test_every_stage_is_a_command_that_would_be_taken_and_fills_its_row(representation, tables, tmp_path, monkeypatch):
+def test_every_stage_runs_a_valid_command_and_fills_its_row(representation, tables, tmp_path, monkeypatch):
     workshop = representation.Workshop(tmp_path / "data", tmp_path / "runs")
     asked = taken_down(representation, workshop, monkeypatch)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
@@ -320,7 +320,7 @@ def test_every_stage_is_a_command_that_would_be_taken_and_fills_its_row(represen
     assert len(asked) == trained
 
 
-def test_stages_are_chosen_by_what_their_names_begin_with(representation, monkeypatch, capsys):
+def test_stages_are_selected_by_prefix(representation, monkeypatch, capsys):
     assert representation.stages(["glue:kermit:RTE"]) == ["glue:kermit:RTE"]
     assert representation.stages(["glue:kermit"]) == [f"glue:kermit:{task}" for task in representation.GLUE_TASKS]
     assert representation.stages(["glue:ker"]) == []
@@ -337,7 +337,7 @@ def test_every_task_has_its_finetuning_and_every_model_its_recipe(representation
     assert {model.recipe for model in tables.MODELS} - {None} <= recipes
 
 
-def test_a_kept_model_is_taken_as_trained(translation, monkeypatch, tmp_path):
+def test_a_stored_model_counts_as_trained(translation, monkeypatch, tmp_path):
     monkeypatch.setattr(translation, "KEPT", tmp_path / "kept")
     called = []
     monkeypatch.setattr(translation, "kermit", lambda *words: called.append(words))

@@ -1,4 +1,4 @@
-"""Where a member of an enum is asked for, its name does as well, and one that nobody knows is an error."""
+"""Enum members can be given by name, and unknown names are errors."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def texts() -> Texts:
     return Texts.of(CanvasBatch.from_segments(SPECIALS, [((A, B, C, A, B), ())]), ["x"])
 
 
-def test_a_strategy_by_name_decodes_as_the_strategy_does() -> None:
+def test_a_strategy_given_by_name_decodes_the_same() -> None:
     model = cached_model(seed=3)
     canvas = Canvas.from_ids(model.specials, (), (), generate=Factorization.JOINT)
     for strategy in Strategy:
@@ -37,7 +37,7 @@ def test_a_strategy_by_name_decodes_as_the_strategy_does() -> None:
 @pytest.mark.parametrize("termination", list(Termination))
 @pytest.mark.parametrize("share", list(SlotShare))
 @pytest.mark.parametrize("kept", list(KeptSampling))
-def test_an_objective_by_names_asks_as_the_objective_does(
+def test_an_objective_given_by_names_has_the_same_targets(
     termination: Termination, share: SlotShare, kept: KeptSampling
 ) -> None:
     prior, complete = UniformPrior(), texts()
@@ -51,7 +51,7 @@ def test_an_objective_by_names_asks_as_the_objective_does(
         assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_a_factorization_by_name_is_the_factorization() -> None:
+def test_a_factorization_can_be_given_by_name() -> None:
     model = random_model(seed=3)
     for way in Factorization:
         pair = [[[] if side in way.absent else tokens for side, tokens in enumerate(PAIR[0])]]
@@ -62,7 +62,7 @@ def test_a_factorization_by_name_is_the_factorization() -> None:
         assert Canvas.from_ids(SPECIALS, (), (), generate=way.value) == Canvas.from_ids(SPECIALS, (), (), generate=way)
 
 
-def test_a_layout_by_name_is_the_layout() -> None:
+def test_a_layout_can_be_given_by_name() -> None:
     [decoded] = decode(
         engine_of(random_model(seed=3)), [Canvas.from_ids(SPECIALS, (A,), (), generate=Factorization.X)], trace=True
     )
@@ -74,7 +74,7 @@ def test_a_layout_by_name_is_the_layout() -> None:
         assert trace.html(layout.value) == trace.html(layout)
 
 
-def test_a_broken_text_is_an_error_where_error_is_the_name() -> None:
+def test_on_bad_can_be_given_by_name() -> None:
     assert Report("skip").on_bad is OnBad.SKIP
     with pytest.raises(DataError):
         Report("error").bad(Fault.EMPTY, "a:1")
@@ -103,7 +103,7 @@ def test_a_broken_text_is_an_error_where_error_is_the_name() -> None:
         (lambda: Report("no"), DataError, "on_bad .* error, skip"),
     ],
 )
-def test_a_name_that_nobody_knows_is_an_error_that_lists_the_known(
+def test_an_unknown_name_is_an_error_that_lists_the_valid_ones(
     make: object, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):

@@ -1,4 +1,4 @@
-"""The ways to get the package: its notebook runs, its image, its workflow and its links name what is there."""
+"""Ways to get the package: the notebook runs, and the image, the workflow and the links refer to existing files."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytes
     notebook = json.loads((ROOT / "examples" / "quickstart.ipynb").read_text("utf-8"))
     names: dict[str, object] = {}
     for number, cell in enumerate(notebook["cells"]):
-        assert cell.get("outputs", []) == []  # nothing that another model wrote
+        assert cell.get("outputs", []) == []  # no output of another model
         if cell["cell_type"] == "code":
             exec(compile("".join(cell["source"]), f"cell {number}", "exec"), names)
     assert [text[:4] for text in map(str, shown)] == ["<svg", "<svg"]
@@ -46,7 +46,7 @@ def instructions() -> list[tuple[str, str]]:
     return INSTRUCTION.findall((ROOT / "Dockerfile").read_text("utf-8"))
 
 
-def test_the_image_is_made_of_files_that_are_there_and_sent() -> None:
+def test_the_image_uses_only_files_that_exist_and_are_in_the_build_context() -> None:
     sent = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")}
     copied = [name for kind, rest in instructions() if kind == "COPY" for name in rest.split()[:-1]]
     mounted = re.findall(r"type=bind,source=([^,\s]+)", "".join(rest for _, rest in instructions()))
@@ -54,7 +54,7 @@ def test_the_image_is_made_of_files_that_are_there_and_sent() -> None:
     assert all((ROOT / name).exists() for name in sent)
 
 
-def test_the_image_serves_without_root_and_its_health_check_asks_a_route_that_exists() -> None:
+def test_the_image_serves_without_root_and_its_health_check_uses_an_existing_route() -> None:
     last = dict(instructions())
     assert int(last["USER"]) > 0
     assert json.loads(last["ENTRYPOINT"]) + json.loads(last["CMD"]) == [
@@ -71,7 +71,7 @@ def served_paths() -> list[str]:
     return list(create_app(Kermit(cached_model_of(tokenizer), tokenizer)).openapi()["paths"])
 
 
-def test_the_workflow_does_what_the_ci_does() -> None:
+def test_the_workflow_runs_the_same_script_as_the_ci() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "check.yml").read_text("utf-8"))
     steps = workflow["jobs"]["check"]["steps"]
     assert [step["run"] for step in steps if "run" in step] == [".ci/run"]
@@ -82,7 +82,7 @@ def test_the_workflow_does_what_the_ci_does() -> None:
         assert f"Programming Language :: Python :: {version}" in PROJECT["classifiers"]
 
 
-def test_the_wheel_says_where_the_project_is() -> None:
+def test_the_package_metadata_links_to_the_project() -> None:
     assert {"Homepage", "Documentation", "Repository", "Changelog", "Paper"} <= PROJECT["urls"].keys()
     for name in ("Documentation", "Changelog"):
         path = PROJECT["urls"][name].removeprefix(f"{REPOSITORY}/blob/main/").removeprefix(f"{REPOSITORY}/tree/main/")

@@ -1,4 +1,4 @@
-"""Everything but training works in a process that has neither torch nor transformers."""
+"""Everything except training works in a process that has neither torch nor transformers."""
 
 import subprocess
 import sys

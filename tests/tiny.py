@@ -1,4 +1,4 @@
-"""Tiny models of one shape, for all tests that need a real model and not a good one."""
+"""Tiny models of one shape, for tests that need a real but not a good model."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def shape(*, width: int = 16, layers: int = 1, heads: int = 2, positions: int = 
 
 def bert(tokenizer: PreTrainedTokenizerFast, *, dropout: float = 0.0, **sizes: int) -> BertConfig:
     """A BERT for a tokenizer; sizes as in `shape`."""
-    end_of_slot_id(tokenizer)  # which a tokenizer that lacks it gains
+    end_of_slot_id(tokenizer)  # which is added to a tokenizer that lacks it
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     return BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **shape(**sizes), **rates)
 

@@ -17,7 +17,7 @@ from kermit.data.joint_tokenizer import train_tokenizer
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command printed, and its exit code."""
+    """The output of a command, and its exit code."""
 
     code: int
     out: str
@@ -25,7 +25,7 @@ class Outcome:
 
 
 class Terminal(io.StringIO):
-    """A stream that someone looks at."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -76,7 +76,7 @@ def ordered_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def ask(kermit: Run, folder: Path) -> Run:
-    """Runs a verb with the tiny model; it must succeed."""
+    """Run a command with the tiny model; it must succeed."""
 
     def run(verb: str, *arguments: object, **how: object) -> Outcome:
         outcome = kermit(verb, *arguments, "--model", folder, **how)

@@ -1,4 +1,4 @@
-"""`kermit augment`: its files, what it makes again, and what it refuses."""
+"""`kermit augment`: its files, repeated runs, and errors."""
 
 import gzip
 import json
@@ -31,7 +31,7 @@ def lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
-def test_line_aligned_files_are_written_with_a_note_of_how(kermit, texts, asked) -> None:
+def test_line_aligned_files_are_written_with_a_record_of_the_settings(kermit, texts, asked) -> None:
     done = kermit(*asked, "--seed", 1)
     assert done.code == 0, done.err
     out = texts / "out"
@@ -51,7 +51,7 @@ def test_line_aligned_files_are_written_with_a_note_of_how(kermit, texts, asked)
     assert set(lines(out / "source_y.en")) <= set(ENGLISH)
 
 
-def test_given_again_it_makes_nothing_and_mends_what_is_missing(kermit, texts, asked, caplog) -> None:
+def test_repeating_the_command_does_nothing_but_restore_missing_files(kermit, texts, asked, caplog) -> None:
     first = kermit(*asked)
     file = texts / "out" / "both.de"
     content, before = file.read_bytes(), file.stat().st_mtime_ns
@@ -64,7 +64,7 @@ def test_given_again_it_makes_nothing_and_mends_what_is_missing(kermit, texts, a
     assert file.read_bytes() == content
 
 
-def test_a_rate_changes_no_other_kind(kermit, texts, asked) -> None:
+def test_a_rate_does_not_change_other_kinds(kermit, texts, asked) -> None:
     kermit(*asked)
     kermit(*asked[:6], texts / "more", *RATES, "--set", "typos=0", "--set", "lower=0.2")
     out, more = texts / "out", texts / "more"
@@ -76,7 +76,7 @@ def test_a_rate_changes_no_other_kind(kermit, texts, asked) -> None:
 @pytest.mark.parametrize(
     ("change", "what"), [(("--seed", 2), "seed"), (("--set", "lower=0.1"), "rates"), ((), "inputs")]
 )
-def test_variants_made_otherwise_are_not_replaced(change, what, kermit, texts, asked) -> None:
+def test_variants_made_with_other_settings_are_not_overwritten(change, what, kermit, texts, asked) -> None:
     kermit(*asked)
     if what == "inputs":
         (texts / "train.de").write_text("".join(f"{line}!\n" for line in GERMAN), encoding="utf-8")
@@ -88,7 +88,7 @@ def test_variants_made_otherwise_are_not_replaced(change, what, kermit, texts, a
 
 
 @pytest.mark.parametrize("name", ["both.en", "augment.json"])
-def test_files_of_others_are_not_replaced(name, kermit, texts, asked) -> None:
+def test_files_that_augment_did_not_write_are_not_overwritten(name, kermit, texts, asked) -> None:
     (texts / "out").mkdir()
     (texts / "out" / name).write_text("mine\n")
     refused = kermit(*asked)
@@ -97,7 +97,7 @@ def test_files_of_others_are_not_replaced(name, kermit, texts, asked) -> None:
     assert [path.read_text() for path in (texts / "out").iterdir()] == ["mine\n"]
 
 
-def test_several_pairs_of_files_and_json(kermit, texts, asked) -> None:
+def test_several_pairs_of_files_are_read_and_json_is_printed(kermit, texts, asked) -> None:
     for language in ("en", "de"):
         (texts / f"more.{language}").write_text("OK, 12.\n\n", encoding="utf-8")
     more = ("--x", texts / "more.en", "--y", texts / "more.de", "--json")
@@ -134,7 +134,7 @@ def test_a_file_without_lines_is_not_written(kermit, texts, asked) -> None:
         (("--output", "{}/short.en"), "short.en is a file; give a folder"),
     ],
 )
-def test_what_cannot_be_augmented_is_told(change, message, kermit, texts, asked) -> None:
+def test_wrong_input_to_augment_is_an_error(change, message, kermit, texts, asked) -> None:
     for name in ("short.en", "short.fr", "plain"):
         (texts / name).write_text("one\n")
     done = kermit(*asked, *(word.format(texts) for word in change))
@@ -143,7 +143,7 @@ def test_what_cannot_be_augmented_is_told(change, message, kermit, texts, asked)
     assert not (texts / "out").exists()
 
 
-def test_two_files_of_one_language_and_no_text_are_told(kermit, texts) -> None:
+def test_two_files_of_one_language_and_missing_text_are_errors(kermit, texts) -> None:
     (texts / "empty.en").touch()
     (texts / "empty.de").touch()
     for x, y, message in (

@@ -1,4 +1,4 @@
-"""A model's folder whose files are broken or do not belong together: which, and what is wrong, in a line."""
+"""Model folders whose files are broken or do not match: a one-line error names the file and the problem."""
 
 import json
 import shutil
@@ -59,7 +59,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("verb", ["translate", "embed"])
 @pytest.mark.parametrize("case", list(BROKEN))
-def test_what_is_wrong_with_a_model_is_told_in_a_line(case, verb, kermit, folder, tmp_path):
+def test_a_broken_model_is_a_one_line_error(case, verb, kermit, folder, tmp_path):
     place = shutil.copytree(folder, tmp_path / "broken")
     spoil, message = BROKEN[case]
     spoil(place)
@@ -71,7 +71,7 @@ def test_what_is_wrong_with_a_model_is_told_in_a_line(case, verb, kermit, folder
     assert "Traceback" not in done.err
 
 
-def test_a_model_of_another_kind_is_told_with_its_place(kermit, folder, tmp_path):
+def test_a_model_of_another_kind_is_an_error_with_its_folder(kermit, folder, tmp_path):
     place = shutil.copytree(folder, tmp_path / "bert")
     (place / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
     assert f"error: {place}: models of type 'bert' cannot translate" in (
@@ -80,7 +80,7 @@ def test_a_model_of_another_kind_is_told_with_its_place(kermit, folder, tmp_path
     assert "languages       unknown" in kermit("info", "--model", place).out
 
 
-def test_reading_a_small_model_shows_no_bar(folder, capfd):
+def test_loading_a_small_model_shows_no_progress_bar(folder, capfd):
     shown = logging.is_progress_bar_enabled()
     logging.enable_progress_bar()
     try:

@@ -29,7 +29,9 @@ def recipe_file(tiny_recipe: dict[str, Any], tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_from_recipe_to_translation_and_score(kermit: Run, recipe_file: Path, corpus: Path, tmp_path: Path) -> None:
+def test_a_recipe_is_trained_evaluated_and_used_for_translation(
+    kermit: Run, recipe_file: Path, corpus: Path, tmp_path: Path
+) -> None:
     model, data = tmp_path / "model", ("--data", corpus)
     done = kermit("train", recipe_file, *data, "--output", model, "--set", "schedule.max_steps=6")
     assert done.code == 0
@@ -64,7 +66,7 @@ def test_from_recipe_to_translation_and_score(kermit: Run, recipe_file: Path, co
     assert "a model of type marian can only translate" in refused.err
 
 
-ENDS = ("--set", "termination_penalty=-100")  # at once, so that no limit has to be told of
+ENDS = ("--set", "termination_penalty=-100")  # at once, so that no limit is reported
 LIMIT = ("--set", "max_tokens=4")
 
 
@@ -81,7 +83,7 @@ def test_texts_are_the_same_from_arguments_a_file_a_gzipped_file_and_stdin(ask: 
         assert ask("translate", "--to", "de", *LIMIT, *arguments, stdin=plain.read_bytes()).out == whole
 
 
-def test_texts_may_come_through_a_pipe_with_a_name(ask: Run, tmp_path: Path) -> None:
+def test_texts_can_be_read_from_a_named_pipe(ask: Run, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=(b"A man.\n",))
@@ -97,12 +99,12 @@ def test_line_n_of_the_output_is_for_line_n_of_the_input(ask: Run) -> None:
     assert [line != "" for line in lines.removesuffix("\n").split("\n")] == [True, False, False, True]
 
 
-def test_no_lines_on_stdin_are_no_results(ask: Run) -> None:
+def test_empty_stdin_gives_no_results(ask: Run) -> None:
     for verb in ("infill", "complete", "score", "embed"):
         assert ask(verb).out == ""
 
 
-def test_results_go_to_a_file_that_has_its_name_once_it_is_complete(
+def test_the_output_file_gets_its_name_once_it_is_complete(
     ask: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "out.txt"
@@ -114,7 +116,7 @@ def test_results_go_to_a_file_that_has_its_name_once_it_is_complete(
     link.symlink_to(target)
     for place in (packed, link):
         ask("translate", "--to", "de", *LIMIT, *texts[:2], "--output", place)
-    assert gzip.decompress(packed.read_bytes()) == target.read_bytes()  # what was there is replaced, behind the link
+    assert gzip.decompress(packed.read_bytes()) == target.read_bytes()  # the old file is replaced, through the link
     assert printed.startswith(target.read_text(encoding="utf-8"))
     assert link.is_symlink()
 
@@ -142,23 +144,23 @@ def test_the_rounds_go_to_the_file_too(ask: Run, tmp_path: Path) -> None:
     assert target.read_text(encoding="utf-8").startswith("en\n  1  A[")
 
 
-def test_a_second_of_work_has_a_bar_where_someone_looks(ask: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_progress_bar_appears_after_a_second_on_a_terminal(ask: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     say = ("translate", "--to", "de", *ENDS, "A man.")
     monkeypatch.setattr("kermit.cli.options.BAR_DELAY", 1000.0)
-    assert "to de" not in ask(*say, terminal=True).err  # done before a bar is worth it
+    assert "to de" not in ask(*say, terminal=True).err  # finished before a progress bar appears
     monkeypatch.setattr("kermit.cli.options.BAR_DELAY", 0.0)
     assert "to de" in ask(*say, terminal=True).err
     assert ask(*say, "-q", terminal=True).err == ""
     assert ask(*say).err == ""
 
 
-def test_quiet_may_stand_before_the_verb(kermit: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quiet_may_come_before_the_command(kermit: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kermit.cli.options.BAR_DELAY", 0.0)
     done = kermit("--quiet", "sample", *ENDS, "--model", folder, terminal=True)
     assert (done.code, done.err) == (0, "")
 
 
-def test_a_reader_that_leaves_ends_the_command_without_a_word(
+def test_a_closed_output_pipe_ends_the_command_silently(
     ask: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     read, write = os.pipe()
@@ -209,7 +211,7 @@ def test_an_interruption_exits_with_130_and_no_traceback(
         ),
     ],
 )
-def test_what_a_user_can_mend_is_told_without_a_traceback_and_exits_with_2(
+def test_user_errors_have_no_traceback_and_exit_with_2(
     arguments: tuple[str, ...],
     message: str,
     kermit: Run,
@@ -233,7 +235,7 @@ def test_what_a_user_can_mend_is_told_without_a_traceback_and_exits_with_2(
     assert done.out == ""
 
 
-def test_where_someone_types_no_text_is_an_error(kermit: Run, folder: Path) -> None:
+def test_no_text_on_an_interactive_terminal_is_an_error(kermit: Run, folder: Path) -> None:
     done = kermit("translate", "--to", "de", "--model", folder, typing=True)
     assert done.code == 2
     assert "give texts as arguments, with --input FILE, or on stdin" in done.err
@@ -241,7 +243,7 @@ def test_where_someone_types_no_text_is_an_error(kermit: Run, folder: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 1, 2, 4])
-def test_debug_shows_the_traceback_wherever_it_stands(place: int, kermit: Run, recipe_file: Path) -> None:
+def test_debug_shows_the_traceback_anywhere_on_the_command_line(place: int, kermit: Run, recipe_file: Path) -> None:
     arguments: list[object] = ["train", recipe_file, "--set", "nothing=1"]
     arguments.insert(place, "--debug")
     done = kermit(*arguments)
@@ -250,7 +252,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(place: int, kermit: Run, r
     assert "Traceback" not in kermit("train", recipe_file, "--set", "nothing=1").err
 
 
-def test_the_version_is_told_by_the_module_too() -> None:
+def test_the_module_prints_the_version_too() -> None:
     done = subprocess.run([sys.executable, "-m", "kermit", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"kermit {package.__version__}\n"
     assert app.info.name == "kermit"
@@ -267,7 +269,7 @@ def test_the_version_is_told_by_the_module_too() -> None:
         (("nothing",), "No such command 'nothing'"),
     ],
 )
-def test_a_wrong_command_is_told_in_a_line(kermit: Run, arguments: tuple[str, ...], message: str) -> None:
+def test_a_wrong_command_is_a_one_line_error(kermit: Run, arguments: tuple[str, ...], message: str) -> None:
     done = kermit(*arguments)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("error: ")
@@ -276,7 +278,7 @@ def test_a_wrong_command_is_told_in_a_line(kermit: Run, arguments: tuple[str, ..
 
 
 @pytest.mark.parametrize("more", [(), ("--input", "-")])
-def test_a_closed_stdin_is_no_text(
+def test_a_closed_stdin_counts_as_no_text(
     kermit: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["kermit", "translate", "--to", "de", "--model", str(folder), *more])
@@ -288,7 +290,7 @@ def test_a_closed_stdin_is_no_text(
     assert "give texts as arguments, with --input FILE, or on stdin" in errors.getvalue()
 
 
-def test_translate_draws_with_a_seed_and_refuses_one_where_nothing_is_drawn(kermit: Run, folder: Path) -> None:
+def test_translate_samples_with_a_seed_and_rejects_one_without_sampling(kermit: Run, folder: Path) -> None:
     def text(*more: object) -> str:
         limits = ("--set", "max_tokens=6", "--set", "termination_penalty=5")
         done = kermit("translate", "--to", "de", "--model", folder, "A man", *limits, *more)
@@ -308,12 +310,12 @@ def test_translate_draws_with_a_seed_and_refuses_one_where_nothing_is_drawn(kerm
         assert message in done.err
 
 
-def test_a_trace_of_candidates_takes_a_seed(ask: Run) -> None:
+def test_a_trace_of_candidates_accepts_a_seed(ask: Run) -> None:
     how = ("--set", "candidates=2", "--set", "max_tokens=4", "--seed", 3)
     assert "A" in ask("trace", "--infill", "A ____.", *how).out
     assert ask("trace", "--to", "de", "A man", *how).out
 
 
-def test_a_number_beyond_all_bounds_is_no_defect(ask: Run) -> None:
+def test_a_huge_number_is_not_an_internal_error(ask: Run) -> None:
     assert ask("infill", "A ____", "--max-tokens-per-blank", 10**30, "--set", "max_tokens=4").out
     assert ask("translate", "--to", "de", "A", "--set", f"max_tokens={10**30}", "--set", "max_rounds=2").out is not None

@@ -49,7 +49,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("system", list(SMALL))
-def test_the_scores_come_as_json_with_their_signature(run, system):
+def test_json_output_has_the_scores_and_their_signature(run, system):
     scores = json.loads(run(system, *SMALL[system], "--json"))
     assert scores["system"] == system
     assert scores["instances"] == 3
@@ -86,7 +86,7 @@ def test_without_json_the_scores_are_a_table(run):
     assert "strategy=serial" in shown
 
 
-def test_gaps_are_filled_from_left_to_right_by_a_model_that_was_trained_so(run, tmp_path):
+def test_a_model_trained_left_to_right_fills_gaps_left_to_right(run, tmp_path):
     words = tokenizer()
     for part in (cached_model_of(words), words):
         part.save_pretrained(tmp_path)
@@ -98,7 +98,7 @@ def test_gaps_are_filled_from_left_to_right_by_a_model_that_was_trained_so(run, 
         run("kermit", *asked)
 
 
-def test_a_second_run_goes_on_and_one_with_other_settings_is_refused(run, tmp_path):
+def test_a_second_run_continues_and_one_with_other_settings_is_rejected(run, tmp_path):
     output = tmp_path / "predictions.jsonl"
     run("masked-lm", "--beams", "2", "--limit", "1", "--output", output)
     [first] = output.read_text().splitlines()
@@ -126,19 +126,19 @@ def test_a_second_run_goes_on_and_one_with_other_settings_is_refused(run, tmp_pa
         ("kermit", [], "precision:float32"),
     ],
 )
-def test_what_decides_the_answers_is_in_the_signature(run, system, arguments, part):
+def test_the_signature_holds_everything_that_determines_the_answers(run, system, arguments, part):
     small = [] if "--oracle-length" in arguments else SMALL[system]
     scores = json.loads(run(system, *small, *arguments, "--limit", "1", "--json"))
     assert part in scores["signature"].replace("=true", "=True")
 
 
-def test_an_answer_has_at_least_the_tokens_asked_for(run):
+def test_an_answer_has_at_least_the_requested_tokens(run):
     short = ["--set", "max_tokens=6", "--set", "termination_penalty=-50", "--json"]
     assert json.loads(run("kermit", *short))["mean_tokens"] == 0
     assert json.loads(run("kermit", *short, "--min-tokens", "2"))["mean_tokens"] == 2
 
 
-def test_the_batch_size_is_how_many_are_answered_together(run, monkeypatch):
+def test_the_batch_size_is_the_number_of_questions_answered_together(run, monkeypatch):
     from kermit.tasks.cloze import InsertionSystem
 
     whole, sizes = InsertionSystem.answer, []
@@ -153,7 +153,7 @@ def test_the_batch_size_is_how_many_are_answered_together(run, monkeypatch):
 
 
 @pytest.mark.parametrize("option", ["--qa2d", "--squad"])
-def test_a_file_that_is_not_there_is_told_by_its_option(run, tmp_path, option):
+def test_a_missing_file_is_an_error_that_names_its_option(run, tmp_path, option):
     for place, message in ((tmp_path, " is a folder"), (tmp_path / "nowhere", " does not exist")):
         with pytest.raises(KermitError, match=f"{option} {place}{message}"):
             run("kermit", option, place)
@@ -174,12 +174,12 @@ def test_a_file_that_is_not_there_is_told_by_its_option(run, tmp_path, option):
         ("kermit", ["--set", "nothing=2"], "nothing.* known: .*max_tokens"),
     ],
 )
-def test_an_option_that_would_do_nothing_is_refused(run, system, arguments, message):
+def test_an_option_without_effect_is_rejected(run, system, arguments, message):
     with pytest.raises(KermitError, match=message):
         run(system, *arguments)
 
 
-def test_a_model_of_another_kind_is_refused(run, folder):
+def test_a_model_of_another_kind_is_rejected(run, folder):
     with pytest.raises(KermitError, match="of type gpt2, not an insertion model"):
         run("kermit", model=folder / "causal-lm")
     with pytest.raises(KermitError, match=r"cannot be loaded by AutoModelForMaskedLM: it is of type gpt2$"):
@@ -188,7 +188,7 @@ def test_a_model_of_another_kind_is_refused(run, folder):
         run("causal-lm", model=folder / "nowhere")
 
 
-def test_the_output_folder_of_a_training_serves_its_best_model(run, folder, tmp_path):
+def test_the_output_folder_of_a_run_loads_its_best_model(run, folder, tmp_path):
     (tmp_path / "training").mkdir()
     (tmp_path / "training" / "best").symlink_to(folder / "kermit")
     scores = json.loads(run("kermit", *SMALL["kermit"], "--limit", "1", "--json", model=tmp_path / "training"))

@@ -1,4 +1,4 @@
-"""`kermit export`: files that are whole, checked, and where they are looked for."""
+"""`kermit export`: files are complete, checked, and found again."""
 
 import json
 import shutil
@@ -43,7 +43,7 @@ def test_both_files_are_written_into_the_folder_of_the_model(kermit, model: Path
     assert OnnxEngine.load(model).info.languages == ("en", "de")
 
 
-def test_one_file_is_written_with_what_a_folder_of_a_model_needs(kermit, model: Path, tmp_path: Path) -> None:
+def test_one_file_is_written_with_config_and_tokenizer(kermit, model: Path, tmp_path: Path) -> None:
     shown = kermit("export", model, "--precision", "int8", "--output", tmp_path / "light", "--json")
     record = json.loads(shown.out)
     file = tmp_path / "light" / "onnx" / "model_int8.onnx"
@@ -60,7 +60,7 @@ def test_one_file_is_written_with_what_a_folder_of_a_model_needs(kermit, model: 
         OnnxEngine.load(tmp_path / "light", precision="float32")
 
 
-def test_a_graph_that_says_something_else_is_not_written(kermit, model: Path, monkeypatch) -> None:
+def test_a_graph_that_differs_from_torch_is_not_written(kermit, model: Path, monkeypatch) -> None:
     file = model / "onnx" / "model.onnx"
     file.parent.mkdir()
     file.write_bytes(b"older")
@@ -73,7 +73,7 @@ def test_a_graph_that_says_something_else_is_not_written(kermit, model: Path, mo
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript"])
-def test_a_missing_package_is_named_with_the_extra_that_brings_it(kermit, folder: Path, monkeypatch, package) -> None:
+def test_a_missing_package_is_an_error_that_names_its_extra(kermit, folder: Path, monkeypatch, package) -> None:
     for name in [name for name in sys.modules if name.startswith("kermit.engines.")]:
         monkeypatch.delitem(sys.modules, name)  # those that have imported it
     monkeypatch.setitem(sys.modules, package, None)
@@ -82,7 +82,7 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(kermit, folder
     assert f"the package {package}; install it with: pip install 'kermit-insertion[export]'" in shown.err
 
 
-def test_what_is_no_kermit_model_is_refused(kermit, teacher: Path, tmp_path: Path) -> None:
+def test_models_of_other_families_are_rejected(kermit, teacher: Path, tmp_path: Path) -> None:
     shown = kermit("export", teacher)
     assert shown.code == 2
     assert "only models of type kermit can be exported" in shown.err
@@ -91,7 +91,7 @@ def test_what_is_no_kermit_model_is_refused(kermit, teacher: Path, tmp_path: Pat
     assert "is not a model" in shown.err
 
 
-def test_files_that_cannot_be_used_say_what_to_do(kermit, model: Path) -> None:
+def test_unusable_files_are_errors_that_say_what_to_do(kermit, model: Path) -> None:
     with pytest.raises(ModelError, match="does not exist; create it with `kermit export"):
         OnnxEngine.load(model)
     with pytest.raises(ModelError, match="precision must be one of float32, int8, not 'int4'"):
@@ -117,7 +117,7 @@ def test_the_bundled_model_is_exported_into_another_folder(kermit) -> None:
 
 @pytest.fixture(scope="module")
 def apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An exported model with layers for given tokens beside those for inserted ones."""
+    """An exported model with separate layers for given and for inserted tokens."""
     folder = tmp_path_factory.mktemp("apart")
     tokenizer = train_tokenizer(["A man rides a red bike.", "Ein Mann fährt ein rotes Rad."] * 3, 300)
     ids = special_token_settings(tokenizer, cached_context=True)
@@ -139,7 +139,7 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_layers_for_given_tokens_have_a_file_of_their_own_and_change_no_text(apart: Path, strategy: Strategy) -> None:
+def test_layers_for_given_tokens_are_exported_separately_and_change_no_text(apart: Path, strategy: Strategy) -> None:
     assert [name for name in files_in(apart) if "onnx" in name] == ["onnx/context.onnx", "onnx/model.onnx"]
     texts, other = ["A man rides.", "bike", "A red man rides a red bike."], ["Ein Mann.", "Rad", "Ein rotes Rad."]
     how = {"strategy": strategy, "max_tokens": 7}

@@ -10,12 +10,12 @@ def records(outcome):
     return [json.loads(line) for line in outcome.out.splitlines()]
 
 
-def test_infill_keeps_what_is_given(ask):
+def test_infill_keeps_the_given_text(ask):
     limits = ("--max-tokens-per-blank", 3, "--min-tokens-per-blank", 1)
     assert re.fullmatch(r"A man.+ a red.+\.\n", ask("infill", "A man ____ a red ____.", *limits).out)
 
 
-def test_infill_draws_so_many_and_the_same_for_the_same_seed(ask):
+def test_infill_draws_n_samples_and_the_same_ones_for_the_same_seed(ask):
     arguments = ["infill", "A ____ bike.", "--samples", 3, "--seed", 5, "--max-tokens-per-blank", 4, "--json"]
     lines = records(ask(*arguments))
     assert [line["seed"] for line in lines] == [5, 6, 7]
@@ -24,14 +24,14 @@ def test_infill_draws_so_many_and_the_same_for_the_same_seed(ask):
     assert {"x", "rounds", "tokens", "log_prob", "finish", "seed"} == set(lines[0])
 
 
-def test_infill_of_the_second_language_alone(ask):
+def test_infill_works_on_the_second_language_alone(ask):
     limits = ("--max-tokens-per-blank", 2)
     assert re.fullmatch(r"Ein.* Rad\.\n", ask("infill", "Ein ____ Rad.", "--side", "de", *limits).out)
     (found,) = records(ask("infill", "Ein ____ Rad.", "--side", "de", *limits, "--json"))
     assert "x" not in found
 
 
-def test_infill_of_both_sides_at_once(ask):
+def test_infill_works_on_both_sides_at_once(ask):
     limits = ["--max-tokens-per-blank", 2, "--json"]
     (found,) = records(ask("infill", "--x", "A ____ bike.", "--y", "Ein rotes ____", *limits))
     assert re.fullmatch(r"A.* bike\.", found["x"])
@@ -53,7 +53,7 @@ def test_complete_keeps_the_fragments(ask):
     assert re.search(r"\brotes\b", y)
 
 
-def test_complete_takes_fragments_from_a_file_and_draws_of_each(ask, tmp_path):
+def test_complete_reads_fragments_from_a_file_and_samples_each(ask, tmp_path):
     fragments = tmp_path / "fragments.txt"
     fragments.write_text("red ...\trotes\n... bike\n", encoding="utf-8")
     out = ask("complete", "--input", fragments, "--samples", 2, "--set", "max_tokens=5").out
@@ -70,7 +70,7 @@ def test_sample_draws_one_side_or_both(ask):
     assert all("x" not in line and "y" in line for line in german)
 
 
-def test_what_sample_prints_can_be_scored_and_embedded(ask):
+def test_output_of_sample_can_be_scored_and_embedded(ask):
     pairs = ask("sample", "-n", 3, "--set", "max_tokens=4").out
     assert pairs.count("\n") == pairs.count("\t") == 3
     assert len(ask("score", "--orders", 2, stdin=pairs.encode()).out.splitlines()) == 3
@@ -87,7 +87,7 @@ def test_translate_shows_the_rounds(ask):
 
 
 @pytest.mark.parametrize("settings", [{"FORCE_COLOR": "1"}, {"FORCE_COLOR": "1", "NO_COLOR": "1"}], ids=str)
-def test_a_terminal_without_colours_is_shown_brackets(ask, monkeypatch, settings):
+def test_a_terminal_without_colours_gets_brackets(ask, monkeypatch, settings):
     for name, value in ({"TERM": "xterm-256color"} | settings).items():
         monkeypatch.setenv(name, value)
     shown = ask("translate", "--to", "de", "A man.", "--trace", "--set", "max_tokens=4").out
@@ -96,8 +96,8 @@ def test_a_terminal_without_colours_is_shown_brackets(ask, monkeypatch, settings
     assert ("·" in shown) == ("NO_COLOR" in settings)
 
 
-def test_a_text_is_drawn_alike_however_many_come_before_it(ask, monkeypatch):
-    """Texts are worked on in chunks; the seeds go on from one chunk to the next."""
+def test_a_sample_does_not_depend_on_the_texts_before_it(ask, monkeypatch):
+    """Texts are processed in chunks; the seeds continue from one chunk to the next."""
     arguments = ("translate", "--to", "de", "A man.", "red", "bike", "A", "--set", "top_k=50", "--set", "max_tokens=6")
     whole = ask(*arguments).out
     monkeypatch.setattr("kermit.cli.inputs.CHUNK", 2)
@@ -124,14 +124,14 @@ def test_a_text_is_drawn_alike_however_many_come_before_it(ask, monkeypatch):
         ),
     ],
 )
-def test_wrong_input_is_an_error_that_names_the_place(kermit, folder, arguments, message):
+def test_wrong_input_is_an_error_with_file_and_line(kermit, folder, arguments, message):
     outcome = kermit(*arguments, "--model", folder)
     assert outcome.code == 2
     assert message in outcome.err
     assert outcome.out == ""
 
 
-def test_a_long_text_is_translated_sentence_by_sentence_unless_whole(ask):
+def test_a_long_text_is_translated_sentence_by_sentence_without_whole(ask):
     text = "A man rides. A red bike."
     asked = ("translate", "--to", "de", "--set", "max_tokens=3", text)
     found = json.loads(ask(*asked, "--json").out)

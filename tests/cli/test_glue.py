@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_from_a_checkpoint_to_scores_and_the_servers_zip(
+def test_a_checkpoint_is_finetuned_scored_and_submitted(
     run: Callable[..., Answer], folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data, runs = ("--data", folder / "glue"), folder / "runs"
@@ -63,7 +63,7 @@ def test_from_a_checkpoint_to_scores_and_the_servers_zip(
     caplog.clear()
     code, out, err = run(*asked, *which, *quick)
     assert code == 0
-    assert "CoLA seed" not in caplog.text  # all is done
+    assert "CoLA seed" not in caplog.text  # everything is done
     assert "average" in out
 
     kept = runs / "CoLA" / "seed-0"
@@ -89,7 +89,7 @@ ONE_STEP = ("--task", "CoLA", "--epochs", "1", "--batch-size", "64", "--max-leng
 
 
 @pytest.mark.slow
-def test_what_is_kept_follows_the_options_and_what_stays_from_before_is_told(
+def test_options_decide_what_is_kept_and_earlier_results_are_reported(
     run: Callable[..., Answer], folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     data = ("--data", folder / "glue")
@@ -115,9 +115,7 @@ def test_what_is_kept_follows_the_options_and_what_stays_from_before_is_told(
 
 
 @pytest.mark.slow
-def test_an_output_of_the_wrong_kind_is_told_before_the_work(
-    run: Callable[..., Answer], folder: Path, tmp_path: Path
-) -> None:
+def test_a_wrong_output_is_an_error_before_any_work(run: Callable[..., Answer], folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     asked = ("finetune", "glue", "--model", folder / "trunk", "--data", folder / "glue", "--output", tmp_path / "file")
     assert run(*asked)[::2] == (2, f"error: --output {tmp_path / 'file'} is a file; give a folder\n")
@@ -137,7 +135,7 @@ def test_an_output_of_the_wrong_kind_is_told_before_the_work(
         (("evaluate", "glue", "--task", "MNLI"), "MNLI needs entailment, neutral, contradiction"),
     ],
 )
-def test_what_a_user_can_mend_is_told_and_exits_with_2(
+def test_user_errors_are_reported_and_exit_with_2(
     arguments: tuple[str, ...], message: str, run: Callable[..., Answer], folder: Path, tmp_path: Path
 ) -> None:
     output = ("--output", tmp_path) if arguments[0] == "finetune" else ()

@@ -1,4 +1,4 @@
-"""The help and its page: they answer at once, hold an example of each verb, and speak of what there is."""
+"""The help and its page are fast, have an example of each command, and describe existing options."""
 
 import json
 import os
@@ -25,7 +25,7 @@ ROOT: Any = get_command(app)
 
 
 def verbs(command: Any = ROOT, name: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every verb that does something, `evaluate translation` as two words."""
+    """Every command, `evaluate translation` as two words."""
     for word, below in command.commands.items():
         if hasattr(below, "commands"):
             yield from verbs(below, (*name, word))
@@ -37,7 +37,7 @@ VERBS = dict(verbs())
 
 
 def examples(text: str) -> list[list[str]]:
-    """The commands of a text, taken apart as a shell does."""
+    """The commands of a text, split as in a shell."""
     found = []
     for line in text.splitlines():
         for part in re.split(r"\| *|> *\S+$", re.sub(r"^\s*(Example: *)?(\.venv/bin/)?([A-Z_]+=\S+ +)?", "", line)):
@@ -47,7 +47,7 @@ def examples(text: str) -> list[list[str]]:
 
 
 def check(arguments: list[str]) -> None:
-    """Whether the verb knows these options; nothing is run."""
+    """Whether the command has these options; nothing is run."""
     command, words = ROOT, list(arguments)
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
         command = command.commands[words.pop(0)]
@@ -57,7 +57,7 @@ def check(arguments: list[str]) -> None:
         command.make_context(command.name, words)
 
 
-def test_no_help_imports_anything_heavy() -> None:
+def test_help_does_not_import_heavy_packages() -> None:
     script = (
         "import sys, kermit.cli\n"
         f"for words in {[[], *map(list, VERBS)]!r}:\n"
@@ -73,7 +73,7 @@ def test_no_help_imports_anything_heavy() -> None:
         assert verb[-1] in done.stdout
 
 
-def test_verbs_are_grouped_by_what_they_are_for(kermit) -> None:
+def test_commands_are_grouped_by_purpose(kermit) -> None:
     shown = kermit("--help").out
     places = [shown.index(f" {panel} ─") for panel in PANELS]
     assert places == sorted(places)
@@ -92,7 +92,7 @@ def test_verbs_are_grouped_by_what_they_are_for(kermit) -> None:
 
 
 @pytest.mark.parametrize("verb", [pytest.param(verb, id=" ".join(verb)) for verb in VERBS])
-def test_a_verbs_help_says_what_it_does_and_has_an_example_that_it_would_take(verb) -> None:
+def test_the_help_of_a_command_describes_it_and_has_a_valid_example(verb) -> None:
     text = VERBS[verb].help
     assert not text.splitlines()[0].startswith("Example")
     (example,) = examples(text)
@@ -106,7 +106,7 @@ def test_options_are_explained(verb) -> None:
         assert parameter.help, parameter.name
 
 
-def test_the_page_has_a_section_for_every_verb_and_for_no_other() -> None:
+def test_the_page_has_exactly_one_section_per_command() -> None:
     assert sorted(re.findall(r"^## kermit (\w+)$", PAGE, re.MULTILINE)) == sorted(ROOT.list_commands(None))
 
 
@@ -116,18 +116,18 @@ def commands(text: str) -> list[list[str]]:
     return [example for block in blocks for example in examples(block.replace("\\\n", " "))]
 
 
-def test_the_page_has_a_command_for_every_verb() -> None:
+def test_the_page_has_an_example_of_every_command() -> None:
     assert {example[0] for example in commands(PAGE)} >= set(ROOT.commands)
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in PAGES])
-def test_every_command_of_every_page_would_be_taken(page: Path) -> None:
+def test_every_command_on_every_page_is_valid(page: Path) -> None:
     for example in commands(page.read_text(encoding="utf-8")):
         check(example)
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in PAGES])
-def test_every_script_that_a_page_names_is_there_and_knows_its_options(page: Path) -> None:
+def test_every_script_on_a_page_exists_and_has_its_options(page: Path) -> None:
     for script, words in re.findall(
         r"python ((?:benchmarks|docs|examples)/\S+\.py)([^`\n#]*)", page.read_text("utf-8")
     ):
@@ -137,7 +137,7 @@ def test_every_script_that_a_page_names_is_there_and_knows_its_options(page: Pat
 
 
 def fields(verb: str) -> set[str]:
-    """What the page says that the verb's JSON always holds."""
+    """The JSON fields that the page documents for the command."""
     (section,) = re.findall(rf"^## kermit {verb}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
     (line,) = re.findall(r"^Fields: (.*?)(?:\n\n|\Z)", section, re.MULTILINE | re.DOTALL)
     return set(re.findall(r"`(\w+)`", line))
@@ -168,7 +168,7 @@ def test_the_fields_on_the_page_are_those_that_are_printed(verb, arguments, ask)
         assert {*record["trace"], *insertion} <= set(re.findall(r"`(\w+)`", about))
 
 
-def test_completion_knows_verbs_and_the_values_of_options() -> None:
+def test_completion_offers_commands_and_option_values() -> None:
     def completed(line: str) -> list[str]:
         words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
         script = "import sys; sys.argv = ['kermit']; import kermit.cli; kermit.cli.main()"
@@ -195,7 +195,7 @@ def test_completion_knows_verbs_and_the_values_of_options() -> None:
     assert "typos=" in completed("kermit augment --set ty")
 
 
-def test_a_flag_takes_no_value_in_the_help(kermit) -> None:
+def test_flags_are_shown_without_a_value_in_the_help(kermit) -> None:
     for verb in (("translate",), ("info",), ("evaluate", "cloze")):
         shown = kermit(*verb, "--help").out
         assert "--json" in shown

@@ -1,4 +1,4 @@
-"""The left-to-right strategy, ranking and score of every verb, with a model trained for it and one that was not."""
+"""The left-to-right strategy, ranking and score of every command, with a model trained for it and one that was not."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ UNTRAINED = "needs a model trained with left_to_right among its orders, and this
 
 @pytest.fixture
 def ask_ordered(kermit, ordered_folder):
-    """Runs a verb with the model that inserts from left to right; it must succeed."""
+    """Run a command with the model that inserts from left to right; it must succeed."""
 
     def run(verb, *arguments, **how):
         outcome = kermit(verb, *arguments, "--model", ordered_folder, **how)
@@ -41,7 +41,7 @@ def record(outcome):
 
 
 @pytest.mark.parametrize("verb", list(GENERATE))
-def test_every_verb_inserts_one_token_after_the_other(ask_ordered, verb):
+def test_every_command_inserts_one_token_after_the_other(ask_ordered, verb):
     asked = (verb, *GENERATE[verb], *ENDLESS, "--json", "--trace")
     found = record(ask_ordered(*asked, *ORDERED))
     assert (found["tokens"], found["finish"]) == (4, "max_tokens")
@@ -53,14 +53,14 @@ def test_every_verb_inserts_one_token_after_the_other(ask_ordered, verb):
 
 
 @pytest.mark.parametrize("verb", list(GENERATE))
-def test_a_text_that_a_limit_ended_is_told_on_stderr(ask_ordered, verb):
+def test_a_text_that_reached_a_limit_is_reported_on_stderr(ask_ordered, verb):
     assert "max_tokens; the text may be incomplete" in ask_ordered(verb, *GENERATE[verb], *ENDLESS).err
     enough = ("--set", "max_tokens=200", "--set", "termination_penalty=-50")
     assert "ended by" not in ask_ordered(verb, *GENERATE[verb], *enough).err
 
 
 @pytest.mark.parametrize("verb", list(GENERATE))
-def test_a_model_that_was_not_trained_in_that_order_is_refused(kermit, folder, verb):
+def test_a_model_that_was_not_trained_in_that_order_is_rejected(kermit, folder, verb):
     asked = (verb, *GENERATE[verb], *ENDLESS, "--model", folder)
     for how, message in (
         (ORDERED, f"left_to_right decoding {UNTRAINED}; use the strategy parallel or serial"),
@@ -71,7 +71,7 @@ def test_a_model_that_was_not_trained_in_that_order_is_refused(kermit, folder, v
         assert message in done.err
 
 
-def test_a_model_of_that_order_alone_is_refused_other_strategies(kermit, ordered_folder, tmp_path):
+def test_a_model_of_only_that_order_rejects_other_strategies(kermit, ordered_folder, tmp_path):
     only = Kermit.from_pretrained(ordered_folder)
     only.engine.model.config.orders = ["left_to_right"]
     only.save_pretrained(tmp_path)
@@ -94,7 +94,7 @@ def test_candidates_are_ranked_from_left_to_right(ask_ordered, pipeline, decodin
 
 
 @pytest.mark.parametrize("verb", list(GENERATE))
-def test_a_model_decodes_with_its_own_strategy_unless_another_is_asked_for(kermit, ordered_folder, tmp_path, verb):
+def test_a_model_decodes_with_its_own_strategy_by_default(kermit, ordered_folder, tmp_path, verb):
     folder = shutil.copytree(ordered_folder, tmp_path / "model")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     (folder / "config.json").write_text(json.dumps(config | {"strategy": "left_to_right"}), encoding="utf-8")
@@ -113,7 +113,7 @@ def test_a_model_decodes_with_its_own_strategy_unless_another_is_asked_for(kermi
     assert "sideways" in done.err
 
 
-def test_translating_from_left_to_right_takes_no_penalty_of_the_model(ask_ordered, ordered_folder, pipeline):
+def test_translating_from_left_to_right_ignores_the_models_penalty(ask_ordered, ordered_folder, pipeline):
     facade = Kermit.from_pretrained(ordered_folder)
     assert facade.decoding({}).termination_penalty == 1.5
     assert facade.decoding({"strategy": "left_to_right"}).termination_penalty is None
@@ -126,7 +126,7 @@ def test_translating_from_left_to_right_takes_no_penalty_of_the_model(ask_ordere
     assert [json.loads(line)["text"] for line in lines] == expected
 
 
-def test_an_evaluation_says_its_strategy(kermit, ordered_folder, corpus):
+def test_an_evaluation_reports_its_strategy(kermit, ordered_folder, corpus):
     asked = ("evaluate", "translation", "--data", corpus, "--directions", "en-de", *ENDLESS, *ORDERED, "--json")
     done = kermit(*asked, "--model", ordered_folder)
     assert done.code == 0, done.err
@@ -153,7 +153,7 @@ def test_a_score_is_one_exact_number_per_text(ask_ordered, pipeline, way):
 
 
 @pytest.mark.parametrize("option", [("--orders", 4), ("--prior", "uniform"), ("--temperature", 2), ("--seed", 1)])
-def test_options_of_drawn_orders_are_refused(kermit, ordered_folder, option):
+def test_options_for_random_orders_are_rejected(kermit, ordered_folder, option):
     done = kermit("score", "A", "--method", "left_to_right", *option, "--model", ordered_folder)
     assert (done.code, done.out) == (2, "")
     assert f"{option[0]} has no effect: --method left_to_right" in done.err
@@ -185,7 +185,7 @@ def test_each_kind_of_decode_has_a_picture(ask_ordered, what, form, layout):
 def test_a_round_that_ends_a_blank_is_counted_but_not_shown(kermit, ordered_folder, tmp_path):
     ends = Kermit.from_pretrained(ordered_folder)
     with torch.no_grad():
-        ends.engine.model.head.bias[ends.specials.end_of_slot_id] = 1e3  # every blank gets one token, as it must
+        ends.engine.model.head.bias[ends.specials.end_of_slot_id] = 1e3  # every blank gets one token, the minimum
     ends.save_pretrained(tmp_path)
     asked = ("trace", "--infill", "A ____ man ____", *ORDERED, "--model", tmp_path)
     rounds = record(kermit(*asked, "-f", "json"))["trace"]["rounds"]

@@ -1,4 +1,4 @@
-"""Every option of the verbs that use a model does what it says, and one that would do nothing is refused."""
+"""Every option of the commands that use a model works, and options without effect are rejected."""
 
 import json
 
@@ -41,19 +41,19 @@ def test_the_likeliest_of_several_candidates_is_no_less_likely_than_the_first(as
         assert a_token[1] >= a_token[0] - 1e-5
 
 
-def test_no_candidates_are_an_error(kermit, folder):
+def test_zero_candidates_are_an_error(kermit, folder):
     outcome = kermit("infill", "A ____ bike.", "--set", "candidates=0", "--model", folder)
     assert outcome.code == 2
     assert "candidates" in outcome.err
 
 
-def test_a_seed_is_for_candidates_too(ask):
+def test_a_seed_is_allowed_with_candidates(ask):
     asked = ("infill", "A ____ bike.", *ENDLESS, "--set", "candidates=3")
     assert ask(*asked, "--seed", 3).out == ask(*asked, "--seed", 3).out
 
 
 @pytest.mark.parametrize("verb", ["infill", "complete", "sample"])
-def test_draws_follow_the_seed(ask, verb):
+def test_samples_depend_on_the_seed(ask, verb):
     samples = () if verb == "sample" else ("--samples", 1)
     asked = (verb, *GENERATE[verb][:4], *samples, *ENDLESS, "--set", "temperature=5", "--json")
     drawn = [record(ask(*asked, "--seed", seed)) for seed in (3, 3, 4)]
@@ -79,7 +79,7 @@ def test_texts_come_from_a_file(ask, verb, tmp_path):
     assert ask(verb, "--input", texts, *arguments).out == ask(verb, "A man ____", "red ____", *arguments).out
 
 
-def test_a_blank_gets_at_least_and_at_most_so_many_tokens(ask):
+def test_the_number_of_tokens_per_blank_is_limited(ask):
     for bounds, tokens in ((("--min-tokens-per-blank", 5), 5), (("--max-tokens-per-blank", 2), 2)):
         penalty = -50 if tokens == 5 else 50
         asked = ("infill", "A ____ bike.", *bounds, "--set", f"termination_penalty={penalty}", "--json")
@@ -91,7 +91,7 @@ def test_the_temperature_of_the_prior_changes_the_estimate(ask):
     assert ask(*asked, "--temperature", 0.1).out != ask(*asked, "--temperature", 5).out
 
 
-def test_one_side_of_a_pair_alone_is_a_text_of_that_side(ask):
+def test_one_side_given_alone_is_a_text_of_that_side(ask):
     for option, side in (("--x", "en"), ("--y", "de")):
         for verb, arguments in (("score", ("--orders", 2)), ("embed", ()), ("infill", LIMIT)):
             text = "red ____"
@@ -121,13 +121,13 @@ def test_an_empty_line_stays_empty(ask):
         (("score", "--x", "A", "--factorization", "y_given_x"), "the factorization y_given_x needs the second side"),
     ],
 )
-def test_an_option_that_would_do_nothing_is_refused(kermit, folder, arguments, message):
+def test_an_option_without_effect_is_rejected(kermit, folder, arguments, message):
     done = kermit(*arguments, "--model", folder)
     assert (done.code, done.out) == (2, "")
     assert message in done.err
 
 
-def test_a_folder_is_no_file(kermit, folder, tmp_path):
+def test_a_folder_instead_of_a_file_is_an_error(kermit, folder, tmp_path):
     taken = tmp_path / "out.npy"
     taken.mkdir()
     for arguments in (("embed", "A", "--output", taken), ("embed", "--input", taken), ("translate", "-i", taken)):
@@ -156,18 +156,18 @@ def test_pairs_are_embedded_from_a_file(ask, tmp_path):
         (("translate", "--to", "de", "A", "--decoding", "serial", "--set", "strategy=serial"), "remove one of them"),
     ],
 )
-def test_what_would_do_nothing_in_drawing_and_decoding_is_refused(kermit, folder, asked, why):
+def test_decoding_options_without_effect_are_rejected(kermit, folder, asked, why):
     outcome = kermit(*asked, "--model", folder)
     assert outcome.code == 2
     assert why in outcome.err
 
 
-def test_the_best_from_nothing_can_be_asked_for_once(ask):
+def test_sampling_without_a_temperature_is_greedy(ask):
     first, again = (ask("sample", *LIMIT, "--set", "temperature=null").out for _ in range(2))
     assert first == again
 
 
-def test_no_setting_is_named_that_would_be_refused(kermit, folder):
+def test_the_error_lists_only_settings_that_are_accepted(kermit, folder):
     outcome = kermit("translate", "--to", "de", "A", "--set", "nothing=1", "--model", folder)
     assert outcome.code == 2
     assert "seed" not in outcome.err.split("known:")[1]

@@ -1,4 +1,4 @@
-"""The tour of the examples runs from end to end, with a model that has learnt nothing."""
+"""The quickstart example runs from start to end with an untrained model."""
 
 import runpy
 import sys
@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 EXAMPLE = Path(__file__).parents[2] / "examples" / "quickstart.py"
 
 
-def test_the_tour_runs_and_draws_a_picture(folder, tmp_path, monkeypatch, capsys):
+def test_the_quickstart_runs_and_draws_a_picture(folder, tmp_path, monkeypatch, capsys):
     picture = tmp_path / "decode.svg"
     arguments = ["--model", str(folder), "--picture", str(picture), "--max-tokens", "6"]
     monkeypatch.setattr(sys, "argv", [str(EXAMPLE), *arguments])

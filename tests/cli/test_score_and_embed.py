@@ -75,7 +75,7 @@ def test_one_fixed_order_has_no_standard_error(ask):
     assert ask("score", "A red bike", "--prior", "left_to_right").out == f"{found['log_prob']:.4f}\n"
 
 
-def test_embeddings_are_those_of_the_pipeline_in_every_form(ask, pipeline, tmp_path):
+def test_embeddings_equal_the_pipelines_in_every_format(ask, pipeline, tmp_path):
     texts = ["A man.", "", "a red bike"]
     for pooling in ("mean", "first"):
         expected = pipeline.embed(texts, pooling=pooling)
@@ -103,7 +103,7 @@ def test_no_text_gives_an_array_without_rows(ask, tmp_path):
     assert np.load(tmp_path / "none.npy").shape == (0, 16)
 
 
-def test_info_tells_what_is_installed_and_what_the_model_is(ask, pipeline, folder):
+def test_info_shows_the_installed_packages_and_the_model(ask, pipeline, folder):
     (found,) = records(ask("info", "--json"))
     assert found["kermit"] == __version__
     assert found["torch"] == torch.__version__
@@ -126,7 +126,7 @@ def test_info_tells_what_is_installed_and_what_the_model_is(ask, pipeline, folde
     assert re.search(r"^cached_context +no$", shown, re.MULTILINE)
 
 
-def test_info_tells_the_orders_of_a_model_and_nothing_of_a_config_that_does_not(kermit, ordered_folder, tmp_path):
+def test_info_shows_the_orders_of_a_model_or_null_if_unknown(kermit, ordered_folder, tmp_path):
     (found,) = records(kermit("info", "--model", ordered_folder, "--json"))
     assert found["model"]["orders"] == ["balanced_tree", "left_to_right"]
     assert found["model"]["cached_context"] is True
@@ -141,7 +141,7 @@ def test_info_tells_the_orders_of_a_model_and_nothing_of_a_config_that_does_not(
     assert (found["model"]["orders"], found["model"]["cached_context"]) == (None, None)
 
 
-def test_a_model_in_several_files_is_as_one_in_one(ask, kermit, folder, pipeline, tmp_path):
+def test_a_model_in_several_files_loads_like_one_in_a_single_file(ask, kermit, folder, pipeline, tmp_path):
     pipeline.engine.model.save_pretrained(tmp_path, max_shard_size="5KB")
     for file in folder.glob("tokenizer*.json"):
         shutil.copyfile(file, tmp_path / file.name)
@@ -161,7 +161,7 @@ def test_info_needs_no_model(kermit, monkeypatch):
     assert "none bundled" in done.out
 
 
-def test_a_line_without_a_tab_is_a_lone_text_whatever_the_lines_beside_it(kermit, folder, tmp_path):
+def test_a_line_without_a_tab_is_a_single_text_whatever_the_other_lines(kermit, folder, tmp_path):
     loner = Kermit.from_pretrained(folder)
     loner.engine.model.config.factorizations = None
     loner.save_pretrained(tmp_path)

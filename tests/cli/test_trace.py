@@ -1,4 +1,4 @@
-"""`kermit trace` through the entry point: what it draws, in which format, and from where."""
+"""`kermit trace` through the entry point: inputs, layouts and formats."""
 
 import gzip
 import json
@@ -51,7 +51,7 @@ def test_a_saved_trace_gives_the_same_picture_as_the_decode_itself(ask, kermit, 
     assert kermit("trace", "--from", "-", "-f", "svg", stdin=again.encode()).out == direct
 
 
-def test_the_rounds_of_a_decode_as_text_are_those_of_the_verb_itself(ask):
+def test_the_rounds_as_text_equal_those_of_the_generating_command(ask):
     asked = ("--to", "de", "A red bike", *LIMIT)
     rounds = ask("trace", *asked).out
     assert ask("translate", *asked, "--trace").out.startswith(rounds)
@@ -71,7 +71,7 @@ def test_a_page_holds_several_decodes_and_a_picture_one(ask, kermit, folder, tmp
     assert "choose --format html" in done.err
 
 
-def test_a_text_that_is_too_long_is_told_by_its_option(kermit, folder):
+def test_a_text_that_is_too_long_is_an_error_that_names_its_option(kermit, folder):
     for option in ("--infill", "--x"):
         done = kermit("trace", option, "red ____ " * 90, "--model", folder)
         assert done.code == 2
@@ -94,14 +94,14 @@ def test_each_option_changes_the_decode(ask, tmp_path):
     assert ask(*asked[:3], "--input", texts, *asked[4:]).out == ask(*asked).out
 
 
-def test_a_packed_output_has_the_format_of_its_name(ask, tmp_path):
+def test_a_gzipped_output_has_the_format_of_its_name(ask, tmp_path):
     target = tmp_path / "decode.svg.gz"
     ask("trace", "--to", "de", "A red bike", *LIMIT, "--output", target)
     assert "German" in shown(gzip.decompress(target.read_bytes()).decode())
 
 
 @pytest.mark.parametrize(("suffix", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
-def test_pictures_for_slides_are_files(ask, kermit, folder, tmp_path, suffix, magic):
+def test_png_and_pdf_are_written_to_files(ask, kermit, folder, tmp_path, suffix, magic):
     target = tmp_path / f"decode.{suffix}"
     ask("trace", "--to", "de", "A red bike", *LIMIT, "--title", "Mine", "--output", target)
     assert target.read_bytes().startswith(magic)
@@ -123,7 +123,7 @@ def test_an_animation_is_an_svg_or_a_page(ask, kermit, folder):
         assert kermit(*asked, *wrong, "--model", folder).code == 2
 
 
-def test_what_is_drawn_follows_the_seed(ask):
+def test_samples_depend_on_the_seed(ask):
     asked = ("trace", "--x", "A ...", "--y", "... Rad", *LIMIT)
     assert ask(*asked, "--seed", 3).out == ask(*asked, "--seed", 3).out
     assert len({ask(*asked, "--seed", seed).out for seed in range(3)}) > 1
@@ -160,7 +160,7 @@ def test_what_is_drawn_follows_the_seed(ask):
         (("--to", "de", "A", "--output", "decode.doc"), b"", "--output decode.doc: unknown suffix"),
     ],
 )
-def test_what_cannot_be_traced_is_told(kermit, arguments, stdin, message):
+def test_wrong_input_to_trace_is_an_error(kermit, arguments, stdin, message):
     done = kermit("trace", *arguments, stdin=stdin)
     assert (done.code, done.out) == (2, "")
     assert message in " ".join(done.err.split())

@@ -21,7 +21,7 @@ def recipe_file(tiny_recipe, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_training_has_its_defaults_goes_on_and_speaks_on_stderr_alone(
+def test_training_has_defaults_resumes_and_logs_only_to_stderr(
     kermit, recipe_file, corpus, tmp_path, monkeypatch, caplog
 ):
     monkeypatch.chdir(tmp_path)
@@ -41,7 +41,7 @@ def test_a_training_has_its_defaults_goes_on_and_speaks_on_stderr_alone(
 
 
 @pytest.mark.slow
-def test_what_is_no_recipe_is_told(kermit, tmp_path):
+def test_an_invalid_recipe_is_an_error(kermit, tmp_path):
     (tmp_path / "empty.yaml").touch()
     (tmp_path / "child.yaml").write_text("extends: parent.yaml\n", encoding="utf-8")
     (tmp_path / "file").touch()
@@ -56,7 +56,7 @@ def test_what_is_no_recipe_is_told(kermit, tmp_path):
         assert message in done.err
 
 
-def test_distill_skips_what_it_is_told_to_and_goes_on_after_an_error(kermit, folder, tmp_path):
+def test_distill_skips_bad_lines_on_request_and_continues_after_an_error(kermit, folder, tmp_path):
     text = tmp_path / "train.en"
     text.write_text("A man\n\na red bike\n", encoding="utf-8")
     asked = ("distill", "--teacher", folder, "--input", text, "--to", "de", "--output", tmp_path / "distilled")
@@ -81,7 +81,7 @@ def test_distill_skips_what_it_is_told_to_and_goes_on_after_an_error(kermit, fol
     assert "made with different settings" in kermit(*asked, "--skip-bad").err
 
 
-def test_half_precision_and_a_limit_are_kept_to(kermit, folder, corpus, tmp_path):
+def test_precision_and_limit_are_respected(kermit, folder, corpus, tmp_path):
     asked = ("distill", "--teacher", folder, "--input", corpus / "train.en", "--to", "de", "--output", tmp_path)
     drawn = ("--set", "temperature=1.0", "--set", "termination_penalty=-5", "--set", "seed=5")
     found = json.loads(kermit(*asked, *drawn, "--limit", "30", "--precision", "bfloat16", "--json").out)
@@ -94,7 +94,7 @@ def test_half_precision_and_a_limit_are_kept_to(kermit, folder, corpus, tmp_path
             assert f"|precision:{name}|" in result["signature"]
 
 
-def test_distill_runs_a_transformer_by_ctranslate2_and_filters(kermit, teacher, corpus, tmp_path, caplog):
+def test_distill_runs_a_transformer_with_ctranslate2_and_filters(kermit, teacher, corpus, tmp_path, caplog):
     pytest.importorskip("ctranslate2")
     asked = ("distill", "--teacher", teacher, "--input", corpus / "train.en", "--to", "de", "--set", "max_tokens=30")
     fast = (*asked, "--backend", "ctranslate2", "--beams", 2)
@@ -111,7 +111,7 @@ def test_distill_runs_a_transformer_by_ctranslate2_and_filters(kermit, teacher, 
     assert found["texts"] == plain["texts"] - left_out == len((tmp_path / "filtered/train.de").read_text().splitlines())
     assert json.loads((tmp_path / "filtered/train.en-de.json").read_text())["filtered"] == found["filtered"]
     assert any(f"{left_out} pairs left out by the filter (length " in line for line in caplog.messages)
-    told = kermit(*fast, "--output", tmp_path / "filtered", "--filter").out  # nothing is done again
+    told = kermit(*fast, "--output", tmp_path / "filtered", "--filter").out  # nothing is repeated
     left_out += found["unfinished"]
     assert f"{found['texts']} pairs, {left_out} left out (unfinished {found['unfinished']}, length " in told
 
@@ -119,7 +119,7 @@ def test_distill_runs_a_transformer_by_ctranslate2_and_filters(kermit, teacher, 
     assert abs(slow["texts"] - plain["texts"]) < 24
 
 
-def test_distill_runs_an_exported_model_by_onnx(kermit, folder, corpus, tmp_path):
+def test_distill_runs_an_exported_model_with_onnx_runtime(kermit, folder, corpus, tmp_path):
     assert kermit("export", folder, "--precision", "float32", "--output", tmp_path / "exported").code == 0
     drawn = ("--set", "temperature=1.0", "--set", "termination_penalty=-5", "--set", "seed=5")
     asked = ("distill", "--input", corpus / "train.en", "--to", "de", "--limit", 30, *drawn, "--json")
@@ -131,7 +131,7 @@ def test_distill_runs_an_exported_model_by_onnx(kermit, folder, corpus, tmp_path
     assert (note["backend"], note["precision"]) == ("onnx", "float32")
 
 
-def test_what_a_backend_cannot_do_is_told(kermit, folder, teacher, corpus, tmp_path, monkeypatch):
+def test_unsupported_uses_of_a_backend_are_errors(kermit, folder, teacher, corpus, tmp_path, monkeypatch):
     asked = ("distill", "--input", corpus / "test.en", "--to", "de", "--output", tmp_path / "out", "--teacher")
     fast = ("--backend", "ctranslate2")
     for words, message in (
@@ -161,7 +161,7 @@ def test_what_a_backend_cannot_do_is_told(kermit, folder, teacher, corpus, tmp_p
         ("--output", "empty", " is a file; give a folder"),
     ],
 )
-def test_what_cannot_be_distilled_is_told(option, place, message, kermit, folder, corpus, tmp_path):
+def test_wrong_input_to_distill_is_an_error(option, place, message, kermit, folder, corpus, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "empty").touch()
     asked = {"--input": corpus / "test.en", "--output": tmp_path / "out"} | {option: tmp_path / place}
@@ -171,7 +171,7 @@ def test_what_cannot_be_distilled_is_told(option, place, message, kermit, folder
     assert f"{tmp_path / place}{message}" in done.err
 
 
-def test_evaluation_follows_its_options(kermit, folder, corpus, tmp_path):
+def test_evaluation_respects_its_options(kermit, folder, corpus, tmp_path):
     def scores(*options):
         done = kermit("evaluate", "translation", "--model", folder, "--data", corpus, *LIMIT, *options, "--json")
         assert done.code == 0, done.err
@@ -201,7 +201,7 @@ def test_evaluation_follows_its_options(kermit, folder, corpus, tmp_path):
         (("--output", "{data}/no/val"), "the folder {data}/no does not exist"),
     ],
 )
-def test_what_cannot_be_evaluated_is_told(arguments, message, kermit, folder, tmp_path):
+def test_wrong_input_to_evaluate_is_an_error(arguments, message, kermit, folder, tmp_path):
     for name in ("none.en", "none.de"):
         (tmp_path / name).touch()
     for name in ("val.en", "val.de"):

@@ -19,12 +19,12 @@ def read(source: ArticleSource, report: Report | None = None) -> list[tuple[str,
     return [(paragraph.text, paragraph.opens) for paragraph in read_paragraphs(source, report or Report())]
 
 
-def test_a_line_is_a_paragraph_and_blank_lines_part_articles(tmp_path: Path) -> None:
+def test_a_line_is_a_paragraph_and_blank_lines_separate_articles(tmp_path: Path) -> None:
     file = write(tmp_path / "text.txt", "\n\nOne. Two.\r\n  Three. \n\n \nFour.\n")
     assert read(ArticleSource(text=file)) == [("One. Two.", True), ("Three.", False), ("Four.", True)]
 
 
-def test_a_folder_is_read_in_the_order_of_names_and_every_file_opens_an_article(tmp_path: Path) -> None:
+def test_a_folder_is_read_in_the_order_of_names_and_every_file_starts_an_article(tmp_path: Path) -> None:
     write(tmp_path / "b" / "a.txt", "Three.\n")
     write(tmp_path / "a.txt.gz", "One.\nTwo.\n")
     write(tmp_path / ".hidden", "no\n")
@@ -46,7 +46,7 @@ def test_a_record_of_a_dataset_is_an_article(tmp_path: Path) -> None:
     assert "skipped 1: 1 malformed record" in report.summary()
 
 
-def test_broken_text_names_its_line_or_is_counted(tmp_path: Path) -> None:
+def test_broken_text_is_an_error_with_its_line_or_is_counted(tmp_path: Path) -> None:
     file = write(tmp_path / "text.txt", b"One.\n\xff\xfe\nTwo.\n")
     with pytest.raises(DataError, match=r"text\.txt:2: invalid UTF-8"):
         read(ArticleSource(text=file))
@@ -71,11 +71,11 @@ def test_broken_text_names_its_line_or_is_counted(tmp_path: Path) -> None:
         ("no end", ["no end"]),
     ],
 )
-def test_sentences_end_at_marks_unless_a_small_letter_follows(paragraph: str, sentences: list[str]) -> None:
+def test_sentences_end_at_punctuation_unless_a_lower_case_letter_follows(paragraph: str, sentences: list[str]) -> None:
     assert split_sentences(paragraph) == sentences
 
 
-def test_sentences_after_an_opening_mark_are_told_apart_and_long_paragraphs_take_no_longer_a_sentence() -> None:
+def test_sentences_after_an_opening_quote_are_split_and_time_per_sentence_does_not_grow() -> None:
     assert split_sentences('He left. "Why?" she said. (No one knew.) [So it ended.') == [
         "He left.",
         '"Why?" she said.',

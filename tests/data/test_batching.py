@@ -53,13 +53,13 @@ def test_an_epoch_holds_every_row_once_and_no_batch_exceeds_its_budget(tokens: i
         assert (batch.epoch, batch.index, batch.batches_in_epoch) == (epoch, index, len(batches))
 
 
-def test_an_epoch_depends_on_seed_and_number_alone() -> None:
+def test_an_epoch_depends_only_on_seed_and_number() -> None:
     assert planner().epoch(3) == planner().epoch(3)
     assert planner().epoch(3) != planner().epoch(4)
     assert planner(seed=1).epoch(3) != planner(seed=2).epoch(3)
 
 
-def test_rows_of_like_length_are_together_but_not_the_same_ones_every_time() -> None:
+def test_rows_of_similar_length_share_a_batch_but_not_the_same_ones_every_epoch() -> None:
     plan = planner(rows=3000, tokens=1000)
     batches = plan.epoch(0)
     real = sum(
@@ -69,7 +69,7 @@ def test_rows_of_like_length_are_together_but_not_the_same_ones_every_time() -> 
     assert {frozenset(batch.rows) for batch in batches}.isdisjoint(frozenset(b.rows) for b in plan.epoch(1))
 
 
-def test_weights_say_how_often_an_epoch_holds_a_source() -> None:
+def test_the_weight_of_a_source_is_how_often_an_epoch_contains_it() -> None:
     plan = planner(weights=(2.0, 0.25, 1.5))
     sizes = Counter(plan.text.sources.tolist())
     seen = [Counter(row for batch in plan.epoch(epoch) for row in batch.rows) for epoch in (0, 1)]
@@ -83,7 +83,7 @@ def test_weights_say_how_often_an_epoch_holds_a_source() -> None:
     assert seen[0] != seen[1], "the random part is drawn anew"
 
 
-def test_the_stream_goes_through_epoch_after_epoch() -> None:
+def test_the_stream_continues_epoch_after_epoch() -> None:
     plan = planner()
     one = len(plan.epoch(0))
     stream = BatchStream(plan, one + 3)
@@ -92,12 +92,12 @@ def test_the_stream_goes_through_epoch_after_epoch() -> None:
     assert batches == [*plan.epoch(0), *plan.epoch(1)[:3]]
 
 
-def test_a_text_that_no_batch_can_hold_is_an_error_with_the_remedy() -> None:
+def test_a_text_too_long_for_any_batch_is_an_error_with_the_fix() -> None:
     with pytest.raises(DataError, match=r"raise `batch\.tokens`"):
         planner(tokens=20).epoch(0)
 
 
-def test_batches_that_processes_could_not_share_are_an_error_at_the_start_with_the_remedy() -> None:
+def test_batches_too_small_for_the_processes_are_an_error_at_the_start_with_the_fix() -> None:
     text = lengths()
     longest = int((text.x_lengths + text.y_lengths).max()) + SPECIALS_PER_ROW
     BatchPlanner(text, (1.0,), tokens=5 * longest, seed=1, processes=3).epoch(0)
@@ -113,14 +113,14 @@ def test_batches_that_processes_could_not_share_are_an_error_at_the_start_with_t
     more=st.integers(0, 60),
     seed=st.integers(0, 99),
 )
-def test_batches_of_the_least_tokens_can_be_shared(lengths: list[int], processes: int, more: int, seed: int) -> None:
+def test_batches_of_the_minimum_size_can_be_divided(lengths: list[int], processes: int, more: int, seed: int) -> None:
     tokens = (max(lengths) + SPECIALS_PER_ROW) * (2 * processes - 1) + more
     x, none = np.asarray(lengths), np.zeros(len(lengths), dtype=np.int64)
     for batch in BatchPlanner(Lengths(x, none, none), (1.0,), tokens, seed, processes).epoch(0):
         assert len(batch.rows) >= processes
 
 
-def test_a_batchs_randomness_is_its_own() -> None:
+def test_every_batch_has_its_own_random_generator() -> None:
     def draw(seed: int, epoch: int, index: int) -> float:
         return float(batch_generator(seed, Batch(epoch, index, 9, ())).random())
 
@@ -144,7 +144,7 @@ def test_padding_is_on_the_right() -> None:
 
 
 @pytest.mark.parametrize("left_over", [1, 2, 30])
-def test_the_last_batch_is_no_leftover_that_processes_could_not_share(left_over: int) -> None:
+def test_the_last_batch_can_be_divided_among_processes(left_over: int) -> None:
     each = 200 // (8 + SPECIALS_PER_ROW)
     rows = 5 * each + left_over % each
     text = Lengths(np.full(rows, 4), np.full(rows, 4), np.zeros(rows, dtype=np.int64))

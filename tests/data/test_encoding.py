@@ -36,7 +36,7 @@ def test_rows_hold_both_sides_and_their_source(tokenizer: PreTrainedTokenizerFas
     assert np.array_equal(text.sources, [0, 0, 1, 1])
 
 
-def test_the_cache_is_used_again_and_a_changed_file_is_read_anew(
+def test_the_cache_is_reused_and_a_changed_file_is_read_again(
     tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def encode() -> list[str]:
@@ -52,7 +52,7 @@ def test_the_cache_is_used_again_and_a_changed_file_is_read_anew(
     assert encode() == ["two"]
 
 
-def test_a_text_beyond_the_limit_names_its_line_or_is_reported(
+def test_a_text_beyond_the_limit_is_an_error_with_its_line_or_is_reported(
     tokenizer: PreTrainedTokenizerFast, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = files(tmp_path, "one\n" + "q" * 30 + "\n", "eins\nzwei\n")
@@ -69,7 +69,7 @@ def test_a_text_beyond_the_limit_names_its_line_or_is_reported(
     assert not list((tmp_path / "c" / "encoded").glob(".*")), "a failed encoding leaves nothing behind"
 
 
-def test_nothing_left_is_an_error(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+def test_no_remaining_text_is_an_error(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     source = files(tmp_path, "\n", "eins\n")
     with pytest.raises(DataError, match="no valid text"):
         encode_sources([source], tokenizer, max_tokens=8, on_bad=OnBad.SKIP, cache=tmp_path / "c")

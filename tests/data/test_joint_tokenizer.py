@@ -19,13 +19,13 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 @settings(max_examples=150, deadline=None)
 @given(text=st.text())
-def test_any_text_comes_back_exactly(text: str) -> None:
+def test_any_text_is_decoded_exactly(text: str) -> None:
     shared = train_tokenizer(["some words"], 262)
     (ids,) = encode_texts(shared, [text])
     assert decode_ids(shared, ids) == text
 
 
-def test_every_digit_is_a_token_of_its_own_where_asked() -> None:
+def test_split_digits_makes_every_digit_a_token() -> None:
     texts = ["In 2019 there were 2019 of 2019."] * 50
     split, whole = train_tokenizer(texts, 330, split_digits=True), train_tokenizer(texts, 330)
     (ids,) = encode_texts(split, ["In 2019, x 77"])
@@ -42,7 +42,7 @@ def test_what_looks_like_a_special_token_is_text(tokenizer: PreTrainedTokenizerF
     assert decode_ids(tokenizer, ids) == text
 
 
-def test_special_tokens_are_all_different_and_none_is_unknown(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_special_tokens_differ_and_none_is_the_unknown_token(tokenizer: PreTrainedTokenizerFast) -> None:
     ids = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id]
     ids.append(end_of_slot_id(tokenizer))
     assert len(set(ids)) == 5
@@ -50,7 +50,7 @@ def test_special_tokens_are_all_different_and_none_is_unknown(tokenizer: PreTrai
     assert tokenizer.unk_token is None
 
 
-def test_the_same_text_gives_the_same_tokenizer_and_other_text_another() -> None:
+def test_the_same_text_gives_the_same_tokenizer_and_other_text_a_different_one() -> None:
     assert fingerprint(train_tokenizer(TEXTS, 330)) == fingerprint(train_tokenizer(TEXTS, 330))
     assert fingerprint(train_tokenizer(TEXTS, 330)) != fingerprint(train_tokenizer(TEXTS[:1], 330))
 
@@ -71,7 +71,7 @@ def test_a_tokenizer_without_end_of_slot_is_given_one() -> None:
     assert len(plain) == 3
 
 
-def test_end_of_slot_takes_no_other_tokens_place_among_the_special_ones() -> None:
+def test_adding_end_of_slot_does_not_displace_other_special_tokens() -> None:
     backend = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
     plain = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]", extra_special_tokens=["<who>"])
     assert set(plain.all_special_ids) == {0, 2}
@@ -83,7 +83,7 @@ def test_end_of_slot_takes_no_other_tokens_place_among_the_special_ones() -> Non
     ("token", "continues"),
     [("Ġdie", False), ("e", True), (".", False), ("Ã", True), ("¼", True), ("3", True), ("Ġ", False), ("â", False)],
 )
-def test_which_byte_level_tokens_continue_a_word(
+def test_byte_level_tokens_that_continue_a_word_are_found(
     tokenizer: PreTrainedTokenizerFast, token: str, continues: bool
 ) -> None:
     flags = word_continuations(tokenizer)
@@ -95,7 +95,7 @@ def test_no_special_token_continues_a_word(tokenizer: PreTrainedTokenizerFast) -
     assert not word_continuations(tokenizer)[tokenizer.all_special_ids].any()
 
 
-def test_wordpiece_and_metaspace_say_it_their_own_way() -> None:
+def test_wordpiece_and_metaspace_tokens_that_continue_a_word_are_found() -> None:
     pieces = Tokenizer(models.WordPiece({"[UNK]": 0, "play": 1, "##ing": 2, "##!": 3, ".": 4}, unk_token="[UNK]"))
     wordpiece = PreTrainedTokenizerFast(tokenizer_object=pieces, unk_token="[UNK]")
     assert word_continuations(wordpiece).tolist() == [False, False, True, True, False]
@@ -105,7 +105,7 @@ def test_wordpiece_and_metaspace_say_it_their_own_way() -> None:
     assert word_continuations(metaspace).tolist() == [False, False, True, False]
 
 
-def test_too_small_a_vocabulary_and_no_text_are_errors() -> None:
+def test_a_vocabulary_that_is_too_small_and_missing_text_are_errors() -> None:
     with pytest.raises(DataError, match="261"):
         train_tokenizer(TEXTS, 200)
     with pytest.raises(DataError, match="no text"):
@@ -113,7 +113,7 @@ def test_too_small_a_vocabulary_and_no_text_are_errors() -> None:
 
 
 @pytest.mark.parametrize("broken", ["half of a pair: \ud83d", None, 5])
-def test_what_is_no_text_is_an_error(tokenizer: PreTrainedTokenizerFast, broken: object) -> None:
+def test_invalid_text_is_an_error(tokenizer: PreTrainedTokenizerFast, broken: object) -> None:
     with pytest.raises(DataError, match="texts must be strings that can be encoded in UTF-8"):
         encode_texts(tokenizer, ["fine", broken])  # type: ignore[list-item]
     assert encode_texts(tokenizer, ["[CLS]"])[0] != [tokenizer.cls_token_id]  # as before
@@ -124,7 +124,7 @@ def test_a_folder_without_a_tokenizer_is_an_error(tmp_path: Path) -> None:
         load_tokenizer(tmp_path)
 
 
-def test_a_tokenizer_that_was_saved_with_padding_and_cutting_encodes_whole_texts(tmp_path: Path) -> None:
+def test_a_tokenizer_saved_with_padding_and_truncation_encodes_whole_texts(tmp_path: Path) -> None:
     tokenizer = train_tokenizer(["one two three"], 280)
     tokenizer.backend_tokenizer.enable_padding(length=8)
     tokenizer.backend_tokenizer.enable_truncation(4)
@@ -137,7 +137,7 @@ def test_a_tokenizer_that_was_saved_with_padding_and_cutting_encodes_whole_texts
         assert len(encode_texts(cut, ["q"])[0]) == 1
 
 
-def test_what_continues_a_word_is_known_of_tokens_that_were_added() -> None:
+def test_added_tokens_are_classified_as_continuing_a_word_or_not() -> None:
     pieces = Tokenizer(models.WordPiece({"[UNK]": 0, "play": 1, "##ing": 2}, unk_token="[UNK]"))
     wordpiece = PreTrainedTokenizerFast(tokenizer_object=pieces, unk_token="[UNK]")
     assert word_continuations(wordpiece).tolist() == [False, False, True]
@@ -146,7 +146,7 @@ def test_what_continues_a_word_is_known_of_tokens_that_were_added() -> None:
     assert word_continuations(wordpiece.backend_tokenizer).tolist() == [False, False, True, True]
 
 
-def test_a_heading_in_the_text_makes_no_wordpiece_of_a_byte_level_tokenizer() -> None:
+def test_hash_signs_in_the_text_do_not_turn_a_byte_level_tokenizer_into_wordpiece() -> None:
     headed = train_tokenizer(["### one", "### two", "###### three and play"] * 20, 330)
     assert any(token.startswith("##") and len(token) > 2 for token in headed.get_vocab())
     flags = word_continuations(headed)

@@ -1,4 +1,4 @@
-"""Packed pairs beside BERT's way of making them, sentence by sentence, with the same chance."""
+"""Packed pairs, compared with BERT's sentence-by-sentence algorithm with the same random numbers."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from kermit.text.tokenizer import decode_ids
 
 
 class Stream:
-    """Tokens that are their own places in the stream."""
+    """Tokens whose ids are their places in the stream."""
 
     def __getitem__(self, places: slice) -> dict[str, list[int]]:
         return {"token": list(range(places.start, places.stop))}
@@ -36,7 +36,7 @@ def chance(seed: int) -> np.random.Generator:
 
 
 def bert_pairs(articles: list[list[int]], seed: int, room: int, short_rate: float) -> list[tuple[list[int], list[int]]]:
-    """Tokens of x and tokens of y, made by walking over the sentences."""
+    """Tokens of x and tokens of y, built by walking over the sentences."""
     place, documents = 0, []
     for article in articles:
         document = []
@@ -83,14 +83,14 @@ def test_pairs_are_those_that_bert_makes_sentence_by_sentence(
     assert len(found) == len(expected)
     for row, (x, y) in zip(found.fetch(range(len(found))), expected, strict=True):
         assert (len(row["x"]), len(row["y"])) == cut(len(x), len(y), room)
-        for kept, whole in ((row["x"], x), (row["y"], y)):  # what is left is in one piece
+        for kept, whole in ((row["x"], x), (row["y"], y)):  # the rest is contiguous
             assert not kept or whole[whole.index(kept[0]) :][: len(kept)] == kept
 
 
 LONG = [[5] * 400] * 5
 
 
-def test_what_is_too_much_goes_from_the_front_as_often_as_from_the_back() -> None:
+def test_excess_tokens_are_removed_equally_often_from_front_and_back() -> None:
     found = pack(sentences_of([[30, 30]] * 3000), chance(0), room=40, short_rate=0.0)
     front = found.x_starts - np.arange(3000) * 60
     assert set(found.x_lengths.tolist()) == {20}
@@ -98,7 +98,7 @@ def test_what_is_too_much_goes_from_the_front_as_often_as_from_the_back() -> Non
     assert (front.min(), front.max()) >= (0, 8)
 
 
-def test_one_pair_in_ten_is_meant_to_be_shorter() -> None:
+def test_one_pair_in_ten_is_deliberately_shorter() -> None:
     found = pack(sentences_of([[1] * 20_000]), chance(3), room=50)
     total = found.x_lengths + found.y_lengths
     assert (total < 50).mean() == pytest.approx(0.1, abs=0.05)
@@ -109,7 +109,7 @@ def packed(seed: int = 1, limit: int | None = None) -> PackedText:
     return PackedText(sentences_of(LONG), room=20, short_rate=0.1, seed=seed, limit=limit)
 
 
-def test_an_epoch_depends_on_seed_and_number_alone() -> None:
+def test_an_epoch_depends_only_on_seed_and_number() -> None:
     def lengths(pairs: Pairs) -> list[int]:
         return pairs.x_lengths.tolist()
 
@@ -134,7 +134,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return train_tokenizer(["One two three. Four five six seven."] * 3, 290)
 
 
-def test_encoded_text_is_all_there_with_its_articles_and_sources(
+def test_encoding_keeps_all_text_with_its_articles_and_sources(
     tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
     (tmp_path / "a").write_text("One two. Three.\nFour five.\n\nSix.\n")
@@ -153,7 +153,7 @@ def test_encoded_text_is_all_there_with_its_articles_and_sources(
     assert text.slice(0, 0) == []
 
 
-def test_an_article_whose_first_sentence_has_no_token_opens_with_the_next(tmp_path: Path) -> None:
+def test_an_article_whose_first_sentence_has_no_tokens_starts_with_the_next(tmp_path: Path) -> None:
     backend = Tokenizer(models.WordLevel({"One.": 0, "Two.": 1, "Three.": 2}))
     backend.normalizer = normalizers.Replace("Nothing.", "")
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -35,7 +35,7 @@ def test_unpaired_text_has_the_other_side_empty(tmp_path: Path) -> None:
     assert texts(list(read_pairs(TextSource(y=file), Report()))) == [("", "one"), ("", "two")]
 
 
-def test_tsv_and_jsonl(tmp_path: Path) -> None:
+def test_tsv_and_jsonl_files_are_read(tmp_path: Path) -> None:
     tsv = write(tmp_path / "a.tsv", 'id\tone "quoted"\teins\nid\ttwo\tzwei\n')
     assert texts(list(read_pairs(TextSource(tsv=tsv, columns=(1, 2)), Report()))) == [
         ('one "quoted"', "eins"),
@@ -68,9 +68,7 @@ def test_unequal_line_counts_are_always_an_error_with_file_and_line(tmp_path: Pa
         (b"ok\na\nok\n", b"ok\n\nok\n", Fault.EMPTY, "y:2"),
     ],
 )
-def test_a_broken_pair_is_an_error_or_counted_as_asked(
-    tmp_path: Path, x: bytes, y: bytes, fault: Fault, line: str
-) -> None:
+def test_a_broken_pair_is_an_error_or_counted(tmp_path: Path, x: bytes, y: bytes, fault: Fault, line: str) -> None:
     source = TextSource(x=write(tmp_path / "x", x), y=write(tmp_path / "y", y))
     with pytest.raises(DataError, match=rf"{line}: {fault.value}"):
         list(read_pairs(source, Report(OnBad.ERROR)))
@@ -91,7 +89,7 @@ def test_malformed_records_name_their_line(tmp_path: Path) -> None:
     assert report.skipped == {Fault.MALFORMED: 3}
 
 
-def test_half_a_surrogate_pair_is_no_utf8(tmp_path: Path) -> None:
+def test_half_a_surrogate_pair_is_not_valid_utf8(tmp_path: Path) -> None:
     jsonl = write(tmp_path / "a.jsonl", '{"x": "\\ud83d\\ude00", "y": "b"}\n{"x": "a", "y": "\\ud800"}\n')
     with pytest.raises(DataError, match=r"a\.jsonl:2: invalid UTF-8"):
         list(read_pairs(TextSource(jsonl=jsonl), Report()))
@@ -115,7 +113,7 @@ def test_a_missing_file_and_a_broken_gzip_are_errors_that_name_the_file(tmp_path
         list(read_texts(cut, Report()))
 
 
-def test_the_checksum_is_of_the_text_not_of_its_packing(tmp_path: Path) -> None:
+def test_the_checksum_depends_on_the_text_and_not_on_its_compression(tmp_path: Path) -> None:
     plain, packed = write(tmp_path / "a", "one\n"), write(tmp_path / "b.gz", "one\n")
     other = write(tmp_path / "c", "two\n")
     assert source_checksum(TextSource(x=plain)) == source_checksum(TextSource(x=packed))

@@ -55,7 +55,7 @@ def test_the_source_is_in_lower_case_or_in_capitals_and_the_target_is_clean() ->
     }
 
 
-def test_what_would_equal_the_original_is_skipped() -> None:
+def test_variants_equal_to_the_original_are_skipped() -> None:
     assert variants([("ok", "Gut.")], "lower", 1.0, 0) == {"source_x": [], "source_y": [("ok", "gut.")]}
 
 
@@ -70,12 +70,12 @@ def test_what_would_equal_the_original_is_skipped() -> None:
         ((".", "."), None),
     ],
 )
-def test_final_punctuation_goes_where_both_sides_have_it(pair, expected) -> None:
+def test_final_punctuation_is_removed_if_both_sides_have_it(pair, expected) -> None:
     assert unpunctuated(pair, draw()) == expected
 
 
 @given(st.text("abcdefghijklmnopqrstuvwxyzäöüß", min_size=4, max_size=12), SEEDS)
-def test_a_slip_changes_one_letter_or_swaps_two_and_keeps_the_first(word, seed) -> None:
+def test_a_typo_changes_one_letter_or_swaps_two_and_keeps_the_first(word, seed) -> None:
     new = slip(word, draw(seed))
     assert new[0] == word[0]
     assert abs(len(new) - len(word)) <= 1
@@ -85,17 +85,17 @@ def test_a_slip_changes_one_letter_or_swaps_two_and_keeps_the_first(word, seed) 
 
 
 @given(st.text(max_size=60), SEEDS)
-def test_slips_are_in_at_most_two_words_and_never_beside_digits(text, seed) -> None:
+def test_typos_are_in_at_most_two_words_and_never_next_to_digits(text, seed) -> None:
     new = mistyped(text, draw(seed))
     assert abs(len(new) - len(text)) <= 2
     assert re.findall(r"\w*\d\w*", new) == re.findall(r"\w*\d\w*", text)
 
 
-def test_slips_leave_short_words_and_words_with_digits_alone() -> None:
+def test_typos_leave_short_words_and_words_with_digits_unchanged() -> None:
     assert {mistyped("I am so MP3abcd abcd4 ok", draw(seed)) for seed in range(50)} == {"I am so MP3abcd abcd4 ok"}
 
 
-def test_no_slip_makes_another_word_of_the_corpus() -> None:
+def test_no_typo_produces_another_word_of_the_corpus() -> None:
     made = {mistyped("from", draw(seed), {"form", "fro"}) for seed in range(300)}
     assert made & {"fomr", "fromm"}
     assert not made & {"form", "fro"}
@@ -107,7 +107,7 @@ def test_no_slip_makes_another_word_of_the_corpus() -> None:
     ),
     SEEDS,
 )
-def test_numbers_stay_alike_on_both_sides(drawn, seed) -> None:
+def test_numbers_stay_equal_on_both_sides(drawn, seed) -> None:
     pair = " and ".join(["x", *drawn, "."]), " und ".join(["y", *reversed(drawn), "."])
     x, y = numbers(pair, draw(seed))
     assert Counter(re.findall(r"\d+", x)) == Counter(re.findall(r"\d+", y))
@@ -150,7 +150,7 @@ def test_names_are_capitalised_words_inside_sentences_of_both_sides() -> None:
 
 
 @given(SEEDS)
-def test_names_are_replaced_alike_on_both_sides(seed) -> None:
+def test_names_are_replaced_in_the_same_way_on_both_sides(seed) -> None:
     names = ["Zorro", "Quill", "Zembla", "Mary"]
     x, y = renamed(("Zorro saw Quill, not Zorro.", "Zorro sah Quill, nicht Zorro."), names, draw(seed))
     one, two = re.fullmatch(r"(\w+) saw (\w+), not \1\.", x).groups()
@@ -214,7 +214,7 @@ def test_parts_of_a_compound_are_not_its_translation() -> None:
     assert dict(dictionary(pairs)) == {"fire": "feuer", "red": "rot"}
 
 
-def test_words_are_cased_as_inside_sentences_and_some_have_capitals_too() -> None:
+def test_words_have_the_case_they_have_inside_sentences_and_some_also_start_with_a_capital() -> None:
     made = words(synthetic(), 100, draw())
     assert set(WORDS.items()) <= set(made)
     capital = set(made) - set(WORDS.items())
@@ -266,6 +266,6 @@ def test_rates_are_completed_by_the_defaults() -> None:
         ({"copies": -1}, r"copies=-1: must be a whole number"),
     ],
 )
-def test_wrong_rates_are_told(settings, message) -> None:
+def test_wrong_rates_are_errors(settings, message) -> None:
     with pytest.raises(UsageError, match=message):
         checked(settings)

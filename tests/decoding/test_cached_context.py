@@ -1,4 +1,4 @@
-"""Decoding with cached context: every verb's canvas, all strategies, and the probabilities that they come with."""
+"""Decoding with cached context: the canvases of all methods, all strategies, and their probabilities."""
 
 import itertools
 import math
@@ -49,7 +49,7 @@ STARTS = {
 
 @pytest.mark.parametrize("strategy", list(Strategy))
 @pytest.mark.parametrize("job", list(STARTS))
-def test_every_job_decodes_the_same_alone_and_together(job: str, strategy: Strategy) -> None:
+def test_every_job_decodes_the_same_alone_and_in_a_batch(job: str, strategy: Strategy) -> None:
     model = cached_model(seed=4)
     settings = DecodingSettings(strategy, sampling=Sampling(0.8), max_tokens=6)
     canvases = [STARTS[job], STARTS["translate"], STARTS["infill"], STARTS[job]]
@@ -66,7 +66,7 @@ def test_every_job_decodes_the_same_alone_and_together(job: str, strategy: Strat
 
 
 def grown(start: Canvas, steps: int, model) -> tuple[dict[tuple[Canvas, tuple], float], float]:
-    """All that serial generation can make of a canvas in so many steps, and the probability of not having ended."""
+    """Enumerate serial generation from a canvas up to a number of steps, with the probability of not ending."""
     flags = tuple((False,) * len(side) for side in start.segments)
     current: dict[tuple[Canvas, tuple], float] = {(start, flags): 1.0}
     ended: dict[tuple[Canvas, tuple], float] = defaultdict(float)
@@ -118,7 +118,7 @@ def test_the_exact_likelihood_of_a_translation_is_that_of_the_public_function() 
 
 
 @pytest.mark.parametrize("job", list(STARTS))
-def test_left_to_right_a_text_comes_with_its_exact_log_probability(job: str) -> None:
+def test_left_to_right_decoding_returns_the_exact_log_probability(job: str) -> None:
     model = cached_model(seed=6)
     settings = DecodingSettings(Strategy.LEFT_TO_RIGHT, sampling=Sampling(1.0), max_tokens=30)
     found = [text for text in decode(engine_of(model), [STARTS[job]] * 12, settings) if text.finish is Finish.FINISHED]
@@ -139,11 +139,11 @@ def test_left_to_right_asks_the_end_of_each_span_in_turn() -> None:
     [found] = decode(engine_of(model), [start], DecodingSettings(Strategy.LEFT_TO_RIGHT), trace=True)
     assert found.trace is not None
     slots = [insertion.slot for number in found.trace.rounds for insertion in number]
-    assert slots == [2, 3, 4]  # the first blank takes all that there is to say, from left to right
+    assert slots == [2, 3, 4]  # the first blank takes all tokens, from left to right
     assert found.canvas.segments == ((A, B, B, B, A),)
 
 
-def test_limits_and_needs_of_blanks_hold_from_left_to_right() -> None:
+def test_minimum_and_maximum_per_blank_hold_from_left_to_right() -> None:
     talkative = TableEngine(lambda canvas: Says({slot: {B: 1.0} for slot in canvas.open_slots}))
     start = Canvas.from_fragments(talkative.specials, [(A,), (A,), ()])
     settings = DecodingSettings(Strategy.LEFT_TO_RIGHT, constraints=Constraints(max_tokens_per_blank=2))
@@ -155,7 +155,7 @@ def test_limits_and_needs_of_blanks_hold_from_left_to_right() -> None:
     assert found.finish is Finish.MAX_TOKENS
     needy = Constraints(min_tokens_per_blank=1)
     [found] = decode(talkative, [start], replace(settings, constraints=needy, max_tokens=3))
-    assert found.canvas.segments == ((A, B, B, A, B),)  # the second blank gets what it needs
+    assert found.canvas.segments == ((A, B, B, A, B),)  # the second blank gets its minimum
     silent = TableEngine(lambda canvas: Says({slot: {END: 0.9, C: 0.1} for slot in canvas.open_slots}))
     settings = DecodingSettings(Strategy.LEFT_TO_RIGHT, constraints=Constraints(min_tokens_per_blank=2))
     [found] = decode(silent, [start], settings)
@@ -203,10 +203,10 @@ def test_ranking_reads_no_given_token_again_and_equal_texts_once() -> None:
     assert read[0][0] == (1, 18)  # [CLS], fifteen tokens and [SEP], then the block of one [SEP]
     assert all(length <= 5 for (_, length), _ in read[1:])
     assert not any(full for _, full in read)
-    assert [batch for (batch, _), _ in read[-3:]] == [1, 1, 1]  # so cold, all candidates are one text
+    assert [batch for (batch, _), _ in read[-3:]] == [1, 1, 1]  # at this temperature all candidates are the same text
 
 
-def test_the_candidate_is_kept_that_is_likeliest_from_left_to_right() -> None:
+def test_the_likeliest_candidate_from_left_to_right_is_kept() -> None:
     model = cached_model(seed=8)
     start, sampling = STARTS["infill"], Sampling(1.0)
     settings = DecodingSettings(
@@ -221,7 +221,7 @@ def test_the_candidate_is_kept_that_is_likeliest_from_left_to_right() -> None:
     assert rank == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_ends_of_a_finished_text_are_asked_with_what_was_given() -> None:
+def test_the_ends_of_a_finished_text_are_scored_with_the_given_text() -> None:
     model = cached_model(seed=8)
     [text] = decode(engine_of(model), [STARTS["infill"]], DecodingSettings(sampling=Sampling(1.0), max_tokens=6))
     scores = scores_of(model, CanvasBatch.from_canvases([text.canvas], inserted=[text.inserted]))
@@ -229,7 +229,7 @@ def test_the_ends_of_a_finished_text_are_asked_with_what_was_given() -> None:
     assert nothing_missing(engine_of(model), [text]) == pytest.approx([expected], abs=1e-5)
 
 
-def test_a_strategy_that_the_model_was_not_trained_for_is_refused() -> None:
+def test_a_strategy_that_the_model_was_not_trained_for_is_rejected() -> None:
     tree_only, ordered_only = cached_model(orders=("balanced_tree",)), cached_model(orders=("left_to_right",))
     start = STARTS["translate"]
     with pytest.raises(DecodingError, match="left_to_right decoding needs a model trained with left_to_right"):

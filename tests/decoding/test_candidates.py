@@ -1,4 +1,4 @@
-"""The best of several candidates, beside each of them decoded by itself."""
+"""The best of several candidates, compared with each of them decoded alone."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def starts(count: int) -> list[Canvas]:
 
 
 def one_by_one(model: TableEngine, canvas: Canvas, seed: int, settings: DecodingSettings) -> list[Decoded]:
-    """Every candidate by itself."""
+    """Every candidate, decoded alone."""
     found = []
     for candidate in range(settings.candidates):
         drawn = settings.sampling or (Sampling(CANDIDATE_TEMPERATURE) if candidate else None)
@@ -45,12 +45,12 @@ def test_the_likeliest_candidate_is_kept_with_the_rounds_of_the_slowest(
         assert result.log_prob == pytest.approx(best.log_prob, abs=1e-4)
         assert result.rounds == max(one.rounds for one in candidates)
         kept.append(candidates.index(best))
-    assert sampling is None or len(set(kept)) > 1  # or the test would not tell the first from the best
+    assert sampling is None or len(set(kept)) > 1  # otherwise the test could not distinguish the first from the best
     assert sum(done) == 5
 
 
-def test_the_text_of_the_best_tokens_gives_way_to_a_likelier_one() -> None:
-    # at first A is the best token, but after it all is in doubt; after B nothing is
+def test_the_greedy_text_is_replaced_by_a_likelier_one() -> None:
+    # at first A is the best token, but everything after it is uncertain; after B nothing is
     after = {(A,): {A: 0.2, B: 0.2, C: 0.2, END: 0.4}, (B,): {END: 1.0}}
 
     def says(canvas: Canvas) -> Says:
@@ -64,7 +64,7 @@ def test_the_text_of_the_best_tokens_gives_way_to_a_likelier_one() -> None:
     assert likeliest.canvas.segments[1] == (B,)
 
 
-def test_a_finished_candidate_goes_before_one_that_was_cut_off() -> None:
+def test_a_finished_candidate_is_preferred_to_one_that_was_cut_off() -> None:
     model = random_model(vocab_size=40, seed=2)
     (some,) = decode(engine_of(model), starts(1), DecodingSettings(max_tokens=8))
     finished = replace(some, finish=Finish.FINISHED, log_prob=-50.0, tokens=4)
@@ -72,14 +72,14 @@ def test_a_finished_candidate_goes_before_one_that_was_cut_off() -> None:
     assert max([cut_off, finished], key=lambda one: ranks(engine_of(model), [one], Ranking.LIKELIHOOD)) is finished
 
 
-def test_the_trace_is_that_of_the_candidate_that_was_kept() -> None:
+def test_the_trace_is_that_of_the_kept_candidate() -> None:
     for result in decode(engine_of(random_model(vocab_size=40, seed=2)), starts(3), SETTINGS, trace=True):
         assert result.trace is not None
         assert sum(map(len, result.trace.rounds)) == result.tokens
         assert len(result.trace.rounds) <= result.rounds
 
 
-def test_candidates_cannot_be_told_round_by_round_or_be_none() -> None:
+def test_candidates_cannot_be_reported_by_round_or_be_zero() -> None:
     with pytest.raises(DecodingError, match="candidates"):
         decode(engine_of(random_model(vocab_size=40, seed=2)), starts(1), SETTINGS, on_round=lambda traces: None)
     with pytest.raises(DecodingError, match="at least 1, not 0"):

@@ -1,4 +1,4 @@
-"""Drawing: the numbers are uniform, and what is drawn with them has the probabilities asked for."""
+"""Drawing: hashed numbers are uniform, and draws have the requested probabilities."""
 
 import math
 
@@ -32,7 +32,7 @@ def test_temperature_sharpens_and_flattens() -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 300.0])
-def test_the_extremes_of_what_is_allowed_draw_the_best_or_all_alike(scale: float) -> None:
+def test_extreme_sampling_settings_draw_the_best_token_or_all_equally(scale: float) -> None:
     logits = scale * np.array([[-2.0, -np.inf, -1.0, -3.0]]).repeat(3, 0)
     noise = np.array([1e-16, 0.5, 1 - 1e-16])
     for sharp in (Sampling(temperature=1e-320), Sampling(top_p=1e-320), Sampling(temperature=1e-2, top_p=1e-9)):
@@ -48,14 +48,14 @@ def test_top_k_draws_from_the_k_best() -> None:
     assert shares(Sampling(top_k=9)) == pytest.approx([0.5, 0.05, 0.15, 0.3], abs=0.005)
 
 
-def test_top_p_draws_from_the_fewest_that_reach_it() -> None:
+def test_top_p_draws_from_the_fewest_tokens_that_reach_it() -> None:
     assert shares(Sampling(top_p=0.4)) == [1, 0, 0, 0]
     assert shares(Sampling(top_p=0.7)) == pytest.approx([0.625, 0, 0, 0.375], abs=0.005)
     assert shares(Sampling(top_p=0.9)) == pytest.approx([0.5 / 0.95, 0, 0.15 / 0.95, 0.3 / 0.95], abs=0.005)
     assert shares(Sampling(top_p=1.0)) == pytest.approx([0.5, 0.05, 0.15, 0.3], abs=0.005)
 
 
-def test_what_is_impossible_is_never_drawn() -> None:
+def test_impossible_tokens_are_never_drawn() -> None:
     logits = np.array([[-np.inf, 0.0, -np.inf, 0.0, -np.inf]]).repeat(3, 0)
     noise = np.array([1e-16, 0.5, 1 - 1e-16])
     assert set(draw(logits, Sampling(), noise).tolist()) <= {1, 3}
@@ -73,8 +73,8 @@ def test_rounding_hardly_ever_changes_what_is_drawn() -> None:
     assert len(np.unique(drawn)) > 800
 
 
-def test_the_waiting_times_of_two_slots_have_nothing_to_do_with_each_other() -> None:
-    """Each draws one of ten, all alike; then so are the pairs."""
+def test_the_waiting_times_of_two_slots_are_independent() -> None:
+    """If each slot draws one of ten uniformly, pairs of draws are uniform too."""
     seeds, logits = np.arange(50_000), np.zeros((50_000, 10))
     first, second = (draw(logits, Sampling(), uniform(seeds, 0, np.full_like(seeds, slot))) for slot in (1, 2))
     counts = np.bincount(first * 10 + second, minlength=100)
@@ -96,10 +96,10 @@ def test_hashed_numbers_are_uniform_and_differ_by_seed_round_slot_and_purpose() 
 
 
 @pytest.mark.parametrize("sampling", [Sampling(0.7, top_k=5), Sampling(1.3, top_k=5, top_p=0.6), Sampling(top_k=1)])
-def test_a_draw_from_the_k_best_is_the_same_whether_only_they_are_known_or_all(sampling: Sampling) -> None:
+def test_a_draw_from_the_k_best_does_not_depend_on_how_many_tokens_are_returned(sampling: Sampling) -> None:
     random = np.random.default_rng(0)
     scores = np.log(random.dirichlet(np.full(50, 0.3), size=3000)).astype(np.float32)
-    scores[::3] = np.round(scores[::3])  # with many that are equal
+    scores[::3] = np.round(scores[::3])  # with many ties
     noise = uniform(np.arange(3000), 4)
     best = np.argsort(-scores, axis=1, kind="stable")[:, :7]
     known = draw(np.take_along_axis(scores, best, 1), sampling, noise, best)
@@ -108,7 +108,7 @@ def test_a_draw_from_the_k_best_is_the_same_whether_only_they_are_known_or_all(s
     assert len(np.unique(found)) > 20
 
 
-def test_groups_keep_their_best() -> None:
+def test_the_best_of_each_group_is_kept() -> None:
     wanting = np.array([True, True, False, True, True])
     score = np.array([0.1, 0.3, 0.9, 0.2, 0.5])
     group = np.array([0, 0, 0, 0, 1])
@@ -138,6 +138,6 @@ def test_groups_keep_their_best() -> None:
         (lambda: DecodingSettings(max_tokens=0), "max_tokens must be at least 1"),
     ],
 )
-def test_settings_that_cannot_be_are_errors(make: object, message: str) -> None:
+def test_impossible_settings_are_errors(make: object, message: str) -> None:
     with pytest.raises(DecodingError, match=message):
         make()  # type: ignore[operator]

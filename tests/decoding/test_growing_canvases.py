@@ -1,4 +1,4 @@
-"""Canvases that grow in one flat list, beside canvases that grow one by one."""
+"""Canvases that grow in one flat list, compared with canvases that grow one by one."""
 
 import numpy as np
 from hypothesis import given, settings, strategies as st
@@ -15,7 +15,7 @@ TOKENS = st.sampled_from([A, B, C])
 
 
 class Silent:
-    """An engine that is never asked; it says only what the model is."""
+    """An engine that is never called; it only describes the model."""
 
     caches = False
 
@@ -62,7 +62,7 @@ def test_growing_together_equals_inserting_into_each_canvas(work: list[Canvas], 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(canvases(), min_size=1, max_size=4), st.sampled_from([None, 8, 14]), st.data())
-def test_what_is_read_while_canvases_grow_is_what_lay_out_makes_of_them(
+def test_rows_of_growing_canvases_equal_those_of_lay_out(
     work: list[Canvas], limit: int | None, data: st.DataObject
 ) -> None:
     engine: Engine = Silent(cached_context=True)  # type: ignore[assignment]
@@ -95,7 +95,7 @@ def test_what_is_read_while_canvases_grow_is_what_lay_out_makes_of_them(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(canvases(), min_size=1, max_size=3), st.integers(1, 3), st.data())
-def test_repeated_rows_are_those_of_repeated_canvases(work: list[Canvas], times: int, data: st.DataObject) -> None:
+def test_repeated_rows_equal_those_of_repeated_canvases(work: list[Canvas], times: int, data: st.DataObject) -> None:
     left = sorted(data.draw(st.sets(st.integers(0, len(work) - 1), min_size=1)))
     text = Growing(work, cached_context=True, blank_room=BlankRoom(3))
     text.select(np.array(left))

@@ -1,4 +1,4 @@
-"""What a caller is told round by round, and what abandoning a text does to it and to the others."""
+"""Reporting rounds to a caller, and abandoning texts."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ def starts(count: int) -> list[Canvas]:
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 64])
-def test_the_traces_told_are_those_of_the_results(batch_size: int) -> None:
+def test_the_reported_traces_equal_those_of_the_results(batch_size: int) -> None:
     model, told = random_model(vocab_size=40, seed=2), dict[int, list[Trace]]()
 
     def listen(traces: Mapping[int, Trace]) -> None:
@@ -37,12 +37,12 @@ def test_the_traces_told_are_those_of_the_results(batch_size: int) -> None:
         assert all(trace.start == canvases[number] for trace in told[number])
 
 
-def test_being_told_leaves_no_trace_behind() -> None:
+def test_reporting_rounds_does_not_add_a_trace_to_the_result() -> None:
     assert decode(EAGER, starts(1), SERIAL, on_round=lambda traces: None)[0].trace is None
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 64])
-def test_an_abandoned_text_ends_there_and_the_others_go_on_as_if_alone(batch_size: int) -> None:
+def test_an_abandoned_text_ends_and_the_others_continue_unaffected(batch_size: int) -> None:
     model = random_model(vocab_size=40, seed=2)
     settings = DecodingSettings(strategy=Strategy.SERIAL, sampling=Sampling(), max_tokens=8, termination_penalty=50.0)
     canvases = starts(4)[::-1]
@@ -59,7 +59,7 @@ def test_an_abandoned_text_ends_there_and_the_others_go_on_as_if_alone(batch_siz
         assert (results[number].finish, results[number].rounds, results[number].tokens) == (Finish.ABANDONED, 3, 3)
 
 
-def test_a_text_that_is_finished_is_not_abandoned() -> None:
+def test_a_finished_text_is_not_abandoned() -> None:
     finished = TableEngine(lambda canvas: Says({}))
     (result,) = decode(finished, starts(1), on_round=lambda traces: list(traces))
     assert result.finish is Finish.FINISHED

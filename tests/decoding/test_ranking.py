@@ -1,4 +1,4 @@
-"""Candidates ranked by what the model says of them once they are complete, beside the same worked out by tokens."""
+"""Candidates ranked by the model once they are complete, compared with scores computed token by token."""
 
 import math
 from dataclasses import replace
@@ -54,7 +54,7 @@ def translated(pair: tuple[tuple[int, ...], ...]) -> Decoded:
 
 
 def b_and_perhaps_c(canvas: Canvas) -> Says:
-    """The second side is B, and with a chance of 0.4 C after it."""
+    """The second side is B, followed by C with probability 0.4."""
     y = canvas.segments[Y]
     slots = {slot: {END: 1.0} for slot in canvas.open_slots}
     if B not in y:
@@ -65,7 +65,7 @@ def b_and_perhaps_c(canvas: Canvas) -> Says:
 
 
 @pytest.mark.parametrize("batch_size", [1, 64])
-def test_every_token_is_asked_for_once_with_its_neighbours_there(batch_size: int) -> None:
+def test_every_token_is_predicted_once_with_its_neighbours_present(batch_size: int) -> None:
     model = random_model(vocab_size=40, seed=3)
     texts = [translated(pair) for pair in PAIRS]
     again = asked_again(engine_of(model), texts, batch_size=batch_size)
@@ -83,7 +83,7 @@ def test_every_token_is_asked_for_once_with_its_neighbours_there(batch_size: int
     assert found[Ranking.LIKELIHOOD] == [-1.0 / (text.tokens + 1) for text in texts]
 
 
-def test_a_model_that_stops_is_asked_whether_to_stop() -> None:
+def test_with_sequence_termination_stopping_is_scored() -> None:
     model = random_model(vocab_size=40, seed=3, termination="sequence")
     text = translated(PAIRS[0])
     with torch.inference_mode():
@@ -96,7 +96,7 @@ def test_a_model_that_stops_is_asked_whether_to_stop() -> None:
     )
 
 
-def test_of_fragments_only_what_was_inserted_is_asked_for_again() -> None:
+def test_only_tokens_inserted_into_fragments_are_predicted_again() -> None:
     # A _ B _ with what was given in place: each inserted token is the only one missing, the other is the second asked
     model = random_model(vocab_size=40, seed=4)
     canvas = Canvas(SPECIALS, ((A, 9, B, 10),), frozenset({2, 3, 4, 5}))
@@ -110,7 +110,7 @@ def test_of_fragments_only_what_was_inserted_is_asked_for_again() -> None:
     assert asked_again(engine_of(model), [text]) == pytest.approx([sum(expected) / 2], abs=1e-4)
 
 
-def test_a_candidate_that_is_not_finished_or_inserts_nothing_comes_last() -> None:
+def test_a_candidate_that_is_unfinished_or_inserts_nothing_ranks_last() -> None:
     model = random_model(vocab_size=40, seed=3)
     finished, empty = translated(PAIRS[0]), translated(PAIRS[2])
     cut = replace(finished, finish=Finish.MAX_TOKENS)
@@ -121,14 +121,14 @@ def test_a_candidate_that_is_not_finished_or_inserts_nothing_comes_last() -> Non
     assert ranks(engine_of(model), [empty], Ranking.AGAIN) == [(True, -math.inf)]
 
 
-def test_a_text_that_was_complete_is_ranked_by_its_ends_alone() -> None:
+def test_a_text_that_was_already_complete_is_ranked_only_by_its_ends() -> None:
     model = random_model(vocab_size=40, seed=3)
     canvas = Canvas.from_ids(SPECIALS, (A, B), (9, 10), generate=Factorization.Y_GIVEN_X)
     whole = Decoded(canvas, 1, 0, Finish.FINISHED, -1.0, ((False, False), (False, False)))
     assert ranks(engine_of(model), [whole], Ranking.AGAIN) == [(True, pytest.approx(ends(model, canvas), abs=1e-4))]
 
 
-def test_both_ways_asks_for_the_given_side_and_not_for_given_fragments_of_the_other() -> None:
+def test_both_ways_scores_the_given_side_and_not_given_fragments_of_the_other() -> None:
     model, pair = random_model(vocab_size=40, seed=3), PAIRS[0]
     fragments = replace(translated(pair), inserted=((False,) * len(pair[X]), (True, False)))
     found = asked_again(engine_of(model), [fragments, translated(pair)], inserted=False)
@@ -136,7 +136,7 @@ def test_both_ways_asks_for_the_given_side_and_not_for_given_fragments_of_the_ot
 
 
 @pytest.mark.parametrize("settings", [{"copy_width": 4}, {"slot_vector": "right"}], ids=str)
-def test_which_other_slots_are_asked_changes_no_answer(settings: dict[str, Any]) -> None:
+def test_predictions_do_not_depend_on_the_other_slots_asked(settings: dict[str, Any]) -> None:
     model = random_model(vocab_size=40, seed=5, **settings)
     assert asked_again(engine_of(model), [translated(PAIRS[0])]) == pytest.approx(
         [token_by_token(model, PAIRS[0], Y)], abs=1e-4
@@ -144,7 +144,7 @@ def test_which_other_slots_are_asked_changes_no_answer(settings: dict[str, Any])
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 64])
-def test_the_candidate_is_kept_whose_tokens_are_likeliest_once_it_is_complete(batch_size: int) -> None:
+def test_the_candidate_with_the_likeliest_tokens_once_complete_is_kept(batch_size: int) -> None:
     model = random_model(vocab_size=40, seed=2, scale=0.6)
     settings = DecodingSettings(max_tokens=8, candidates=8, sampling=Sampling(1.0), ranking=Ranking.LIKELIHOOD)
     canvases = [Canvas.from_ids(SPECIALS, range(4, 6 + n), (), generate=Factorization.Y_GIVEN_X) for n in range(6)]
@@ -160,7 +160,7 @@ def test_the_candidate_is_kept_whose_tokens_are_likeliest_once_it_is_complete(ba
     assert any(one.canvas != other.canvas for one, other in zip(found, by_itself, strict=True))
 
 
-def test_the_candidate_is_kept_that_agrees_best_with_what_was_given() -> None:
+def test_the_candidate_that_agrees_best_with_the_given_side_is_kept() -> None:
     model = random_model(vocab_size=40, seed=2, scale=0.6)
     settings = DecodingSettings(max_tokens=8, candidates=8, sampling=Sampling(1.0), ranking=Ranking.LIKELIHOOD)
     canvases = [Canvas.from_ids(SPECIALS, range(4, 6 + n), (), generate=Factorization.Y_GIVEN_X) for n in range(6)]
@@ -175,8 +175,8 @@ def test_the_candidate_is_kept_that_agrees_best_with_what_was_given() -> None:
     assert any(one.canvas != other.canvas for one, other in zip(found, by_itself, strict=True))
 
 
-def test_a_text_that_leaves_out_what_was_given_gives_way_to_one_that_does_not() -> None:
-    # B alone is the likeliest translation of A C, but nothing then tells of C; B C does
+def test_a_text_that_omits_part_of_the_source_loses_to_one_that_does_not() -> None:
+    # B alone is the likeliest translation of A C, but then nothing corresponds to C; with B C it does
     def says(canvas: Canvas) -> Says:
         x, y = canvas.segments
         if canvas.open_slots.isdisjoint(canvas.slots(X)):
@@ -194,7 +194,7 @@ def test_a_text_that_leaves_out_what_was_given_gives_way_to_one_that_does_not() 
     assert faithful.canvas.segments[Y] == (B, C)
 
 
-def test_a_longer_text_is_rewarded_by_the_logarithm_of_what_was_inserted() -> None:
+def test_the_length_reward_is_the_logarithm_of_the_inserted_tokens() -> None:
     model = random_model(vocab_size=40, seed=3)
     texts = [translated(pair) for pair in PAIRS[:2]]
     for ranking in SLOT_RANKINGS:

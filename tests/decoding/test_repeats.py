@@ -1,4 +1,4 @@
-"""Guards against tokens that are said again and again, and against translations that run away."""
+"""Limits on repeated tokens and on runaway translations."""
 
 import itertools
 
@@ -18,7 +18,7 @@ def longest_run(tokens: tuple[int, ...]) -> int:
 
 
 def says(*, b: float, a: float = 0.0) -> TableEngine:
-    """Every slot says the same, whatever stands there."""
+    """Every slot predicts the same, whatever the canvas."""
     chances = {B: b, A: a, END: 1 - a - b}
     return TableEngine(lambda canvas: Says(dict.fromkeys(canvas.open_slots, chances)))
 
@@ -29,27 +29,27 @@ def decoded(model: TableEngine, start: Canvas, **settings: object) -> Decoded:
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_a_token_is_not_said_more_often_in_a_row_than_allowed(strategy: Strategy) -> None:
+def test_a_token_is_not_repeated_more_often_in_a_row_than_allowed(strategy: Strategy) -> None:
     found = decoded(says(b=0.9), START, strategy=strategy, max_repeats=3, max_tokens=20)
     assert found.canvas.segments[1] == (B, B, B)
     found = decoded(says(b=0.9), START, strategy=strategy, max_tokens=20)
     assert len(found.canvas.segments[1]) == 20
 
 
-def test_a_second_choice_goes_on_where_the_first_is_barred() -> None:
+def test_the_second_choice_is_taken_if_the_first_is_forbidden() -> None:
     found = decoded(says(b=0.6, a=0.3), START, strategy=Strategy.LEFT_TO_RIGHT, max_repeats=2, max_tokens=8)
     assert found.canvas.segments[1] == (B, B, A, B, B, A, B, B)
     assert found.finish is Finish.MAX_TOKENS
 
 
-def test_what_the_given_text_repeats_may_be_repeated() -> None:
+def test_tokens_repeated_in_the_given_text_may_be_repeated() -> None:
     start = Canvas.from_ids(SPECIALS, (A, B, B, B, B, B), (), generate=Factorization.Y_GIVEN_X)
     found = decoded(says(b=0.9), start, max_repeats=3, max_tokens=20)
     assert found.canvas.segments[1] == (B,) * 5
 
 
-def test_insertions_that_together_say_too_much_are_withdrawn_and_the_text_says_so() -> None:
-    # from B B, all three slots want B at once; one of them fits
+def test_insertions_that_together_repeat_too_often_are_withdrawn_and_reported() -> None:
+    # from B B, all three slots predict B at once; one of them fits
     start = Canvas.from_fragments(SPECIALS, [(A,)], [(), (B,), (B,), ()])
     found = decoded(says(b=0.9), start, max_repeats=3, max_tokens=20, max_rounds=1)
     assert found.canvas.segments[1] == (B, B, B)
@@ -70,7 +70,7 @@ def test_no_run_is_longer_than_allowed_in_any_strategy(data: st.DataObject) -> N
         assert longest_run(found.canvas.segments[1]) <= most
 
 
-def test_limits_of_each_text_hold() -> None:
+def test_every_text_has_its_own_limits() -> None:
     found = decode(says(b=0.5, a=0.4), [START] * 3, DecodingSettings(), limits=[2, 5, 9])
     assert [text.tokens for text in found] == [2, 5, 9]
     assert {text.finish for text in found} == {Finish.MAX_TOKENS}

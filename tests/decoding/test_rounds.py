@@ -1,4 +1,4 @@
-"""Decoding with tables written out by hand: rounds, limits, reasons to end, log-probabilities, and the trace."""
+"""Decoding with hand-written probability tables: rounds, limits, finish reasons, log-probabilities, and the trace."""
 
 import math
 import random
@@ -21,7 +21,7 @@ def blank(*segments: tuple[int, ...], way: Factorization = Factorization.X) -> C
 
 
 def speller(*targets: Sequence[int], **settings: object) -> TableEngine:
-    """A model that knows texts of different tokens and asks for the middle of what is missing, 90% sure."""
+    """A model that memorised texts and predicts the middle of each missing span with probability 0.9."""
 
     def rule(canvas: Canvas) -> Says:
         row = canvas.token_ids
@@ -46,7 +46,7 @@ def speller(*targets: Sequence[int], **settings: object) -> TableEngine:
 
 
 def always(content: dict[int, float], **settings: object) -> TableEngine:
-    """A model that says the same of every slot."""
+    """A model that predicts the same for every slot."""
     return TableEngine(lambda canvas: Says(dict.fromkeys(canvas.open_slots, content)), **settings)  # type: ignore[arg-type]
 
 
@@ -63,15 +63,15 @@ def test_parallel_decoding_builds_a_balanced_tree_in_logarithmic_rounds() -> Non
     assert (result.rounds, result.tokens, result.finish) == (4, 7, Finish.FINISHED)  # 1 + 2 + 4, and one to see the end
     assert result.trace is not None
     assert [len(insertions) for insertions in result.trace.rounds] == [1, 2, 4, 0]
-    # seven insertions and, in the last round, eight slots that say end-of-slot
+    # seven insertions and, in the last round, eight slots that predict end-of-slot
     assert result.log_prob == pytest.approx(15 * math.log(SURE), abs=1e-5)
 
 
-def test_serial_decoding_inserts_one_token_a_round() -> None:
+def test_serial_decoding_inserts_one_token_per_round() -> None:
     result = one(speller(SEVEN), blank(), SERIAL)
     assert result.canvas.segments == (SEVEN, ())
     assert (result.rounds, result.tokens, result.finish) == (8, 7, Finish.FINISHED)
-    # the canvas of k tokens has k + 1 slots alike: 1/1 ... 1/7 for the locations; the end is 8 times 1/8 times 0.9
+    # a canvas of k tokens has k + 1 equal slots: 1/1 ... 1/7 for the locations; the end is 8 times 1/8 times 0.9
     assert result.log_prob == pytest.approx(8 * math.log(SURE) - math.lgamma(8), abs=1e-5)
 
 
@@ -79,7 +79,7 @@ def test_serial_decoding_takes_the_best_token_and_slot_together() -> None:
     def rule(canvas: Canvas) -> Says:
         if len(canvas.segments[0]) == 2:
             return Says({})
-        # 0.7 * 0.6 at slot 1, 0.3 * 0.9 at slot 2: the surer token is not at the better place
+        # 0.7 * 0.6 at slot 1, 0.3 * 0.9 at slot 2: the more certain token is not at the more likely slot
         return Says({1: {A: 0.6, END: 0.4}, 2: {B: 0.9, END: 0.1}}, {1: 0.7, 2: 0.3})
 
     result = one(TableEngine(rule), blank((C,), ()), SERIAL, trace=True)
@@ -90,7 +90,7 @@ def test_serial_decoding_takes_the_best_token_and_slot_together() -> None:
     assert insertion.log_prob == pytest.approx(math.log(0.7 * 0.6), abs=1e-6)
 
 
-def test_the_temperature_is_the_locations_too() -> None:
+def test_the_temperature_applies_to_locations_too() -> None:
     def rule(canvas: Canvas) -> Says:
         return Says({1: {A: 1.0}, 2: {A: 1.0}}, {1: 0.4, 2: 0.6})
 
@@ -117,7 +117,7 @@ def test_max_rounds_ends_a_decode(strategy: Strategy) -> None:
     assert result.tokens == (1 + 2 + 4 if strategy is Strategy.PARALLEL else 3)
 
 
-def test_a_text_that_ends_in_the_last_round_allowed_is_finished() -> None:
+def test_a_text_that_ends_in_the_last_allowed_round_is_finished() -> None:
     assert one(speller(SEVEN), blank(), DecodingSettings(max_rounds=4)).finish is Finish.FINISHED
     assert one(speller(SEVEN), blank(), DecodingSettings(max_rounds=3)).finish is Finish.MAX_ROUNDS
 
@@ -133,7 +133,7 @@ def test_max_tokens_ends_a_decode(strategy: Strategy, sampling: Sampling | None,
 
 @pytest.mark.parametrize("sampling", [None, Sampling()])
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_a_text_of_just_max_tokens_is_finished(strategy: Strategy, sampling: Sampling | None) -> None:
+def test_a_text_of_exactly_max_tokens_is_finished(strategy: Strategy, sampling: Sampling | None) -> None:
     def rule(canvas: Canvas) -> Says:
         return Says({} if canvas.segments[0] else {1: {A: 1.0}})
 
@@ -144,7 +144,7 @@ def test_a_text_of_just_max_tokens_is_finished(strategy: Strategy, sampling: Sam
 
 
 @pytest.mark.parametrize("sampling", [None, Sampling()])
-def test_a_text_of_just_max_tokens_that_stops_is_finished(sampling: Sampling | None) -> None:
+def test_a_text_of_exactly_max_tokens_that_stops_is_finished(sampling: Sampling | None) -> None:
     def rule(canvas: Canvas) -> Says:
         sure = {slot: {A: 1.0} for slot in canvas.open_slots}
         return Says(sure, stop=0.9999999 if canvas.segments[0] else 0.0)
@@ -154,7 +154,7 @@ def test_a_text_of_just_max_tokens_that_stops_is_finished(sampling: Sampling | N
     assert (result.tokens, result.finish) == (1, Finish.FINISHED)
 
 
-def test_where_room_is_short_the_surest_get_it() -> None:
+def test_limited_room_goes_to_the_most_certain_insertions() -> None:
     def rule(canvas: Canvas) -> Says:
         chances = {1: 0.6, 2: 0.9, 3: 0.7}
         return Says({slot: {A: chances[slot], END: 1 - chances[slot]} for slot in canvas.open_slots if slot in chances})
@@ -178,13 +178,13 @@ def test_a_canvas_too_long_for_the_model_is_an_error(limits: dict[str, int], tak
         decode(engine_of(model), [blank(), blank((A,) * 4, ())])
 
 
-def test_parallel_decoding_of_a_model_that_stops_as_a_whole_is_an_error() -> None:
+def test_parallel_decoding_with_sequence_termination_is_an_error() -> None:
     model = always({A: 1.0}, termination=Termination.SEQUENCE)
     with pytest.raises(DecodingError, match=r"parallel decoding needs slot termination.*serially"):
         decode(engine_of(model), [blank()], DecodingSettings(Strategy.PARALLEL))
 
 
-def test_as_many_seeds_as_canvases_are_wanted() -> None:
+def test_the_number_of_seeds_must_equal_the_number_of_canvases() -> None:
     with pytest.raises(DecodingError, match="1 seeds for 2 canvases"):
         decode(always({END: 1.0}), [blank(), blank()], seeds=[1])
 
@@ -199,13 +199,13 @@ def test_sequence_termination_stops_when_stopping_beats_every_insertion() -> Non
     # 0.9 * 0.75 beats 0.1; then 0.5 / 2 * 0.75 does not beat 0.5
     assert (result.canvas.segments[0], result.rounds, result.finish) == ((A,), 2, Finish.FINISHED)
     assert result.log_prob == pytest.approx(math.log(0.9 * 0.75) + math.log(0.5), abs=1e-5)
-    # with 2 taken off stopping, e^-2 * 0.5 = 0.07 no longer beats 0.19
+    # with 2 subtracted from stopping, e^-2 * 0.5 = 0.07 no longer beats 0.19
     penalised = one(model, blank(), DecodingSettings(strategy=Strategy.SERIAL, termination_penalty=2.0, max_rounds=2))
     assert penalised.tokens == 2
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_the_termination_penalty_is_taken_off_end_of_slot(strategy: Strategy) -> None:
+def test_the_termination_penalty_is_subtracted_from_end_of_slot(strategy: Strategy) -> None:
     def rule(canvas: Canvas) -> Says:
         return Says({} if canvas.segments[0] else {1: {A: 0.4, END: 0.6}})
 
@@ -219,7 +219,7 @@ def test_the_termination_penalty_is_taken_off_end_of_slot(strategy: Strategy) ->
 
 @pytest.mark.parametrize("strategy", list(Strategy))
 @pytest.mark.parametrize("sampling", [None, Sampling(temperature=3.0)])
-def test_what_may_never_be_inserted_is_not(strategy: Strategy, sampling: Sampling | None) -> None:
+def test_forbidden_tokens_are_never_inserted(strategy: Strategy, sampling: Sampling | None) -> None:
     settings = DecodingSettings(
         strategy=strategy, sampling=sampling, max_tokens=20, constraints=Constraints(never=frozenset({A}))
     )
@@ -230,7 +230,7 @@ def test_what_may_never_be_inserted_is_not(strategy: Strategy, sampling: Samplin
 
 @pytest.mark.parametrize("strategy", list(Strategy))
 @pytest.mark.parametrize("sampling", [None, Sampling()])
-def test_where_everything_is_barred_nothing_is_inserted_not_even_the_minimum(
+def test_if_every_token_is_forbidden_nothing_is_inserted_despite_the_minimum(
     strategy: Strategy, sampling: Sampling | None
 ) -> None:
     constraints = Constraints(never=frozenset({A, B}), min_tokens_per_blank=1)
@@ -244,7 +244,7 @@ def fragments(*parts: list[int]) -> Canvas:
 
 
 def in_blanks(result: Decoded) -> list[int]:
-    """How many tokens came into each blank, between the given 10, 11, 12, ..."""
+    """The number of tokens inserted into each blank, between the given 10, 11, 12, ..."""
     counts = [0]
     for inserted in result.inserted[0]:
         if inserted:
@@ -279,7 +279,7 @@ def test_no_blank_gets_more_than_the_maximum(strategy: Strategy, sampling: Sampl
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_a_blank_that_is_full_and_wants_more_is_not_finished(strategy: Strategy) -> None:
+def test_a_full_blank_that_predicts_more_tokens_is_not_finished(strategy: Strategy) -> None:
     def rule(canvas: Canvas) -> Says:
         return Says({slot: {A: 1.0} for slot in canvas.open_slots if 10 not in canvas.segments[0][: slot - 1]})
 
@@ -288,7 +288,7 @@ def test_a_blank_that_is_full_and_wants_more_is_not_finished(strategy: Strategy)
     assert (result.canvas.segments, result.finish) == (((A, 10),), Finish.MAX_TOKENS)
 
 
-def test_the_minimum_yields_to_the_room_there_is() -> None:
+def test_the_minimum_is_limited_by_the_available_room() -> None:
     settings = DecodingSettings(max_tokens=3, constraints=Constraints(min_tokens_per_blank=2))
     result = one(always({A: 0.1, END: 0.9}, vocab_size=64), fragments([10], [11], [12]), settings)
     assert (result.tokens, result.finish) == (3, Finish.MAX_TOKENS)
@@ -299,7 +299,7 @@ def test_only_the_minimum_is_forced() -> None:
     result = one(always({A: 0.3, B: 0.2, END: 0.5}, vocab_size=64), fragments([10], [11]), settings)
     assert result.canvas.segments == ((10, A, A, A, 11),)
     assert result.rounds == 4
-    # three forced insertions with the model's own probability, and four slots that say end-of-slot
+    # three forced insertions with the model's own probability, and four slots that predict end-of-slot
     assert result.log_prob == pytest.approx(3 * math.log(0.3) + 4 * math.log(0.5), abs=1e-5)
 
 
@@ -330,7 +330,7 @@ def test_finished_texts_leave_the_batch() -> None:
     assert progress == [3, 1]
 
 
-def test_results_come_in_the_order_of_the_canvases_whatever_the_batches() -> None:
+def test_results_are_in_the_order_of_the_canvases_whatever_the_batches() -> None:
     targets = [tuple(range(10 * n, 10 * n + n)) for n in range(1, 6)]
     starts = [Canvas.from_ids(SPECIALS, (), t[:1], generate=Factorization.Y) for t in reversed(targets)]
     for batch_size in (1, 2, 5):
@@ -338,7 +338,7 @@ def test_results_come_in_the_order_of_the_canvases_whatever_the_batches() -> Non
         assert [result.canvas.segments[1] for result in results] == targets[::-1]
 
 
-def test_what_was_given_and_what_was_inserted_are_told_apart() -> None:
+def test_given_and_inserted_tokens_are_distinguished() -> None:
     result = one(speller(SEVEN), Canvas.from_ids(SPECIALS, (12, 14), (5,), generate=Factorization.X_GIVEN_Y))
     assert result.canvas.segments == (SEVEN, (5,))
     assert result.inserted == ((True, True, False, True, False, True, True), (False,))
@@ -377,7 +377,7 @@ def test_the_trace_as_json_names_the_tokens() -> None:
     assert "start_text" not in given.trace.to_json()
 
 
-def test_without_being_asked_there_is_no_trace() -> None:
+def test_there_is_no_trace_by_default() -> None:
     assert one(speller(SEVEN), blank()).trace is None
 
 
@@ -409,7 +409,7 @@ def test_one_by_one_in_batches_of_seven_and_all_together_give_the_same_tokens(na
     assert len({canvas.segments[1] for canvas, _, _ in together}) > number // 10
 
 
-def test_a_seed_decides_what_is_drawn() -> None:
+def test_draws_depend_on_the_seed() -> None:
     model = random_model(vocab_size=40, seed=2)
     settings = DecodingSettings(sampling=Sampling(), max_tokens=8)
     start = Canvas.from_ids(SPECIALS, (), (), generate=Factorization.JOINT)
@@ -425,7 +425,7 @@ def test_a_seed_decides_what_is_drawn() -> None:
     assert len(set(draw(list(range(20))))) > 10
 
 
-def test_a_limit_beyond_all_bounds_is_as_good_as_none() -> None:
+def test_a_huge_limit_equals_no_limit() -> None:
     endless = 10**30
     constraints = Constraints(max_tokens_per_blank=endless)
     found = one(speller(SEVEN), blank(), DecodingSettings(max_tokens=endless, constraints=constraints))

@@ -19,10 +19,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "modernbert cached": CACHED,
     "roberta": {"positions": "continue", "slot_vector": "both", "termination": "sequence", "copy_width": 4},
 }
-"""Trunks of transformers; between them a table and rotary positions, windows, an offset, and all that heads have."""
+"""Trunks of transformers: position tables, rotary positions, windows, an offset, and all options of heads."""
 
 OWN = ("own cached", "own apart", "own")
-"""With cached context, with layers for given tokens beside those for inserted ones, and with full attention."""
+"""With cached context, with separate layers for given and inserted tokens, and with full attention."""
 MODELS = (*OWN, *SETTINGS)
 
 
@@ -54,7 +54,7 @@ def traced_model(family: str, **settings: Any) -> KermitForInsertion:
 def own_model(
     vocab_size: int, width: int = 16, layers: int = 2, given_layers: int = 0, **settings: Any
 ) -> KermitForInsertion:
-    """A model with our own trunk; with full attention unless the settings say otherwise."""
+    """A model with our own trunk, by default with full attention."""
     trunk = EncoderConfig(
         vocab_size=vocab_size,
         hidden_size=width,

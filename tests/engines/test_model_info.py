@@ -1,4 +1,4 @@
-"""What a model is, from its config alone."""
+"""The description of a model, from its config alone."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from kermit.modeling import KermitConfig
 SIZES = {"vocab_size": 10, "hidden_size": 4, "max_positions": 64}
 
 
-def test_what_a_config_leaves_out_is_as_the_config_class_has_it() -> None:
+def test_missing_config_keys_have_the_defaults_of_the_config_class() -> None:
     for name, value in CONFIG_DEFAULTS.items():
         assert getattr(KermitConfig, name) == value, name
     told, untold = KermitConfig(), {"model_type": "kermit"}
@@ -35,6 +35,6 @@ def test_limits_follow_from_the_positions() -> None:
         ({"model_type": "kermit", "sep_token_id": 1}, "must be four different token ids"),
     ],
 )
-def test_a_config_that_is_broken_is_refused(config: dict[str, object], message: str) -> None:
+def test_a_broken_config_is_rejected(config: dict[str, object], message: str) -> None:
     with pytest.raises(ModelError if "token ids" not in message else ValueError, match=message):
         info_from_config(config, **SIZES)

@@ -1,4 +1,4 @@
-"""An exported model: it says what the model of torch says, keeps what it has read, and knows what it is."""
+"""An exported model: it agrees with torch, caches what it has read, and describes itself."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def part(rows: Rows, start: int, stop: int, past: object = None) -> Rows:
 
 
 @EVERY_MODEL
-def test_it_says_what_the_model_says(name: str) -> None:
+def test_it_agrees_with_the_torch_model(name: str) -> None:
     difference = compare(onnx_of(name), torch_of(name))
     assert difference.largest < 1e-4
 
@@ -42,7 +42,7 @@ def test_it_says_what_the_model_says(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", sorted({*TRUNKS, *MORE_TRUNKS}))
 @pytest.mark.parametrize("settings", [{}, CACHED], ids=["full", "cached"])
-def test_every_trunk_says_what_it_says_in_torch(family: str, settings: dict[str, object]) -> None:
+def test_every_trunk_agrees_with_torch(family: str, settings: dict[str, object]) -> None:
     if settings and family in ("mpnet", "deberta-v2"):
         pytest.skip("refused with cached context")
     model = traced_model(family, **settings)
@@ -50,7 +50,7 @@ def test_every_trunk_says_what_it_says_in_torch(family: str, settings: dict[str,
 
 
 @EVERY_MODEL
-def test_wanted_tokens_have_the_log_probs_that_the_whole_vocabulary_has(name: str) -> None:
+def test_requested_tokens_have_the_log_probs_of_the_full_distribution(name: str) -> None:
     rows, wanted = rows_of(name), np.array([4, 5, 6, 3, 41, 40, 4])
     for engine in (onnx_of(name), torch_of(name)):
         answer = engine.ask(rows, slots_of(rows, full=True, wanted=wanted, keep=False))
@@ -68,7 +68,7 @@ def test_its_best_tokens_are_those_of_the_model(name: str) -> None:
 
 
 @EVERY_MODEL
-def test_in_int8_it_says_nearly_the_same(name: str) -> None:
+def test_int8_is_close_to_float32(name: str) -> None:
     difference = compare(onnx_of(name, "int8"), torch_of(name))
     assert difference.best < 0.05
     rows = rows_of(name)
@@ -77,14 +77,14 @@ def test_in_int8_it_says_nearly_the_same(name: str) -> None:
 
 
 @EVERY_MODEL
-def test_it_knows_what_the_model_is(name: str) -> None:
+def test_it_reports_the_models_info(name: str) -> None:
     assert onnx_of(name).info == torch_of(name).info
     assert onnx_of(name).caches is torch_of(name).caches is (name in ("own cached", "own apart"))
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 @pytest.mark.parametrize("name", ["own cached", "own apart", "bert cached"])
-def test_what_it_says_about_a_text_does_not_depend_on_its_batch(name: str, precision: str) -> None:
+def test_the_predictions_for_a_text_do_not_depend_on_its_batch(name: str, precision: str) -> None:
     engine, rows = onnx_of(name, precision), rows_of(name, batch=5)
     planes = (rows.token_ids, rows.segment_ids, rows.positions, rows.orders, rows.mask)
     together = engine.ask(rows, slots_of(rows, full=True))
@@ -109,7 +109,7 @@ def test_the_best_tokens_are_the_best_without_end_of_slot_however_many(vocab_siz
         np.testing.assert_array_equal(answer.log_probs, np.take_along_axis(content, best, 1))
 
 
-def test_of_equal_tokens_the_smaller_ids_are_best() -> None:
+def test_ties_are_broken_by_the_smaller_id() -> None:
     model = own_model(42)
     with torch.no_grad():
         model.get_input_embeddings().weight.zero_()  # so that only the bias counts
@@ -144,7 +144,7 @@ def test_rows_of_a_cache_can_be_chosen_and_repeated() -> None:
     np.testing.assert_allclose(found[real], expected[real], atol=1e-5)
 
 
-def test_the_first_places_of_a_cache_are_as_if_no_more_had_been_read() -> None:
+def test_a_truncated_cache_equals_one_of_fewer_tokens() -> None:
     engine, rows = onnx_of("own cached"), rows_of("own cached")
     short, long = (engine.ask(part(rows, 0, stop), Asked(NONE, NONE)).cache for stop in (8, 16))
     assert short is not None
@@ -156,7 +156,7 @@ def test_the_first_places_of_a_cache_are_as_if_no_more_had_been_read() -> None:
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 @pytest.mark.parametrize("name", OWN)
-def test_rows_can_be_read_without_asking_anything(name: str, precision: str) -> None:
+def test_rows_can_be_read_without_predicting_slots(name: str, precision: str) -> None:
     answer = onnx_of(name, precision).ask(rows_of(name), Asked(NONE, NONE, top=2, full=True))
     assert answer.tokens.shape == answer.log_probs.shape == (0, 2)
     assert answer.end.shape == answer.location.shape == (0,)
@@ -164,7 +164,7 @@ def test_rows_can_be_read_without_asking_anything(name: str, precision: str) -> 
     assert answer.content.shape == (0, model_of(name).config.vocab_size)
 
 
-def test_with_termination_per_sequence_there_is_a_logit_of_stopping_and_no_end_of_slot() -> None:
+def test_with_sequence_termination_there_is_a_stop_logit_and_no_end_of_slot() -> None:
     rows = rows_of("roberta")
     answer = onnx_of("roberta").ask(rows, slots_of(rows))
     assert answer.stop is not None
@@ -173,7 +173,7 @@ def test_with_termination_per_sequence_there_is_a_logit_of_stopping_and_no_end_o
     assert onnx_of("own").ask(rows, slots_of(rows)).stop is None
 
 
-def test_positions_that_a_table_does_not_have_are_refused() -> None:
+def test_positions_beyond_the_table_are_rejected() -> None:
     rows = rows_of("bert cached", batch=1)
     fits, beyond = (replace(rows, positions=rows.positions * 0 + highest) for highest in (63.0, 63.5))
     assert np.isfinite(onnx_of("bert cached").hidden(fits)).all()
@@ -181,6 +181,6 @@ def test_positions_that_a_table_does_not_have_are_refused() -> None:
         onnx_of("bert cached").hidden(beyond)
 
 
-def test_content_that_is_no_model_is_refused() -> None:
+def test_a_file_that_is_not_a_model_is_rejected() -> None:
     with pytest.raises(ModelError, match="cannot be loaded"):
         OnnxEngine.of(b"no model", {})

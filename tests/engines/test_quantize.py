@@ -1,4 +1,4 @@
-"""Graphs in int8: what a single matrix product makes of tokens, and what a file weighs."""
+"""Graphs in int8: single matrix products, and file sizes."""
 
 import numpy as np
 import onnxruntime
@@ -37,7 +37,7 @@ def test_a_token_is_rounded_by_its_own_largest_value() -> None:
     assert (np.abs(found - exact).max(1) < 0.02 * np.abs(exact).max(1)).all()
 
 
-def test_a_token_without_any_activation_gives_zero() -> None:
+def test_a_token_without_activations_gives_zero() -> None:
     states = np.zeros((2, 16), np.float32)
     states[1] = 1.0
     found = run(quantize(product(), "table", {}), states=states)
@@ -58,7 +58,7 @@ def test_normalised_activations_are_rounded_by_their_range() -> None:
     assert np.abs(clipped - exact).max() > 1
 
 
-def test_tokens_are_embedded_with_a_scale_of_their_own() -> None:
+def test_every_token_embedding_has_its_own_scale() -> None:
     graph = Graph()
     table = TABLE * np.logspace(-3, 3, 9, dtype=np.float32)[:, None]
     ids = graph.input("ids", np.int64, ["rows"])
@@ -69,7 +69,7 @@ def test_tokens_are_embedded_with_a_scale_of_their_own() -> None:
 
 
 def test_no_two_neighbouring_products_exceed_16_bits() -> None:
-    """Where they did, CPUs without VNNI would cut them off."""
+    """Otherwise CPUs without VNNI would saturate."""
     weight = np.ones((24, 16), np.float32)
     weight[::2, ::3] = -0.5
     graph = Graph()
@@ -96,7 +96,7 @@ def test_all_wide_products_are_in_integers(name: str) -> None:
     assert len(integers) == layers * per_layer + 2  # slot vectors and the vocabulary
 
 
-def test_files_hold_every_weight_once() -> None:
+def test_files_contain_every_weight_once() -> None:
     model = own_model(3000, width=64)
     weights = sum(parameter.numel() for parameter in model.parameters())
     graphs = build_graphs(model)
@@ -105,7 +105,7 @@ def test_files_hold_every_weight_once() -> None:
     assert size[FilePrecision.INT8] == pytest.approx(weights, rel=0.25)  # with scales, 4 bytes for each token
 
 
-def test_the_graph_in_float32_stays_as_it_is() -> None:
+def test_the_float32_graph_is_not_modified() -> None:
     model, graphs = model_of("own"), graphs_of("own")
     before = serialize(graphs, model, FilePrecision.FLOAT32)
     serialize(graphs, model, FilePrecision.INT8)

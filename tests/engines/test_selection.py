@@ -1,4 +1,4 @@
-"""Which engine a model's folder gets."""
+"""Which engine is selected for a model's folder."""
 
 import shutil
 import sys
@@ -38,7 +38,7 @@ def export(folder: Path, *names: str) -> None:
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What an ONNX engine would be loaded with."""
+    """The arguments that an ONNX engine would be loaded with."""
     found: list[dict[str, Any]] = []
 
     class OnnxEngine:
@@ -53,7 +53,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return found
 
 
-def test_without_an_exported_file_it_is_torch(folder: Path) -> None:
+def test_torch_is_used_without_an_exported_file(folder: Path) -> None:
     assert isinstance(load_engine(folder), TorchEngine)
     with pytest.raises(ModelError, match="kermit export"):
         load_engine(folder, "onnx")
@@ -81,7 +81,9 @@ def test_a_precision_that_was_not_exported_is_an_error(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [{"engine": "tensorflow"}, {"precision": "int4"}])
-def test_an_unknown_engine_or_precision_is_an_error_that_lists_the_known(folder: Path, how: dict[str, Any]) -> None:
+def test_an_unknown_engine_or_precision_is_an_error_that_lists_the_known_ones(
+    folder: Path, how: dict[str, Any]
+) -> None:
     with pytest.raises(KermitError, match=r"tensorflow|int4"):
         Kermit.from_pretrained(folder, **how)
 
@@ -95,12 +97,12 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_an_engine_knows_its_precision(exported: Path) -> None:
+def test_an_engine_reports_its_precision(exported: Path) -> None:
     assert load_engine(exported).info.precision == "int8"
     assert load_engine(exported, precision="float32").info.precision == "float32"
 
 
-def test_a_file_of_other_weights_is_refused_and_torch_used_if_it_may_be(
+def test_a_file_of_other_weights_is_rejected_and_auto_falls_back_to_torch(
     exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = Path(shutil.copytree(exported, tmp_path / "model"))

@@ -1,4 +1,4 @@
-"""The engine of torch models: its caches change what is read, and nothing of what is said."""
+"""The engine of torch models: caching changes what is read, not what is predicted."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ STARTS = [
 
 
 class Noting(TorchEngine):
-    """Notes what it is asked; may be made to keep nothing."""
+    """Records its calls; can be created without a cache."""
 
     def __init__(self, model, *, caches: bool = True) -> None:
         super().__init__(model)
@@ -36,13 +36,13 @@ class Noting(TorchEngine):
 
     @property
     def read(self) -> int:
-        """How many tokens were read."""
+        """The number of tokens read."""
         return sum(int((rows.token_ids != 0).sum()) for rows, _ in self.calls)
 
 
 @pytest.mark.parametrize("sampling", [None, Sampling(0.9), Sampling(1.2, top_k=2)], ids=["best", "drawn", "top_k"])
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_with_and_without_a_cache_texts_are_the_same(strategy: Strategy, sampling: Sampling | None) -> None:
+def test_texts_are_the_same_with_and_without_a_cache(strategy: Strategy, sampling: Sampling | None) -> None:
     settings = DecodingSettings(strategy, sampling=sampling, max_tokens=9)
     engines = [Noting(cached_model(seed=4), caches=caches) for caches in (True, False)]
     with_cache, without = (decode(engine, STARTS * 2, settings, batch_size=4, trace=True) for engine in engines)
@@ -52,7 +52,7 @@ def test_with_and_without_a_cache_texts_are_the_same(strategy: Strategy, samplin
     assert engines[0].read < engines[1].read
 
 
-def test_what_is_given_is_read_once() -> None:
+def test_given_tokens_are_read_once() -> None:
     engine = Noting(cached_model(seed=4))
     settings = DecodingSettings(termination_penalty=50.0, max_tokens=7)
     [found] = decode(engine, STARTS[:1], settings)
@@ -71,7 +71,7 @@ def test_left_to_right_every_token_is_read_once() -> None:
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_candidates_share_what_is_given_and_the_first_round(strategy: Strategy) -> None:
+def test_candidates_share_the_given_tokens_and_the_first_round(strategy: Strategy) -> None:
     engine = Noting(cached_model(seed=4))
     settings = DecodingSettings(
         strategy, termination_penalty=50.0, max_tokens=6, candidates=5, ranking=Ranking.LIKELIHOOD
@@ -83,7 +83,7 @@ def test_candidates_share_what_is_given_and_the_first_round(strategy: Strategy) 
     assert second[0].past is not None
 
 
-def test_an_engine_is_asked_for_no_more_than_is_needed() -> None:
+def test_an_engine_is_asked_only_for_what_is_needed() -> None:
     engine = Noting(cached_model(seed=4))
 
     def asked(settings: DecodingSettings, start: Canvas = STARTS[0]) -> set[tuple[int, bool]]:
@@ -97,15 +97,15 @@ def test_an_engine_is_asked_for_no_more_than_is_needed() -> None:
     assert asked(replace(best, sampling=Sampling(0.7, top_k=2))) == {(2, False)}
     assert asked(replace(best, sampling=Sampling(0.7))) == {(1, True)}
     assert asked(replace(best, constraints=Constraints(never=frozenset({A})))) == {(8, False)}
-    # a token that may not be said again is noticed, and the others asked for
+    # a token that may not be repeated is detected, and further tokens are requested
     assert (1, True) in asked(replace(best, max_repeats=1, termination_penalty=50.0))
 
 
-def test_what_is_barred_is_passed_over_as_if_the_whole_vocabulary_were_known() -> None:
+def test_forbidden_tokens_are_skipped_as_with_the_full_vocabulary() -> None:
     model = cached_model(seed=4)
 
     class Telling(TorchEngine):
-        """Tells everything, whatever is asked."""
+        """Returns the full distribution, whatever is requested."""
 
         def ask(self, rows: Rows, asked: Asked) -> Answer:
             return super().ask(rows, replace(asked, full=True))
@@ -135,7 +135,7 @@ def test_an_answer_has_the_best_tokens_without_end_of_slot_and_their_log_probabi
     assert found.log_probs.dtype == found.end.dtype == found.content.dtype == found.location.dtype == np.float32
 
 
-def test_a_cache_can_be_cut_and_its_rows_chosen() -> None:
+def test_a_cache_can_be_truncated_and_its_rows_selected() -> None:
     engine = TorchEngine(cached_model(seed=4))
     canvases = CanvasBatch.from_canvases(STARTS[:1] * 2)
     layout = lay_out_for(engine.info, generations_of(canvases))

@@ -117,7 +117,7 @@ def test_an_insertion_transformer_ignores_padding(tiny_recipe, tokenizer):
     assert torch.allclose(both[0, : one.shape[1]], one[0], atol=1e-5)
 
 
-def test_an_insertion_transformer_is_asked_one_way_only(tiny_recipe):
+def test_an_insertion_transformer_has_only_one_direction(tiny_recipe):
     recipe = insertion_recipe(tiny_recipe, INSERTION_TRANSFORMER_MODEL, factorizations={"joint": 1.0})
     with pytest.raises(RecipeError, match="one direction"):
         check_recipe(recipe, data=None)
@@ -128,7 +128,7 @@ def test_an_insertion_transformer_is_asked_one_way_only(tiny_recipe):
     [{"y": "mono.de"}, {"tsv": "mono.tsv", "columns": [None, 1]}, {"jsonl": "mono.jsonl", "fields": [None, "text"]}],
     ids=str,
 )
-def test_unpaired_text_serves_its_own_marginal(tiny_recipe, tokenizer, source):
+def test_unpaired_text_trains_its_own_marginal(tiny_recipe, tokenizer, source):
     recipe = insertion_recipe(tiny_recipe, KERMIT_MODEL, factorizations={"joint": 1.0})
     recipe["data"]["train"].append({"name": "german"} | source)
     loaded = check_recipe(recipe, data=None)
@@ -181,12 +181,12 @@ def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tiny_recipe, tokenizer):
         ({"beams": 3}, r"decoding\.beams: unknown key.*known here: strategy"),
     ],
 )
-def test_wrong_decoding_is_told_before_training(tiny_recipe, model, decoding, message):
+def test_wrong_decoding_settings_are_errors_before_training(tiny_recipe, model, decoding, message):
     with pytest.raises(RecipeError, match=message):
         check_recipe(insertion_recipe(tiny_recipe, model, decoding=decoding), data=Path())
 
 
-def test_decoding_choices_are_completed_by_the_models_defaults(tiny_recipe, tokenizer):
+def test_decoding_settings_default_to_the_models(tiny_recipe, tokenizer):
     loaded = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL), data=Path())
     model = loaded.family.build(loaded.recipe, tokenizer)
     model.config.termination_penalty = 1.5
@@ -225,28 +225,28 @@ def test_a_trunk_that_reads_from_left_to_right_is_a_recipe_error(tiny_recipe, to
         ({"vocab_size": 300}, r"model\.trunk\.vocab_size: it follows from the tokenizer"),
     ],
 )
-def test_a_wrong_key_of_the_trunk_is_told_with_its_path(tiny_recipe, tokenizer, change, message):
+def test_a_wrong_key_of_the_trunk_is_an_error_with_its_path(tiny_recipe, tokenizer, change, message):
     model = KERMIT_MODEL | {"trunk": KERMIT_MODEL["trunk"] | change}
     loaded = check_recipe(insertion_recipe(tiny_recipe, model), data=None)
     with pytest.raises(RecipeError, match=message):
         loaded.family.build(loaded.recipe, tokenizer)
 
 
-def test_a_key_that_the_trunk_reads_and_does_not_keep_is_known(tiny_recipe, tokenizer):
+def test_a_key_that_the_trunk_reads_but_does_not_store_is_accepted(tiny_recipe, tokenizer):
     trunk = {**KERMIT_MODEL["trunk"], "model_type": "modernbert", "global_attn_every_n_layers": 1}
     loaded = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL | {"trunk": trunk}), data=None)
     assert loaded.family.build(loaded.recipe, tokenizer).config.trunk_config.layer_types == ["full_attention"]
 
 
 @pytest.mark.slow
-def test_texts_that_the_trunk_has_no_positions_for_are_told_before_training(tiny_recipe, corpus, tmp_path):
+def test_texts_too_long_for_the_trunk_are_errors_before_training(tiny_recipe, corpus, tmp_path):
     model = KERMIT_MODEL | {"trunk": KERMIT_MODEL["trunk"] | {"max_position_embeddings": 8}}
     loaded = check_recipe(insertion_recipe(tiny_recipe, model), data=corpus)
     with pytest.raises(RecipeError, match=r"longest text has \d+ tokens, but .* positions for 6"):
         train(loaded, tmp_path)
 
 
-def test_the_lower_bound_is_an_objective_of_recipes(tiny_recipe, tokenizer):
+def test_recipes_can_use_the_lower_bound(tiny_recipe, tokenizer):
     recipe = insertion_recipe(tiny_recipe, KERMIT_MODEL, objective={"name": "lower_bound", "prior": "uniform"})
     loaded = check_recipe(recipe, data=None)
     model = loaded.family.build(loaded.recipe, tokenizer)
@@ -257,7 +257,7 @@ def test_the_lower_bound_is_an_objective_of_recipes(tiny_recipe, tokenizer):
     assert loaded.family.loss(model, batch, loaded.recipe).item() > 0
 
 
-def test_a_model_says_all_that_its_sources_taught_it_and_validation_has_a_mix_of_its_own(tiny_recipe, tokenizer):
+def test_a_model_lists_the_factorizations_of_all_sources_and_validation_has_its_own_mixture(tiny_recipe, tokenizer):
     recipe = insertion_recipe(tiny_recipe, KERMIT_MODEL)
     recipe["data"]["train"].append({"name": "german", "y": "mono.de"})
     recipe["data"]["train"].append({"x": "a", "y": "b", "factorizations": {"x_given_y": 1.0}})

@@ -1,4 +1,4 @@
-"""The masked and the causal language model: their batches by counting, their losses beside transformers' own."""
+"""The masked and the causal language model: frequencies in their batches, and losses equal to transformers'."""
 
 from collections import Counter
 from pathlib import Path
@@ -64,7 +64,7 @@ def collator(tokenizer: PreTrainedTokenizerFast, **objective: Any) -> MaskingCol
     return found
 
 
-def test_of_15_percent_80_are_hidden_10_are_another_token_and_10_stay(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_of_15_percent_80_are_masked_10_are_replaced_and_10_stay(tokenizer: PreTrainedTokenizerFast) -> None:
     rows = [Row(x=[40] * 60, y=[41] * 60, source=0)] * 300
     batch = as_tensors(collator(tokenizer)(rows, np.random.default_rng(0)))
     asked = batch["labels"] != -100
@@ -83,7 +83,7 @@ def test_of_15_percent_80_are_hidden_10_are_another_token_and_10_stay(tokenizer:
     assert set(truth.tolist()) == {40, 41}, "specials are never asked for"
 
 
-def test_spans_are_hidden_together_and_short_texts_have_at_least_one_token_asked(
+def test_spans_are_masked_together_and_short_texts_have_at_least_one_target(
     tokenizer: PreTrainedTokenizerFast,
 ) -> None:
     rows = [Row(x=[40] * 100, y=[], source=0)] * 200
@@ -99,7 +99,7 @@ def test_spans_are_hidden_together_and_short_texts_have_at_least_one_token_asked
 
 
 @pytest.mark.parametrize("shape", ["bert", "roberta", "modernbert"])
-def test_the_masked_loss_is_transformers_own_summed(tokenizer: PreTrainedTokenizerFast, shape: str) -> None:
+def test_the_masked_loss_is_the_sum_of_transformers_loss(tokenizer: PreTrainedTokenizerFast, shape: str) -> None:
     recipe = loaded("masked_lm", shape)
     model = built(recipe, tokenizer)
     batch = as_tensors(recipe.family.collator(recipe.recipe, tokenizer)(ROWS, np.random.default_rng(2)))
@@ -119,7 +119,7 @@ def test_the_masked_loss_is_transformers_own_summed(tokenizer: PreTrainedTokeniz
 
 
 @pytest.mark.parametrize("shape", ["bert", "gpt2"])
-def test_the_causal_loss_is_transformers_own_summed(tokenizer: PreTrainedTokenizerFast, shape: str) -> None:
+def test_the_causal_loss_is_the_sum_of_transformers_loss(tokenizer: PreTrainedTokenizerFast, shape: str) -> None:
     recipe = loaded("causal_lm", shape)
     model = built(recipe, tokenizer)
     batch = as_tensors(recipe.family.collator(recipe.recipe, tokenizer)(ROWS, np.random.default_rng()))
@@ -132,7 +132,7 @@ def test_the_causal_loss_is_transformers_own_summed(tokenizer: PreTrainedTokeniz
 
 
 @pytest.mark.parametrize("shape", ["bert", "gpt2"])
-def test_a_causal_model_sees_nothing_of_what_comes_after(tokenizer: PreTrainedTokenizerFast, shape: str) -> None:
+def test_a_causal_model_does_not_see_later_tokens(tokenizer: PreTrainedTokenizerFast, shape: str) -> None:
     model = built(loaded("causal_lm", shape), tokenizer)
     one, two = torch.tensor([[1, 30, 31, 32, 2]]), torch.tensor([[1, 30, 31, 99, 2]])
     first, second = (run(model, input_ids=ids, attention_mask=torch.ones_like(ids)) for ids in (one, two))
@@ -140,7 +140,7 @@ def test_a_causal_model_sees_nothing_of_what_comes_after(tokenizer: PreTrainedTo
     assert not torch.allclose(first[:, 3:], second[:, 3:], atol=1e-4)
 
 
-def test_a_trunk_without_such_a_model_is_an_error(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_a_trunk_without_a_masked_or_causal_model_is_an_error(tokenizer: PreTrainedTokenizerFast) -> None:
     for family, shape in (("causal_lm", "modernbert"), ("masked_lm", "gpt2")):
         recipe = loaded(family, shape)
         with pytest.raises(RecipeError, match=r"model\.trunk: "):
@@ -149,7 +149,7 @@ def test_a_trunk_without_such_a_model_is_an_error(tokenizer: PreTrainedTokenizer
 
 @pytest.mark.parametrize("family", ["masked_lm", "causal_lm"])
 @torch.inference_mode()
-def test_what_is_recovered_is_what_the_models_own_logits_say(tokenizer: PreTrainedTokenizerFast, family: str) -> None:
+def test_recovered_tokens_follow_from_the_models_logits(tokenizer: PreTrainedTokenizerFast, family: str) -> None:
     recipe = loaded(family, "bert")
     model = built(recipe, tokenizer)
     specials = recipe.family.collator(recipe.recipe, tokenizer).specials
@@ -167,7 +167,7 @@ def test_what_is_recovered_is_what_the_models_own_logits_say(tokenizer: PreTrain
     best = best.numpy()
     truth = texts.batch.token_ids.copy()
     truth[dropped] = np.where([True, False, True, True], best[dropped], truth[dropped])
-    if family == "masked_lm":  # some of the answers made right; what is hidden cannot change them
+    if family == "masked_lm":  # some answers are made correct; masked tokens cannot change them
         texts.batch.token_ids[:] = truth
         expected = dropped & (best == truth)
         assert expected.sum() >= 3
@@ -189,7 +189,7 @@ def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tokenizer: PreTrainedTok
 
 
 def test_losses_of_other_tokens_are_not_computed(tokenizer: PreTrainedTokenizerFast) -> None:
-    """The model's own output layer is asked for no logits at all."""
+    """The model's own output layer is never called."""
     recipe = loaded("masked_lm", "bert")
     model = built(recipe, tokenizer)
     seen: Counter[int] = Counter()

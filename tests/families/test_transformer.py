@@ -41,7 +41,7 @@ def facade(model: Any, tokenizer: PreTrainedTokenizerFast) -> Kermit:
     return Kermit(TRANSFORMER.runner(model, tokenizer), tokenizer)
 
 
-def test_a_batch_is_the_two_sides_with_their_marks(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> None:
+def test_a_batch_holds_both_sides_with_their_special_tokens(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> None:
     rows = [Row(x=[10, 11], y=[20], source=0), Row(x=[12], y=[21, 22], source=0)]
     batch = TRANSFORMER.collator(recipe, tokenizer)(rows, torch.Generator())
     pad, start, end = tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id
@@ -60,7 +60,7 @@ def test_the_other_direction_swaps_the_sides(tiny_recipe: dict[str, Any], tokeni
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_slot_loss_with_one_token_a_slot_is_torchs_cross_entropy(smoothing: float) -> None:
+def test_the_slot_loss_with_one_token_per_slot_is_torchs_cross_entropy(smoothing: float) -> None:
     torch.manual_seed(0)
     hidden = torch.randn(600, 8, dtype=torch.double, requires_grad=True)
     weight = torch.randn(30, 8, dtype=torch.double, requires_grad=True)
@@ -88,7 +88,7 @@ def test_the_models_loss_is_the_sum_over_real_tokens(
     assert loss(rows) == pytest.approx(loss(rows[:1]) + loss(rows[1:]), rel=1e-5)
 
 
-def test_what_a_text_becomes_does_not_depend_on_the_others(facade: Kermit) -> None:
+def test_a_translation_does_not_depend_on_the_other_texts(facade: Kermit) -> None:
     texts = ["one", "two three one two three", "", "three three three", "one two"]
     beam = BeamSearch(beams=3, max_tokens=9, batch_tokens=40)
     together = facade.translate(texts, "y", settings=beam)
@@ -100,7 +100,7 @@ def test_what_a_text_becomes_does_not_depend_on_the_others(facade: Kermit) -> No
         assert one.tokens <= 9
 
 
-def test_white_space_around_a_text_means_nothing(facade: Kermit) -> None:
+def test_white_space_around_a_text_has_no_effect(facade: Kermit) -> None:
     plain, spaced = facade.translate(["one two", " \tone two "], "y", settings=BeamSearch(beams=2, max_tokens=6))
     assert (spaced.x, spaced.y) == (" \tone two ", plain.y)
     assert spaced.log_prob == pytest.approx(plain.log_prob, abs=1e-4)
@@ -112,7 +112,7 @@ def test_the_log_probability_is_the_models_own(facade: Kermit) -> None:
     assert result.finish in ("finished", "max_tokens")
 
 
-def test_what_a_transformer_cannot_do_is_an_error(facade: Kermit) -> None:
+def test_methods_that_a_transformer_lacks_are_errors(facade: Kermit) -> None:
     with pytest.raises(DataError, match="tokens") as refused:
         facade.translate(["one", "q" * 64], "y")
     assert (refused.value.text, refused.value.limit) == (1, 63)
@@ -128,7 +128,7 @@ def test_what_a_transformer_cannot_do_is_an_error(facade: Kermit) -> None:
         facade.translate(["one"], "x")
 
 
-def test_decoding_choices_are_checked_by_name(facade: Kermit) -> None:
+def test_unknown_decoding_settings_are_errors(facade: Kermit) -> None:
     assert facade.decoding({"beams": 3, "max_tokens": None}).record()["beams"] == 3
     for wrong in ({"beam": 3}, {"beams": 0}, {"strategy": "serial"}):
         with pytest.raises(DecodingError, match=next(iter(wrong))):
@@ -147,14 +147,14 @@ def test_saved_weights_are_one_embedding_and_load_as_marian(model: Any, tmp_path
 
 
 @pytest.mark.parametrize("place", ["train", "validation"])
-def test_a_source_of_the_other_direction_is_refused(tiny_recipe: dict[str, Any], place: str) -> None:
+def test_a_source_of_the_other_direction_is_rejected(tiny_recipe: dict[str, Any], place: str) -> None:
     source = tiny_recipe["data"]["train"][0] if place == "train" else tiny_recipe["data"]["validation"]
     source["factorizations"] = {"x_given_y": 1.0}
     with pytest.raises(RecipeError, match=rf"data\.{place}.*a Transformer .* pairs"):
         check_recipe(tiny_recipe, data=Path())
 
 
-def test_a_transformer_is_served_for_translating_only(facade: Kermit) -> None:
+def test_a_transformer_is_served_only_for_translation(facade: Kermit) -> None:
     with TestClient(create_app(facade)) as client:
         [card] = client.get("/v1/models").json()["models"]
         assert card["strategies"] == []

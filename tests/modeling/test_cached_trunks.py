@@ -1,4 +1,4 @@
-"""Cached context on every trunk: who sees whom, positions between positions, and which trunks are refused."""
+"""Cached context on every trunk: which tokens see which, fractional positions, and rejected trunks."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -98,7 +98,7 @@ def score(model: KermitForInsertion, *canvases: Canvas, **settings: Any) -> Slot
     return scores_of(model, CanvasBatch.from_canvases(canvases, **settings))
 
 
-def test_every_trunk_is_supported_or_refused() -> None:
+def test_every_trunk_is_supported_or_rejected() -> None:
     assert {*SUPPORTED, *REFUSED} == {*TRUNKS, *MORE_TRUNKS, "kermit_encoder"}
 
 
@@ -117,7 +117,7 @@ def test_inserted_tokens_see_the_given_part(family: str, attention: str) -> None
 
 
 @EVERY_ATTENTION
-def test_a_canvas_is_the_same_wherever_it_stands_in_the_row(family: str, attention: str) -> None:
+def test_the_states_of_a_canvas_do_not_depend_on_its_place_in_the_row(family: str, attention: str) -> None:
     states = read(model_of(family, attention), rows_of_two_canvases())[0]
     assert torch.allclose(states[FIRST], states[SECOND], atol=1e-4)
 
@@ -177,7 +177,7 @@ def test_with_nothing_given_it_is_the_model_without_cached_context(family: str, 
 
 
 @EVERY_TRUNK
-def test_slots_know_what_is_inserted_elsewhere_and_no_other_text_of_the_batch(family: str) -> None:
+def test_slots_depend_on_insertions_elsewhere_and_not_on_other_texts_of_the_batch(family: str) -> None:
     model = model_of(family)
     canvases = [Canvas.from_ids(CACHED_SPECIALS, (A, B), y, generate=Factorization.Y_GIVEN_X) for y in [(C, C), (A, C)]]
     inserted = [[[False] * 2, [True] * 2]] * 2
@@ -193,7 +193,7 @@ def test_slots_know_what_is_inserted_elsewhere_and_no_other_text_of_the_batch(fa
 
 
 def is_idle(name: str) -> bool:
-    """A key's bias moves all scores of a query alike, and softmax ignores that."""
+    """A key's bias shifts all scores of a query equally, and softmax ignores that."""
     return name.endswith(("key.bias", "k_lin.bias"))
 
 
@@ -220,7 +220,7 @@ def test_a_training_step_reaches_every_weight(family: str) -> None:
 
 @pytest.mark.parametrize("family", TABLES)
 def test_a_learned_table_of_positions_is_interpolated(family: str) -> None:
-    """A token at 1.5 is read as one at 1 would be if the table had there the mean of its rows for 1 and 2."""
+    """A token at 1.5 has the states of one at 1 in a table whose row 1 is the mean of rows 1 and 2."""
     model = model_of(family)
     rows = replace(rows_of_two_canvases(), positions=np.array([[0, 3, 5, 6, 1.5, 4, 7, 1.5, 4, 7]], dtype=np.float32))
     between = read(model, rows)
@@ -233,7 +233,7 @@ def test_a_learned_table_of_positions_is_interpolated(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", TABLES)
-def test_more_positions_than_the_table_has_are_an_error_that_says_so(family: str) -> None:
+def test_more_positions_than_the_table_has_are_an_error(family: str) -> None:
     model, rows = model_of(family), rows_of_two_canvases()
     room = model.kermit.max_positions
     assert room is not None
@@ -267,7 +267,7 @@ def near_of(rows: ContextRows, window: int) -> Tensor:
     return near(tensors.segment_ids, tensors.positions, tensors.orders, tensors.mask, window)[0]
 
 
-def test_a_sliding_window_is_of_places_in_the_text() -> None:
+def test_a_sliding_window_is_measured_in_text_positions() -> None:
     """Y follows the given X, whose [SEP] has place 3, or what the canvas itself has of X."""
     rows = rows_of_two_canvases()
     near = near_of(rows, 2)
@@ -334,7 +334,7 @@ def test_a_warm_start_without_a_mask_token_adds_one(rows: int) -> None:
 
 
 @pytest.mark.parametrize(("family", "reason"), REFUSED.items())
-def test_a_trunk_that_cannot_read_rows_is_refused_with_the_reason(family: str, reason: str) -> None:
+def test_a_trunk_that_cannot_read_rows_is_rejected_with_the_reason(family: str, reason: str) -> None:
     tokenizer = tokenizer_of("pad", "cls", "sep", "unk", "mask")
     with pytest.raises(ModelError, match=rf"cannot be a trunk: .*{reason}.* or set cached_context: false"):
         KermitForInsertion.from_encoder(
@@ -373,7 +373,7 @@ def test_every_fault_is_found(
         refuse_unfit_at_work(model.kermit)
 
 
-def test_trying_a_trunk_with_cached_context_leaves_no_trace() -> None:
+def test_testing_a_trunk_with_cached_context_has_no_side_effects() -> None:
     model = random_model("bert", vocab_size=BLANK + 1, **CACHED).train()
     model.kermit.encoder.encoder.eval()
     assert bool(model.kermit.order_embeddings.weight.any())

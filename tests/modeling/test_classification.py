@@ -1,4 +1,4 @@
-"""The classifier: what it reads, what it loses, and that its checkpoint still generates."""
+"""The classifier: its input, its loss, and that its checkpoint still generates."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def test_the_loss_of_several_labels_is_the_cross_entropy_and_that_of_one_the_squ
     torch.testing.assert_close(alone.loss, (alone.logits[0, 0] - 0.5) ** 2)
 
 
-def test_logits_come_from_the_first_token_alone_through_tanh() -> None:
+def test_logits_come_only_from_the_first_token_through_tanh() -> None:
     model = classifier(num_labels=2)
     hidden = model.kermit(**inputs()).last_hidden_state
     pooled = torch.tanh(hidden[:, 0] @ model.pooler.dense.weight.T + model.pooler.dense.bias)
@@ -118,7 +118,7 @@ def test_before_any_step_a_classifier_generates_exactly_as_its_checkpoint(tmp_pa
     torch.testing.assert_close(slot_logits(again), slot_logits(inserter))
 
 
-def test_without_its_insertion_head_a_checkpoint_is_smaller_and_refuses_to_generate(tmp_path: Path) -> None:
+def test_without_its_insertion_head_a_checkpoint_is_smaller_and_cannot_generate(tmp_path: Path) -> None:
     random_model().save_pretrained(tmp_path / "pretrained")
     model = KermitForSequenceClassification.from_pretrained(tmp_path / "pretrained", keep_insertion_head=False)
     assert model.head is None
@@ -137,7 +137,7 @@ def test_a_trunk_without_insertion_head_is_not_given_one(tmp_path: Path) -> None
     assert {name.split(".")[0] for name in info["missing_keys"]} == {"pooler", "classifier"}
 
 
-def test_a_label_that_is_there_to_be_seen_is_learned() -> None:
+def test_a_label_that_occurs_in_the_text_is_learned() -> None:
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(A, VOCABULARY, (64, 5), generator=generator)
     labels = (tokens == C).any(1).long()

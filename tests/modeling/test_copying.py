@@ -1,4 +1,4 @@
-"""Slots that copy: a token counts as a word and at each of its places, alone as in a batch, saved as it was trained."""
+"""Slots that copy: a token counts as a word and as a copy of each occurrence, alone and in a batch."""
 
 import math
 from pathlib import Path
@@ -39,7 +39,7 @@ def model_of(**settings: object) -> KermitForInsertion:
     return random_model(copy_width=8, **settings).eval()
 
 
-def test_a_token_weighs_as_a_word_and_at_each_of_its_places() -> None:
+def test_a_token_has_probability_as_a_word_and_as_a_copy_of_each_occurrence() -> None:
     logits = torch.tensor([[0.5, -1.0, 2.0, -math.inf]])
     scores = torch.tensor([[1.0, 3.0, NEVER, 0.25]])
     found = add_copies(logits, scores, torch.tensor([[1, 1, 3, 0]]))
@@ -81,7 +81,7 @@ def test_the_loss_and_its_gradients_are_those_of_the_whole_softmax(chunk: int, s
     normaliser = whole.logsumexp(1)
     mass = torch.zeros(slots, dtype=torch.double).index_add(0, target_slots, target_weights)
     pulled = (slot_weights[target_slots] * target_weights * whole[target_slots, target_tokens]).sum()
-    spread = (slot_weights * mass * words.mean(1)).sum()  # smoothing spreads over the words alone
+    spread = (slot_weights * mass * words.mean(1)).sum()  # smoothing spreads only over the vocabulary
     dense = (slot_weights * mass * normaliser).sum() - (1 - smoothing) * pulled - smoothing * spread
     assert loss.item() == pytest.approx(dense.item())
     found, expected = (torch.autograd.grad(3 * value, leaves, retain_graph=True) for value in (loss, dense))
@@ -94,7 +94,7 @@ def test_frames_padding_and_end_of_slot_are_never_copied() -> None:
     assert bool(scores.content[:, [PAD, CLS, SEP]].isneginf().all())
     keen = model_of()
     assert keen.head.copying is not None
-    nn.init.constant_(keen.head.copying.bias, 50.0)  # so that all that can be copied is nearly certain
+    nn.init.constant_(keen.head.copying.bias, 50.0)  # so that copies have nearly all of the probability
     content = score(keen, canvas_of(A, A, A)).content.softmax(1)
     assert bool((content[:, A] > 0.999).all())
     states = torch.zeros(1, 4, 16)
@@ -103,7 +103,7 @@ def test_frames_padding_and_end_of_slot_are_never_copied() -> None:
     assert (copies[0][0] > NEVER).tolist() == [False, False, True, False]
 
 
-def test_a_canvas_scores_alone_as_beside_others() -> None:
+def test_a_canvas_has_the_same_scores_alone_and_in_a_batch() -> None:
     model = model_of()
     canvases = [
         canvas_of(A, B, C),
@@ -144,7 +144,7 @@ def _flat(scores: SlotScores, canvases: CanvasBatch) -> list[int]:
     return (scores.rows * canvases.token_ids.shape[1] + scores.slots).tolist()
 
 
-def test_half_precision_gives_the_same_loss_and_gradients_but_for_rounding() -> None:
+def test_half_precision_gives_the_same_loss_and_gradients_except_for_rounding() -> None:
     model = model_of(slot_vector="both").train()
     batch = CanvasBatch.from_segments(SPECIALS, [((A, B), (C, A, B)), ((B,), (A, B, C))])
     texts = Texts.of(batch, [Factorization.JOINT, Factorization.Y_GIVEN_X])
@@ -168,7 +168,7 @@ def test_a_model_without_copies_can_be_given_them(tmp_path: Path) -> None:
     assert bool(score(model.eval(), canvas_of(A, B)).content[:, A].isfinite().all())
 
 
-def test_it_learns_and_is_saved(tmp_path: Path) -> None:
+def test_a_copying_model_learns_and_can_be_saved(tmp_path: Path) -> None:
     model = model_of().train()
     batch = CanvasBatch.from_segments(SPECIALS, [((A, B), (C, A)), ((), ())])
     texts = Texts.of(batch, [Factorization.JOINT, Factorization.JOINT])
@@ -183,7 +183,7 @@ def test_it_learns_and_is_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_tokens_that_training_never_showed_are_copied() -> None:
+def test_tokens_never_seen_in_training_are_copied() -> None:
     known, vocabulary = 80, 100
     model = random_model(vocab_size=vocabulary, copy_width=16, slot_vector="both").train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0)
@@ -205,7 +205,7 @@ def test_tokens_that_training_never_showed_are_copied() -> None:
     assert right >= 25  # of a vocabulary, none
 
 
-def test_widths_that_cannot_be_are_refused() -> None:
+def test_impossible_widths_are_rejected() -> None:
     for width in (-1, 1.5, True):
         with pytest.raises(ValueError, match="copy_width must be 0 or more"):
             KermitConfig(copy_width=width)

@@ -1,4 +1,4 @@
-"""The trunk of our own, by itself: padding, the cache, positions, saving and exporting."""
+"""Our own trunk alone: padding, the cache, positions, saving and exporting."""
 
 import os
 from pathlib import Path
@@ -34,7 +34,7 @@ def tokens(*shape: int) -> Tensor:
 
 
 def mask_of(blocks: list[int], times: list[int] | None = None) -> Tensor:
-    """Who sees whom in one row of cached context, of which only blocks and times matter."""
+    """Which tokens see which in one row of cached context; only blocks and times matter."""
     numbers = np.array([blocks])
     ordered = np.array([times is not None])
     rows = ContextRows(numbers, numbers, numbers, numbers, np.array([times or [0] * len(blocks)]), ordered)
@@ -58,7 +58,7 @@ def test_a_padded_batch_has_the_states_of_its_rows_one_by_one_and_zeros() -> Non
         assert not together[row, length:].any()
 
 
-def test_what_is_padded_and_where_it_stands_does_not_matter() -> None:
+def test_the_contents_and_place_of_padding_do_not_matter() -> None:
     model, ids = encoder(), tokens(1, 5)
     mask, positions = mask_of([GIVEN, GIVEN, 1, 1, 2]), torch.tensor([[0.0, 1.0, 0.5, 0.75, 0.5]])
     alone = states(model, ids, mask, positions)
@@ -88,7 +88,7 @@ def test_tokens_read_later_with_the_cache_have_the_states_of_all_read_at_once(ti
     assert later.cache[0][0].shape == later.cache[0][1].shape == (2, 2, 7, 8)
 
 
-def test_the_cache_of_padded_texts_serves_tokens_that_do_not_see_the_padding() -> None:
+def test_tokens_read_after_a_padded_cache_do_not_see_the_padding() -> None:
     model, ids = encoder(), tokens(2, 6)
     valid = torch.tensor([[True] * 4, [True] * 2 + [False] * 2])
     seen = torch.cat([valid, torch.ones(2, 2, dtype=torch.bool)], 1)[:, None, None]
@@ -110,7 +110,7 @@ def test_positions_are_relative(shift: float) -> None:
     assert not torch.allclose(states(model, ids, position_ids=1.25 * positions), here, atol=1e-2)
 
 
-def test_positions_are_counted_from_zero_where_none_are_given() -> None:
+def test_positions_count_from_zero_by_default() -> None:
     model, ids = encoder(), tokens(2, 6)
     positions = torch.arange(6).expand(2, -1)
     assert torch.equal(states(model, ids), states(model, ids, position_ids=positions))
@@ -133,7 +133,7 @@ def test_a_head_without_an_even_width_is_an_error_that_says_what_fits(width: int
         EncoderConfig(**SHAPE | {"hidden_size": width, "num_attention_heads": heads})
 
 
-def test_new_weights_add_less_to_the_states_the_more_layers_there_are() -> None:
+def test_new_weights_that_add_to_the_states_are_smaller_in_deeper_models() -> None:
     model = encoder(hidden_size=64, num_hidden_layers=8, initializer_range=None)
     layer = model.layers[0]
     for weight, std in ((layer.up.weight, 1 / 8), (layer.down.weight, 1 / 32), (layer.attention.out.weight, 1 / 32)):
@@ -153,7 +153,7 @@ def test_half_precision_is_nearly_the_same(dtype: torch.dtype) -> None:
 
 @pytest.mark.slow
 class _Exported(nn.Module):
-    """Reads tokens after those of a cache, as an engine does, and gives states, keys and values as a flat tuple."""
+    """Reads tokens after those of a cache, as an engine does, and returns states, keys and values as a flat tuple."""
 
     def __init__(self, model: Encoder) -> None:
         super().__init__()
@@ -204,7 +204,7 @@ def test_given_tokens_pass_the_first_layers_and_inserted_ones_the_others() -> No
     first = encoder(num_hidden_layers=2)
     first.load_state_dict(model.state_dict(), strict=False)
     assert torch.allclose(whole[:, :3], states(first, ids[:, :3]), atol=1e-6)
-    for number in range(5):  # each layer matters to its own tokens alone, but for what they attend to
+    for number in range(5):  # each layer affects only its own tokens, and the tokens that attend to them
         changed = encoder(num_hidden_layers=5, given_layers=2)
         with torch.no_grad():
             changed.layers[number].down.weight.mul_(2)
@@ -212,7 +212,7 @@ def test_given_tokens_pass_the_first_layers_and_inserted_ones_the_others() -> No
         assert moved.tolist() == ([True] * 7 if number < 2 else [False] * 3 + [True] * 4)
 
 
-def test_all_is_given_unless_it_is_said_what_is() -> None:
+def test_all_tokens_are_given_by_default() -> None:
     model, ids = encoder(given_layers=1), tokens(2, 5)
     assert torch.equal(states(model, ids), states(model, ids, given=torch.ones_like(ids, dtype=torch.bool)))
 
@@ -239,6 +239,6 @@ def test_inserted_tokens_read_after_a_cache_have_the_same_states() -> None:
 
 
 @pytest.mark.parametrize("given_layers", [-1, 3])
-def test_some_layers_are_left_for_inserted_tokens(given_layers: int) -> None:
+def test_at_least_one_layer_is_left_for_inserted_tokens(given_layers: int) -> None:
     with pytest.raises(ValueError, match="given_layers must be from 0 to num_hidden_layers - 1 \\(2\\)"):
         encoder(given_layers=given_layers)

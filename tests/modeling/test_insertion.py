@@ -1,4 +1,4 @@
-"""The model on every trunk: it trains, saves, loads, sees the whole canvas, and knows its segments and positions."""
+"""The model on every trunk: it trains, saves, loads, sees the whole canvas, and uses segments and positions."""
 
 import itertools
 import math
@@ -79,7 +79,7 @@ def hidden(model: KermitForInsertion, tokens: list[int], segments: list[int]) ->
 
 
 def is_idle(name: str, termination: str) -> bool:
-    """A key's bias moves all scores of a query alike, and the locations' bias all locations: softmax ignores both."""
+    """A key's bias shifts all scores of a query, and the locations' bias all locations: softmax ignores both."""
     keys = ("key.bias", ".k.bias", "k_lin.bias", "key_proj.bias")
     return name.endswith(keys) or (name == "head.location.bias" and termination == "slot")
 
@@ -171,7 +171,7 @@ def test_segments_matter_beyond_positions(family: str) -> None:
 
 @EVERY_TRUNK
 def test_positions_restart_in_the_second_segment(family: str) -> None:
-    """With the segments told apart by nothing else, a token is the same at the same place of either segment."""
+    """If segments differ in nothing else, a token has the same state at the same place of either segment."""
     model = random_model(family)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -199,7 +199,7 @@ def test_positions_are_numbered_as_the_trunk_expects() -> None:
 
 @EVERY_TRUNK
 @pytest.mark.parametrize("positions", ["restart", "continue"])
-def test_the_longest_canvas_that_the_model_says_it_takes_fits(family: str, positions: str) -> None:
+def test_the_longest_canvas_that_the_model_reports_fits(family: str, positions: str) -> None:
     model = random_model(family, positions=positions)
     info, kermit_positions = engine_of(model).info, model.kermit.max_positions
     assert kermit_positions is not None
@@ -270,7 +270,7 @@ def test_the_number_of_texts_may_be_given_for_accumulated_batches() -> None:
     assert float(among) == pytest.approx(float(alone) * 16 / 64, rel=1e-5)
 
 
-def test_label_smoothing_is_for_training_alone() -> None:
+def test_label_smoothing_applies_only_in_training() -> None:
     inputs = inputs_of(training_canvases("slot"))
     smooth, plain = random_model(label_smoothing=0.2), random_model()
     with torch.inference_mode():
@@ -279,7 +279,7 @@ def test_label_smoothing_is_for_training_alone() -> None:
 
 
 @pytest.mark.parametrize("termination", ["slot", "sequence"])
-def test_a_few_steps_bring_the_loss_down(termination: str) -> None:
+def test_a_few_steps_reduce_the_loss(termination: str) -> None:
     model = random_model(termination=termination).train()
     inputs = inputs_of(training_canvases(termination))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -337,18 +337,18 @@ def test_a_warm_start_keeps_the_trunks_weights_and_grows_the_vocabulary_by_end_o
     assert torch.allclose(found, expected, atol=1e-5)
 
 
-def test_a_loaded_encoder_is_as_good_as_its_folder(tmp_path: Path) -> None:
+def test_a_loaded_encoder_gives_the_same_model_as_its_folder(tmp_path: Path) -> None:
     tokenizer = checkpoint_tokenizer()
-    encoder = AutoModel.from_config(trunk_config("bert", vocab_size=16))  # more rows than the tokenizer has words
+    encoder = AutoModel.from_config(trunk_config("bert", vocab_size=16))  # more rows than the tokenizer has tokens
     model = KermitForInsertion.from_encoder(encoder, tokenizer)
     assert model.config.vocab_size == 16
-    assert model.specials.others == {4, *range(9, 16)}  # rows without a word are never generated
+    assert model.specials.others == {4, *range(9, 16)}  # rows without a token are never generated
     model.save_pretrained(tmp_path)
     assert KermitForInsertion.from_pretrained(tmp_path).specials == model.specials
 
 
 @pytest.mark.parametrize("slot_vector", ["right", "both"])
-def test_a_warm_started_model_begins_by_leaving_most_slots_as_they_are(slot_vector: str) -> None:
+def test_a_warm_started_model_initially_leaves_most_slots_empty(slot_vector: str) -> None:
     tokenizer = checkpoint_tokenizer()
     encoder = AutoModel.from_config(trunk_config("bert", vocab_size=len(tokenizer)))
     model = KermitForInsertion.from_encoder(encoder, tokenizer, slot_vector=slot_vector).eval()
@@ -358,7 +358,7 @@ def test_a_warm_started_model_begins_by_leaving_most_slots_as_they_are(slot_vect
     assert (content[:, model.specials.end_of_slot_id] - 7 / 8).abs().max() < 0.1
 
 
-def test_a_loaded_encoder_stays_as_it_was() -> None:
+def test_a_loaded_encoder_is_not_modified() -> None:
     tokenizer = checkpoint_tokenizer()
     encoder = AutoModelForMaskedLM.from_config(trunk_config("bert", vocab_size=len(tokenizer)))  # its trunk is taken
     before = {name: weight.clone() for name, weight in encoder.state_dict().items()}
@@ -373,13 +373,13 @@ def test_a_loaded_encoder_stays_as_it_was() -> None:
     assert all(torch.equal(weight, before[name]) for name, weight in encoder.state_dict().items())
 
 
-def test_a_tokenizer_without_a_frame_is_an_error_that_says_so() -> None:
+def test_a_tokenizer_without_cls_and_sep_is_an_error() -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"[PAD]": 0}, unk_token="[PAD]")))
     with pytest.raises(ModelError, match=r"no \[CLS\] token; set its cls_token first"):
         KermitForInsertion.from_encoder(AutoModel.from_config(trunk_config()), tokenizer)
 
 
-def test_a_decoder_is_no_trunk() -> None:
+def test_a_decoder_is_rejected_as_a_trunk() -> None:
     trunk = BertConfig(vocab_size=7, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, is_decoder=True)
     with pytest.raises(ModelError, match="causal mask"):
         KermitForInsertion(KermitConfig(trunk_config=trunk))
@@ -393,7 +393,7 @@ def test_a_decoder_is_no_trunk() -> None:
         ("t5", {"d_model": 8, "num_layers": 1, "num_heads": 1}, "T5Model cannot be a trunk: its forward takes no pos"),
     ],
 )
-def test_a_model_that_cannot_be_a_trunk_is_refused_with_the_reason(
+def test_a_model_that_cannot_be_a_trunk_is_rejected_with_the_reason(
     family: str, shape: dict[str, int], reason: str
 ) -> None:
     special = {"bos_token_id": CLS, "eos_token_id": SEP, "pad_token_id": PAD}
@@ -419,9 +419,7 @@ SMALL = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "ma
         ("canine", SMALL, "CanineModel cannot be a trunk: its word embedding"),
     ],
 )
-def test_an_encoder_that_cannot_read_canvases_starts_no_model(
-    family: str, shape: dict[str, object], reason: str
-) -> None:
+def test_an_encoder_that_cannot_read_canvases_is_rejected(family: str, shape: dict[str, object], reason: str) -> None:
     special = {"bos_token_id": CLS, "eos_token_id": SEP, "pad_token_id": PAD}
     tokenizer = train_tokenizer(["a b c"], 300)
     encoder = AutoModel.from_config(AutoConfig.for_model(family, vocab_size=len(tokenizer), **special, **shape))
@@ -429,7 +427,7 @@ def test_an_encoder_that_cannot_read_canvases_starts_no_model(
         KermitForInsertion.from_encoder(encoder, tokenizer)
 
 
-def test_trying_a_new_trunk_leaves_no_trace() -> None:
+def test_testing_a_new_trunk_has_no_side_effects() -> None:
     trunk = trunk_config("bert")
     trunk.hidden_dropout_prob = 0.5
     config = KermitConfig(trunk_config=trunk)
@@ -442,7 +440,9 @@ def test_trying_a_new_trunk_leaves_no_trace() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("termination", ["slot", "sequence"])
-def test_a_model_in_half_precision_decodes_and_scores_nearly_as_in_full(dtype: torch.dtype, termination: str) -> None:
+def test_a_model_in_half_precision_decodes_and_scores_nearly_as_in_float32(
+    dtype: torch.dtype, termination: str
+) -> None:
     model = random_model(termination=termination)
     full = score(model, *starts())
     half = score(model.to(dtype), *starts())
@@ -456,7 +456,7 @@ def test_a_model_in_half_precision_decodes_and_scores_nearly_as_in_full(dtype: t
         assert all(math.isfinite(result.log_prob) for result in decode(engine_of(model), starts(), settings))
 
 
-def test_an_encoder_in_half_precision_starts_a_model_in_full(tmp_path: Path) -> None:
+def test_an_encoder_in_half_precision_gives_a_model_in_float32(tmp_path: Path) -> None:
     encoder = AutoModel.from_config(trunk_config("bert", vocab_size=8), dtype=torch.bfloat16)
     model = KermitForInsertion.from_encoder(encoder, checkpoint_tokenizer())
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
@@ -469,12 +469,12 @@ def test_an_encoder_in_half_precision_starts_a_model_in_full(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "value"), [("slot_vector", "left"), ("termination", "never"), ("positions", "backwards")]
 )
-def test_a_choice_that_does_not_exist_is_an_error_that_says_which_do(name: str, value: str) -> None:
+def test_an_unknown_choice_is_an_error_that_lists_the_valid_ones(name: str, value: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be one of"):
         KermitConfig(trunk_config=trunk_config(), **{name: value})
 
 
-def test_scores_are_given_for_the_open_slots_alone() -> None:
+def test_scores_are_returned_only_for_the_open_slots() -> None:
     model = random_model()
     canvases = [
         Canvas(SPECIALS, ((A, B), (C,)), frozenset({2, 4})),
@@ -501,7 +501,7 @@ def test_a_slot_is_read_from_the_token_on_its_right_or_from_both_neighbours(
 
 
 @pytest.mark.parametrize("family", ["bert", "albert", "modernbert"])
-def test_a_model_takes_new_tokens_and_is_the_same_for_the_old_ones(family: str, tmp_path: Path) -> None:
+def test_adding_tokens_does_not_change_the_scores_of_the_old_ones(family: str, tmp_path: Path) -> None:
     model = random_model(family)
     before = score(model, *starts()).content
     model.resize_token_embeddings(VOCABULARY + 2, mean_resizing=False)
@@ -516,6 +516,6 @@ def test_a_model_takes_new_tokens_and_is_the_same_for_the_old_ones(family: str, 
     assert torch.allclose(score(again, *starts()).content, before, atol=1e-6)
 
 
-def test_two_sides_of_one_name_are_an_error_that_says_what_to_do() -> None:
+def test_two_sides_with_the_same_name_are_an_error_that_says_what_to_do() -> None:
     with pytest.raises(ValueError, match=r"same name, en; .* en and en2"):
         KermitConfig(trunk_config=trunk_config(), languages={"x": "en", "y": "en"})

@@ -1,4 +1,4 @@
-"""The chunked loss beside the same sum written plainly and differentiated by autograd."""
+"""The chunked loss, compared with the same sum in plain code differentiated by autograd."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def problem(seed: int, *, forbidden: tuple[int, ...] = (), slots: int = SLOTS) -
 
 
 def dense_loss(vectors: Tensor, embedding: Tensor, bias: Tensor, *, smoothing: float = 0.0, **asked: Tensor) -> Tensor:
-    """Cross-entropy with a dense target, mixed with a flat one over what is allowed."""
+    """Cross-entropy with a dense target, mixed with a flat one over the allowed tokens."""
     slot_weights, target_slots, target_tokens, target_weights = asked.values()
     log_probs = (vectors @ embedding.T + bias).log_softmax(1)
     target = torch.zeros(len(vectors), len(bias), dtype=vectors.dtype)
@@ -71,7 +71,7 @@ def test_the_chunked_loss_and_its_gradients_equal_the_dense_ones(
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-def test_the_chunked_loss_takes_double_precision(smoothing: float) -> None:
+def test_the_chunked_loss_supports_double_precision(smoothing: float) -> None:
     work = {n: v.double() if v.is_floating_point() else v for n, v in problem(0, forbidden=(2,)).items()}
     loss, gradients = loss_and_gradients(slot_loss, work, smoothing=smoothing)
     expected, expected_gradients = loss_and_gradients(dense_loss, work, smoothing=smoothing)
@@ -94,7 +94,7 @@ def test_a_slot_loss_worked_by_hand() -> None:
     assert float(slot_loss(**work)) == pytest.approx(float(-2 * (p * p.log()).sum()))
 
 
-def test_no_slots_lose_nothing_and_still_have_gradients() -> None:
+def test_without_slots_the_loss_is_zero_and_has_gradients() -> None:
     loss, gradients = loss_and_gradients(slot_loss, problem(0, slots=0))
     assert float(loss) == 0
     assert [gradient.abs().sum().item() for gradient in gradients] == [0, 0, 0]
@@ -130,10 +130,10 @@ def test_the_loss_under_autocast_is_close_and_its_gradients_have_the_leaves_type
 
 
 def many_slots(dtype: torch.dtype, scale: float = 1.0) -> list[Tensor]:
-    """The gradients where 2,000 slots ask for one token, under autocast or, for float32, without."""
+    """The gradients where one token is the target of 2,000 slots, under autocast or, for float32, without."""
     work = problem(3, slots=2000)
     work["target_tokens"] = torch.full_like(work["target_tokens"], 5)
-    work["vectors"] += 1  # all a little alike, so that nothing cancels
+    work["vectors"] += 1  # slightly correlated, so that nothing cancels
     work["embedding"] *= 0.1  # and logits small, so that their own rounding does not count
     leaves = {name: work[name].clone().requires_grad_() for name in ("vectors", "embedding", "bias")}
     with torch.autocast("cpu", dtype=dtype, enabled=dtype is not torch.float32):
@@ -143,7 +143,9 @@ def many_slots(dtype: torch.dtype, scale: float = 1.0) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_the_gradient_of_a_token_that_thousands_of_slots_ask_for_is_not_summed_in_halves(dtype: torch.dtype) -> None:
+def test_the_gradient_of_a_token_that_is_the_target_of_thousands_of_slots_is_not_summed_in_half_precision(
+    dtype: torch.dtype,
+) -> None:
     _, expected, _ = many_slots(torch.float32)
     _, found, _ = many_slots(dtype)
     assert float((found[5] - expected[5]).norm() / expected[5].norm()) < 0.05 * torch.finfo(dtype).eps
@@ -154,7 +156,7 @@ def test_a_loss_scaled_beyond_what_float16_holds_has_finite_gradients() -> None:
         assert torch.allclose(found, expected, atol=0.02 * float(expected.abs().max()))
 
 
-def test_vectors_that_autocast_left_in_halves_meet_an_embedding_in_float32() -> None:
+def test_half_precision_vectors_from_autocast_work_with_a_float32_embedding() -> None:
     work = problem(2)
     leaves = {"vectors": work["vectors"].bfloat16(), "embedding": work["embedding"].clone()}
     for leaf in leaves.values():

@@ -1,4 +1,4 @@
-"""The insertion tree against a decode that is played through token by token."""
+"""The insertion tree, compared with a decode replayed token by token."""
 
 from hypothesis import given
 from rendering_records import SPECIALS, readable, traces
@@ -9,7 +9,7 @@ from kermit.rendering import Layout, parents
 
 
 def played_through(trace: Trace) -> list[int | None]:
-    """Each token's parent by the definition: look at both neighbours when it comes, and take the newer."""
+    """Each token's parent by the definition: the newer of its two neighbours when it is inserted."""
     row: list[dict] = [{"round": 0, "parent": None} for _ in trace.start.token_ids]
     for number, insertions in enumerate(trace.rounds, start=1):
         before = list(row)
@@ -49,7 +49,7 @@ BLANK = Trace(
 )
 
 
-def test_what_is_inserted_between_given_words_is_a_root():
+def test_tokens_inserted_between_given_words_are_roots():
     # [CLS] 10 12 11 14 13 15 [SEP] [SEP]
     assert [token.token_id for token in BLANK.tokens()] == [1, 10, 12, 11, 14, 13, 15, 2, 2]
     assert parents(BLANK.tokens()) == [None, None, 3, None, 5, 3, None, None, None]
@@ -60,7 +60,7 @@ def test_the_tree_in_the_terminal_has_children_in_the_order_of_the_text():
     assert [line.plain for line in lines] == ["en", "  1  w11", "  2  ├─ w12", "  2  └─ w13", "  3     └─ w14"]
 
 
-def test_the_tree_as_json_gives_parents_by_their_place_in_the_text():
+def test_the_tree_as_json_refers_to_parents_by_index():
     tree = readable(BLANK).to_json(Layout.TREE)["tree"]
     assert [(node["token_id"], node["round"], node["parent"]) for node in tree] == [
         (10, 0, None),

@@ -1,4 +1,4 @@
-"""Pictures and pages of decodes: well-formed, whole, harmless, readable on light and dark, and nothing overlaps."""
+"""Pictures and pages of decodes: well-formed, complete, safe, readable in light and dark, without overlaps."""
 
 import io
 import json
@@ -40,7 +40,7 @@ def hover(element: ElementTree.Element) -> str:
 
 
 def simple(*words: str) -> ReadableTrace:
-    """Words that come one by one, the first first."""
+    """Words that are inserted one by one, from the first."""
     start = Canvas.from_ids(SPECIALS, (), (), generate=Factorization.JOINT)
     rounds = tuple((TracedInsertion(number + 1, 10 + number, -0.5),) for number in range(len(words)))
     return ReadableTrace(Trace(start, rounds), lambda token: words[token - 10], ("en", "de"))
@@ -58,7 +58,7 @@ def test_every_token_of_the_final_text_is_in_the_picture(trace, layout):
         assert sum(text.startswith("w") for text in shown) == sum(lines[token.segment] for token in tokens)
 
 
-def test_what_is_new_there_and_to_come_have_their_own_looks():
+def test_new_present_and_future_tokens_have_different_styles():
     svg = simple("A", " man").svg()
     kinds = [element.get("class") for element in drawn(svg).iter(f"{SVG}text")]
     found = list(zip(texts(svg), kinds, strict=True))
@@ -76,7 +76,7 @@ def test_what_is_new_there_and_to_come_have_their_own_looks():
     assert {"inserted", "new in this round", "still to come", "sure", "unsure"} <= legend.keys()
 
 
-def test_the_title_says_what_was_done():
+def test_the_title_describes_the_decode():
     start = Canvas.from_ids(SPECIALS, (10, 11), (), generate=Factorization.Y_GIVEN_X)
     trace = ReadableTrace(Trace(start, ((TracedInsertion(4, 12, -0.1),), ())), lambda token: f" w{token}", ("en", "de"))
     assert title_of(trace) == "English to German: 1 token in 1 round"
@@ -85,14 +85,14 @@ def test_the_title_says_what_was_done():
         assert texts(simple("A").svg(layout, title="Mine"))[0] == "Mine"
 
 
-def test_the_shade_is_the_doubt():
+def test_shading_shows_uncertainty():
     root = drawn(simple("A").svg())
     shades = [float(e.get("fill-opacity") or 1) for e in root.iter(f"{SVG}rect") if e.get("class") == "doubt"]
     assert shades[0] == pytest.approx(1 - 0.607, abs=0.01)  # exp(-0.5)
 
 
 @given(st.lists(st.text(max_size=6), min_size=1, max_size=4), layouts)
-def test_any_text_makes_well_formed_xml_and_comes_back(words, layout):
+def test_any_text_gives_well_formed_xml_and_is_preserved(words, layout):
     shown = texts(simple(*words).svg(layout))
     for word in words:
         assert visible(word) in shown
@@ -123,7 +123,7 @@ def test_pictures_and_pages_load_nothing():
     assert page([trace, trace], Layout.ANIMATED).count("@keyframes p1w0{") == 1
 
 
-def test_a_token_says_its_round_and_probability_on_hover():
+def test_a_token_shows_its_round_and_probability_on_hover():
     for layout in Layout:
         titles = [element.text for element in drawn(simple("A").svg(layout)).iter(f"{SVG}title")]
         assert titles == ["round 1, probability 0.607"]  # exp(-0.5)
@@ -135,7 +135,7 @@ def test_the_tree_draws_an_edge_from_each_parent_to_its_child():
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=5), min_size=2, max_size=12), st.integers(60, 300))
-def test_words_stand_beside_each_other_in_the_order_of_the_text(pieces, most):
+def test_words_are_side_by_side_in_the_order_of_the_text(pieces, most):
     row = words_of_side(simple(*pieces), 0)
     places = flow(row, 10, most)
     for (word, place), (_, following) in pairwise(zip(row, places, strict=True)):
@@ -145,14 +145,14 @@ def test_words_stand_beside_each_other_in_the_order_of_the_text(pieces, most):
         assert place.line == before.line or word.begins or place.x > 10  # a word is not broken inside
 
 
-def test_gaps_between_words_are_even_and_pieces_of_a_word_stand_close():
+def test_gaps_between_words_are_even_and_pieces_of_a_word_are_close():
     row = words_of_side(simple("A", " man", " rid", "es", "."), 0)
     ends = [place.x + word.room for word, place in zip(row, flow(row, 0, 9999), strict=True)]
     gaps = [place.x - end for place, end in zip(flow(row, 0, 9999)[1:], ends, strict=False)]
     assert gaps == pytest.approx([6.4, 6.4, 1.92, 1.92])
 
 
-def test_widths_are_those_of_the_font():
+def test_text_widths_equal_those_of_the_font():
     assert width("i") < width("a") < width("W")
     assert width("ab") == pytest.approx(width("a") + width("b"))
     assert width("a", bold=True) > width("a")
@@ -171,7 +171,7 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
 # ------------------------------------------------------------------------------------------------ PNG, PDF, animation
 
 
-def test_a_png_and_a_pdf_hold_the_picture():
+def test_png_and_pdf_files_contain_the_picture():
     for layout in (Layout.ROUNDS, Layout.TREE):
         image = Image.open(io.BytesIO(simple("A", " man").png(layout)))
         svg = drawn(simple("A", " man").svg(layout))
@@ -185,7 +185,7 @@ def test_a_png_and_a_pdf_hold_the_picture():
             getattr(simple("A"), kind)(Layout.ANIMATED)
 
 
-def test_strange_texts_can_be_drawn_too():
+def test_unusual_texts_can_be_drawn():
     assert simple("語", " $x^2$", " ▯", " \u0301").png().startswith(b"\x89PNG")
 
 
@@ -212,7 +212,7 @@ def test_words_make_room_for_what_is_inserted_between_them():
     assert new.places == (second.at(0),) or new.places[0][0] == pytest.approx(second.at(0)[0])
 
 
-def test_an_animated_svg_stands_still_and_complete_for_readers_who_want_no_motion():
+def test_an_animated_svg_is_static_and_complete_with_reduced_motion():
     svg = simple("A", " man").svg(Layout.ANIMATED)
     assert "@media (prefers-reduced-motion:reduce)" in svg
     shown = [text for text in texts(svg) if text in ("A", "man")]
@@ -220,7 +220,7 @@ def test_an_animated_svg_stands_still_and_complete_for_readers_who_want_no_motio
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
-def test_colours_can_be_read_on_their_background(colours):
+def test_colours_have_enough_contrast_with_their_background(colours):
     def luminance(colour: str) -> float:
         parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
         linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
@@ -231,16 +231,16 @@ def test_colours_can_be_read_on_their_background(colours):
         return (light + 0.05) / (dark + 0.05)
 
     assert all(contrast(name) >= 4.5 for name in (Ink.TEXT, Ink.NOW, Ink.GIVEN, Ink.NOTE))  # WCAG's AA for text
-    assert 3 <= contrast(Ink.LATER) < 4.9  # faint, but there
+    assert 3 <= contrast(Ink.LATER) < 4.9  # faint, but visible
 
 
-def test_what_cannot_be_seen_has_a_sign():
+def test_invisible_characters_are_shown_as_symbols():
     shown = [visible(text) for text in (" man", " ", "\n", "a\tb", "\x00", "\ud800", "", "\u200d", "a b")]
     assert shown == ["man", "␣", "⏎", "a⇥b", "␀", "\ufffd", "▯", "\u200d", "a b"]
 
 
 @given(traces())
-def test_a_trace_that_was_written_and_read_again_is_the_same(trace):
+def test_a_trace_is_the_same_after_writing_and_reading(trace):
     before = readable(trace)
     after = ReadableTrace.from_json(json.loads(json.dumps(before.to_json())))
     assert after.to_json() == before.to_json()
@@ -260,7 +260,7 @@ def test_a_trace_that_was_written_and_read_again_is_the_same(trace):
         ({"rounds": [[{"slot": 1, "token_id": 10, "log_prob": -1}]]}, "'text' is missing"),
     ],
 )
-def test_a_record_that_is_no_trace_is_refused(change, message):
+def test_a_record_that_is_not_a_trace_is_rejected(change, message):
     with pytest.raises(DataError, match=message):
         ReadableTrace.from_json(simple("A").to_json() | change)
 

@@ -1,4 +1,4 @@
-"""Tokens of any tokenizer read as parts of a text: with a space where they begin a word."""
+"""Tokens of any tokenizer as parts of a text, with a space where they start a word."""
 
 from tiny import bert, kermit_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -26,6 +26,6 @@ def read(kermit, text):
     return kermit.readable(result.trace).sides()[0]
 
 
-def test_parts_of_words_join_and_words_stand_apart():
+def test_parts_of_words_are_joined_and_words_are_separated():
     for tokenizer in (wordpiece(), train_tokenizer(["a man playing ."] * 4, 290)):
         assert read(pipeline(tokenizer), "a man playing.").startswith("a man playing.")

@@ -1,4 +1,4 @@
-"""The model that knows its pairs by heart, and a service around it for all tests that need no other."""
+"""The model that has memorised its pairs, and a service that the tests share."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +41,6 @@ def ordered_kermit() -> Kermit:
 
 @pytest.fixture(scope="session")
 def ordered(ordered_kermit: Kermit) -> Iterator[Live]:
-    """A service around it."""
+    """A service that runs the model."""
     with running(ordered_kermit) as service:
         yield service

@@ -1,4 +1,4 @@
-"""A small model that knows six pairs by heart, and a service around it on a port of its own."""
+"""A small model that has memorised six pairs, and a service that runs it on a free port."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ PAIRS = [
 ]
 WAYS = (Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y, Factorization.JOINT)
 PATIENCE = 120.0
-"""Seconds that a busy machine may take over what takes an idle one a moment."""
+"""Timeout in seconds, generous for a busy machine."""
 
 
 def learn(folder: Path, steps: int = 300) -> None:
-    """Train a tiny model on the pairs, until it knows them by heart."""
+    """Train a tiny model on the pairs until it has memorised them."""
     texts = [text for pair in PAIRS for text in pair]
     tokenizer = train_tokenizer([*texts, *(f" {word}" for text in texts for word in text.split())] * 2, 520)
     trunk = bert(tokenizer, width=48, layers=2, heads=4, positions=100)
@@ -64,7 +64,7 @@ def learn(folder: Path, steps: int = 300) -> None:
 
 @dataclass
 class Live:
-    """A service that runs."""
+    """A running service."""
 
     url: str
     client: httpx.Client
@@ -75,7 +75,7 @@ class Live:
         return self.client.post(path, json=body)
 
     def metric(self, name: str, **labels: str) -> float:
-        """A counter, by the name and labels that Prometheus sees."""
+        """The value of a Prometheus counter, by name and labels."""
         return self.service.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
@@ -100,7 +100,7 @@ def running(kermit: Kermit, **settings: Any) -> Iterator[Live]:
 
 @contextmanager
 def held(service: Service) -> Iterator[list[list[str]]]:
-    """Keep the worker from computing until the block ends; tells what was computed, batch by batch."""
+    """Keep the worker from computing until the block ends; yields the computed batches."""
     door, real, batches = threading.Event(), service.model.answer, list[list[str]]()
 
     def answer(jobs: Any) -> Any:
@@ -117,7 +117,7 @@ def held(service: Service) -> Iterator[list[list[str]]]:
 
 @contextmanager
 def slowed(service: Service, seconds: float = 0.5) -> Iterator[list[int]]:
-    """Have every pass of the model take so long until the block ends; tells of how many canvases each was."""
+    """Make every forward pass take this long until the block ends; yields the number of canvases of each."""
     engine, passes = service.model.kermit.engine, list[int]()
     real = engine.ask
 

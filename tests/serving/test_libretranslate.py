@@ -1,4 +1,4 @@
-"""Clients of LibreTranslate find what they expect."""
+"""The routes are compatible with clients of LibreTranslate."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ def test_a_text_and_a_list_are_translated(live: Live) -> None:
     assert back.json() == {"translatedText": f"{ENGLISH[0]}\n{ENGLISH[1]}"}
 
 
-def test_a_form_is_read_too(live: Live) -> None:
+def test_form_data_is_accepted(live: Live) -> None:
     answer = live.client.post("/translate", data={"q": ENGLISH[2], "source": "en", "target": "de"})
     assert answer.json() == {"translatedText": GERMAN[2]}
     assert live.client.post("/detect", data={"q": GERMAN[2]}).json()[0]["language"] == "de"
 
 
-def test_the_languages_are_the_models(live: Live) -> None:
+def test_the_languages_are_those_of_the_model(live: Live) -> None:
     assert live.client.get("/languages").json() == [
         {"code": "en", "name": "English", "targets": ["de"]},
         {"code": "de", "name": "German", "targets": ["en"]},
@@ -41,7 +41,7 @@ def test_the_language_is_detected_by_which_side_is_likelier(live: Live, number: 
         assert best["confidence"] + other["confidence"] == pytest.approx(100)
 
 
-def test_auto_translates_from_what_was_detected(live: Live) -> None:
+def test_auto_translates_from_the_detected_language(live: Live) -> None:
     found = live.post("/translate", q=[ENGLISH[2], GERMAN[3]], source="auto", target="de").json()
     assert found["translatedText"] == [GERMAN[2], GERMAN[3]]
     assert [one["language"] for one in found["detectedLanguage"]] == ["en", "de"]
@@ -74,7 +74,7 @@ def test_alternatives_are_other_translations(ordered: Live) -> None:
         ("detect", {"q": ""}, "q: String should have at least 1"),
     ],
 )
-def test_errors_are_in_its_form(live: Live, path: str, body: dict[str, Any], error: str) -> None:
+def test_errors_have_the_format_of_libretranslate(live: Live, path: str, body: dict[str, Any], error: str) -> None:
     answer = live.post(f"/{path}", **body)
     assert answer.status_code == 400
     assert error in answer.json()["error"]

@@ -1,4 +1,4 @@
-"""The page in a real browser: Debian's Chromium, driven by Playwright. Skipped where there is none."""
+"""The page in a real browser, Debian's Chromium, driven by Playwright. Skipped without Chromium."""
 
 import re
 import shutil
@@ -48,7 +48,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def new_page(browser: Browser, live: Live) -> Iterator[NewPage]:
-    """Opens the page as a browser of some kind would; no script error and no breach of the policy is allowed."""
+    """Open the page with some browser settings; no script error and no violation of the content policy is allowed."""
     contexts, complaints = [], list[str]()
 
     def open_page(path: str = "/", url: str | None = None, **settings: Any) -> Page:
@@ -69,7 +69,7 @@ def new_page(browser: Browser, live: Live) -> Iterator[NewPage]:
 
 @pytest.fixture
 def page(new_page: NewPage) -> Page:
-    """The page of a reader who wants no motion, with the first example played."""
+    """The page with reduced motion, after the first example was played."""
     page = new_page(reduced_motion="reduce")
     done(page)
     return page
@@ -88,7 +88,7 @@ def button(page: Page, name: str) -> Any:
 
 
 def write(page: Page, x: str, y: str = "") -> None:
-    """Clear the page and write both texts."""
+    """Clear the page and enter both texts."""
     button(page, "Clear").click()
     page.locator("#x").fill(x)
     if y:
@@ -96,7 +96,7 @@ def write(page: Page, x: str, y: str = "") -> None:
 
 
 def run(page: Page, x: str, y: str = "", action: str | None = None) -> None:
-    """Write texts and do what they ask for, or another action."""
+    """Enter texts and run the primary action, or another one."""
     write(page, x, y)
     (page.locator("#primary") if action is None else button(page, action)).click()
     done(page)
@@ -122,7 +122,9 @@ def test_the_first_view_explains_itself(page: Page) -> None:
     expect(page.locator("#primary")).to_have_text("Translate to German")
 
 
-def test_the_card_of_the_model_says_what_it_knows(new_page: NewPage, folder: Path, tmp_path: Path) -> None:
+def test_the_page_shows_the_title_and_summary_of_the_model_card(
+    new_page: NewPage, folder: Path, tmp_path: Path
+) -> None:
     shutil.copytree(folder, tmp_path / "carded")
     card = "---\nlanguage: en\n---\n\n# Four pairs\n\nKnows *exactly* four\n[pairs](x.md) by heart.\n\n## More\n"
     (tmp_path / "carded" / "README.md").write_text(card)
@@ -133,7 +135,7 @@ def test_the_card_of_the_model_says_what_it_knows(new_page: NewPage, folder: Pat
         expect(about).to_contain_text("Knows *exactly* four pairs by heart.")
 
 
-def test_an_example_is_played_when_its_chip_is_chosen(page: Page) -> None:
+def test_an_example_plays_when_its_chip_is_clicked(page: Page) -> None:
     button(page, "A man ____ a red ____.").click()
     done(page)
     assert page.input_value("#x") == PAIRS[2][0]
@@ -159,14 +161,14 @@ def test_an_example_is_played_when_its_chip_is_chosen(page: Page) -> None:
         ("A dog", "Ein Hund", "Translate to English"),
     ],
 )
-def test_the_primary_action_follows_what_was_typed(page: Page, x: str, y: str, label: str) -> None:
+def test_the_primary_action_depends_on_the_typed_text(page: Page, x: str, y: str, label: str) -> None:
     write(page, x, y)
     expect(page.locator("#primary")).to_have_text(label)
     others = page.locator("#secondary button").all_inner_texts()
     assert len({*others, label}) == 5
 
 
-def test_it_translates_both_ways(page: Page) -> None:
+def test_it_translates_in_both_directions(page: Page) -> None:
     run(page, PAIRS[2][0])
     assert page.input_value("#y") == PAIRS[2][1]
     run(page, "", PAIRS[3][1])
@@ -176,7 +178,7 @@ def test_it_translates_both_ways(page: Page) -> None:
     assert "".join(tokens(page, "x", "inserted")) == PAIRS[3][0].replace(" ", "")
 
 
-def test_the_result_is_seen_once_where_the_text_is(page: Page) -> None:
+def test_the_result_appears_once_in_place_of_the_text(page: Page) -> None:
     run(page, PAIRS[2][0])
     expect(page.locator("#y")).to_be_hidden()
     expect(page.locator("#text-y")).to_have_text(PAIRS[2][1])
@@ -190,10 +192,10 @@ def test_the_result_is_seen_once_where_the_text_is(page: Page) -> None:
     expect(page.locator("#text-y")).to_be_visible()
     button(page, "Edit").first.click()
     page.locator("#x").fill("A dog")
-    expect(page.locator("#rounds")).to_be_hidden()  # they are no longer of this text
+    expect(page.locator("#rounds")).to_be_hidden()  # they no longer belong to this text
 
 
-def test_it_fills_blanks_and_given_words_look_given_without_colour_too(page: Page) -> None:
+def test_it_fills_blanks_and_marks_given_words_without_relying_on_colour(page: Page) -> None:
     run(page, "A man ____ a red ____.", "Ein Mann fährt ein ____ Rad.")
     assert (page.input_value("#x"), page.input_value("#y")) == PAIRS[2]
     assert tokens(page, "x", "inserted") == ["rides", "bike"]
@@ -250,7 +252,7 @@ def test_the_best_of_several_candidates_is_shown_with_its_rounds(page: Page) -> 
 
 def test_the_rounds_can_be_stepped_through(page: Page) -> None:
     run(page, PAIRS[2][0])
-    expect(slider(page)).to_have_value("4")  # no motion is wanted, so the end is shown at once
+    expect(slider(page)).to_have_value("4")  # with reduced motion the end is shown at once
     expect(page.locator("#count")).to_have_text("4 rounds for 7 tokens")
     slider(page).fill("0")
     assert tokens(page, "y", "inserted") == []
@@ -270,7 +272,7 @@ def test_the_rounds_can_be_stepped_through(page: Page) -> None:
     expect(button(page, "Play")).to_be_visible()  # it stops at the end
 
 
-def test_each_inserted_token_tells_its_probability_to_mouse_and_keyboard(page: Page) -> None:
+def test_the_probability_of_a_token_is_available_to_mouse_and_keyboard(page: Page) -> None:
     run(page, PAIRS[0][0])
     first, second = page.locator("#text-y .inserted").nth(0), page.locator("#text-y .inserted").nth(1)
     tip = "element => getComputedStyle(element, '::after').content"
@@ -358,7 +360,7 @@ def test_a_word_of_one_sentence_can_be_picked_and_the_others_stay(page: Page) ->
     done(page)
 
 
-def test_the_alternatives_close_by_escape_by_a_click_elsewhere_and_give_the_focus_back(page: Page) -> None:
+def test_alternatives_close_on_escape_or_a_click_elsewhere_and_return_the_focus(page: Page) -> None:
     word = page.locator("#text-y .inserted").first
     dialog = page.get_by_role("dialog")
     word.focus()
@@ -376,7 +378,7 @@ def test_the_alternatives_close_by_escape_by_a_click_elsewhere_and_give_the_focu
 # ---------------------------------------------------------------------------------------- links, errors, keyboard
 
 
-def test_a_surprise_can_be_shared_by_its_link_and_gone_back_to(page: Page, new_page: NewPage, live: Live) -> None:
+def test_a_sample_can_be_shared_by_link_and_restored_with_back(page: Page, new_page: NewPage, live: Live) -> None:
     run(page, "", "")
     drawn = page.input_value("#x"), page.input_value("#y"), page.input_value("#seed")
     assert drawn[0]
@@ -395,7 +397,7 @@ def test_a_surprise_can_be_shared_by_its_link_and_gone_back_to(page: Page, new_p
     expect(page.locator("#y")).to_have_value(drawn[1])
 
 
-def test_an_error_replaces_what_was_done_and_its_rounds(page: Page) -> None:
+def test_an_error_replaces_the_result_and_its_rounds(page: Page) -> None:
     alert = page.get_by_role("alert")
     expect(alert).to_be_hidden()
     expect(page.locator("#rounds")).to_be_visible()
@@ -425,7 +427,7 @@ def test_an_error_replaces_what_was_done_and_its_rounds(page: Page) -> None:
     expect(alert).to_be_hidden()
 
 
-def test_a_text_that_a_limit_ended_is_shown_with_a_warning(page: Page) -> None:
+def test_a_text_that_reached_a_limit_is_shown_with_a_warning(page: Page) -> None:
     warning = page.locator("#warning")
     run(page, PAIRS[2][0])
     expect(warning).to_be_hidden()
@@ -435,7 +437,7 @@ def test_a_text_that_a_limit_ended_is_shown_with_a_warning(page: Page) -> None:
     expect(warning).to_have_text("The text reached the maximum number of tokens and may be incomplete.")
 
 
-def test_it_can_be_used_by_keyboard_alone(page: Page) -> None:
+def test_it_can_be_used_with_the_keyboard_only(page: Page) -> None:
     button(page, "Clear").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#x")).to_be_focused()
@@ -533,12 +535,12 @@ def test_on_a_phone_it_fits_and_is_readable_in_light_and_dark(new_page: NewPage,
     page.get_by_text("Decoding options").tap()
     for name in ("button:not(.token)", "summary", "select", "input:not([type=checkbox])"):
         sizes = [place.bounding_box() for place in page.locator(name).all() if place.is_visible()]
-        assert min(size["height"] for size in sizes if size) >= 38, name  # for a thumb
+        assert min(size["height"] for size in sizes if size) >= 38, name  # large enough for a thumb
     contrast = page.evaluate(CONTRAST)
     assert min(contrast.values()) >= 4.5, contrast
 
 
-def test_a_service_with_a_token_is_asked_for_it(new_page: NewPage, kermit: Kermit) -> None:
+def test_the_page_asks_for_the_token_of_a_service_that_has_one(new_page: NewPage, kermit: Kermit) -> None:
     with running(kermit, token="secret") as guarded:
         page = new_page(url=guarded.url, reduced_motion="reduce")
         expect(page.get_by_role("alert")).to_contain_text("token")
@@ -551,7 +553,7 @@ def test_a_service_with_a_token_is_asked_for_it(new_page: NewPage, kermit: Kermi
         done(page)
 
 
-def test_rounds_that_break_off_are_replaced_by_the_error(new_page: NewPage, kermit: Kermit) -> None:
+def test_interrupted_rounds_are_replaced_by_the_error(new_page: NewPage, kermit: Kermit) -> None:
     with running(kermit, deadline=3.0) as live:
         page = new_page(url=live.url, reduced_motion="reduce")
         done(page)
@@ -592,7 +594,7 @@ def test_a_model_trained_left_to_right_inserts_one_token_after_the_other(new_pag
     assert tokens(page, "y", "inserted")[0] == before[0]
 
 
-def test_a_link_with_a_strategy_that_the_model_lacks_says_why(new_page: NewPage) -> None:
+def test_a_link_with_an_unsupported_strategy_shows_the_reason(new_page: NewPage) -> None:
     page = new_page("/#do=sample&strategy=left_to_right", reduced_motion="reduce")
     expect(page.get_by_role("alert")).to_contain_text("trained with left_to_right among its orders")
 

@@ -1,4 +1,4 @@
-"""`kermit serve` as a user runs it: a real process that stops without losing what it has accepted, and its errors."""
+"""`kermit serve` as a user runs it: a real process that stops without losing accepted requests, and its errors."""
 
 import os
 import re
@@ -53,7 +53,7 @@ def queue_depth(client: httpx.Client) -> float:
     return float(found[1])
 
 
-def test_told_to_stop_it_answers_what_it_accepted_and_refuses_the_rest(process: subprocess.Popen[str]) -> None:
+def test_on_sigterm_it_answers_accepted_requests_and_rejects_new_ones(process: subprocess.Popen[str]) -> None:
     url = address(process)
     endless = {"strategy": "serial", "termination_penalty": 90.0}
     with (
@@ -61,7 +61,7 @@ def test_told_to_stop_it_answers_what_it_accepted_and_refuses_the_rest(process: 
         ThreadPoolExecutor(6) as pool,
     ):
         assert client.get("/v1/models", headers={"Authorization": ""}).status_code == 401
-        # unlike each other, so that they are computed one after the other
+        # different from each other, so that they are computed one after the other
         accepted = [
             pool.submit(client.post, "/v1/sample", json=endless | {"max_tokens": 70 - number}) for number in range(6)
         ]
@@ -77,7 +77,7 @@ def test_told_to_stop_it_answers_what_it_accepted_and_refuses_the_rest(process: 
         assert client.get("/healthz").json() == {"status": "stopping"}
         answers = [answer.result(PATIENCE) for answer in accepted]
     statuses = [answer.status_code for answer in answers]
-    assert set(statuses) <= {200, 503}  # a request that was still on its way is refused, not lost
+    assert set(statuses) <= {200, 503}  # a request that was still in transit is rejected, not lost
     assert statuses.count(200) >= 4
     assert all(
         answer.json()["results"][0]["tokens"] == 70 - number
@@ -89,7 +89,7 @@ def test_told_to_stop_it_answers_what_it_accepted_and_refuses_the_rest(process: 
     assert "Traceback" not in process.stderr.read()
 
 
-def test_interrupted_a_second_time_it_ends_at_once_and_without_a_word(process: subprocess.Popen[str]) -> None:
+def test_a_second_interrupt_ends_it_at_once_and_silently(process: subprocess.Popen[str]) -> None:
     url = address(process)
     endless = {"x": ["A dog sleeps. " * 15] * 32, "orders": 64}
     with httpx.Client(base_url=url, headers=TOKEN, timeout=PATIENCE) as client, ThreadPoolExecutor(1) as pool:
@@ -108,7 +108,7 @@ def test_interrupted_a_second_time_it_ends_at_once_and_without_a_word(process: s
     assert process.stderr.read() == ""
 
 
-def test_while_it_stops_its_health_says_so(kermit: Kermit) -> None:
+def test_health_reports_that_the_service_is_stopping(kermit: Kermit) -> None:
     with running(kermit) as live:
         live.service.stop_accepting()
         response = live.client.get("/healthz")
@@ -116,7 +116,7 @@ def test_while_it_stops_its_health_says_so(kermit: Kermit) -> None:
         assert live.post("/v1/sample").status_code == 503
 
 
-def test_a_port_that_is_taken_is_an_error_that_names_it() -> None:
+def test_a_port_in_use_is_an_error_that_names_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ServingError, match=f"cannot listen on 127.0.0.1, port {port}: .*--port"):
@@ -129,7 +129,7 @@ def test_a_port_that_is_taken_is_an_error_that_names_it() -> None:
     ("host", "token", "warned"),
     [("0.0.0.0", None, True), ("0.0.0.0", "secret", False), ("127.0.0.1", None, False), ("localhost", None, False)],
 )
-def test_without_a_token_others_on_the_network_are_warned_about(
+def test_serving_the_network_without_a_token_gives_a_warning(
     kermit: Kermit,
     host: str,
     token: str | None,
@@ -180,7 +180,7 @@ def test_wrong_options_are_errors_that_name_them(arguments: list[str], message: 
     assert message in str(result.exception)
 
 
-def test_without_its_packages_it_says_what_to_install(
+def test_missing_packages_are_an_error_that_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delitem(sys.modules, "kermit.serving.app")

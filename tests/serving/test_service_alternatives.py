@@ -1,4 +1,4 @@
-"""Alternatives of an inserted word, and decoding again around the one that was picked."""
+"""Alternatives to an inserted word, and decoding again around the one that was picked."""
 
 import math
 from typing import Any
@@ -23,7 +23,7 @@ def generated(live: Live, path: str, **body: Any) -> dict[str, Any]:
 
 
 def alternatives(live: Live, trace: dict[str, Any], number: int, slot: int, **body: Any) -> dict[str, Any]:
-    """What else fits the slot of a round, counted from 0."""
+    """Alternatives for the slot of a round, counted from 0."""
     canvas = {"start": trace["start"], "open_slots": trace["open_slots"], "rounds": trace["rounds"][:number]}
     response = live.post("/v1/alternatives", **canvas, slot=slot, **body)
     assert response.status_code == 200, response.text
@@ -79,7 +79,7 @@ def test_from_left_to_right_alternatives_are_those_of_the_end_of_the_span(ordere
         assert (again["y"], again["finish"]) == (whole["y"], whole["finish"])
 
 
-def test_the_rounds_that_are_decided_are_streamed_too(live: Live) -> None:
+def test_decided_rounds_are_streamed_too(live: Live) -> None:
     whole = generated(live, "translate", **BODIES["translate"])
     body = BODIES["translate"] | {"begun": [whole["trace"]["rounds"][:2]], "stream": True}
     text = live.post("/v1/translate", **body).text
@@ -100,7 +100,7 @@ def test_the_rounds_that_are_decided_are_streamed_too(live: Live) -> None:
         ({"slots": 3}, "unknown field 'slots'; did you mean 'slot'?"),
     ],
 )
-def test_what_is_impossible_is_refused_with_a_reason(live: Live, changed: dict[str, Any], detail: str) -> None:
+def test_impossible_requests_are_rejected_with_a_reason(live: Live, changed: dict[str, Any], detail: str) -> None:
     trace = generated(live, "translate", **BODIES["translate"])["trace"]
     body = {"start": trace["start"], "open_slots": trace["open_slots"], "rounds": [], "slot": trace["open_slots"][0]}
     response = live.post("/v1/alternatives", **body | changed)
@@ -108,7 +108,7 @@ def test_what_is_impossible_is_refused_with_a_reason(live: Live, changed: dict[s
     assert detail in response.json()["detail"]
 
 
-def test_decided_rounds_that_do_not_fit_are_refused(live: Live) -> None:
+def test_decided_rounds_that_do_not_fit_are_rejected(live: Live) -> None:
     for begun, detail in (
         ([[[{"slot": 1, "token_id": 9}]]], "slot 1 is closed"),
         ([[[{"slot": 12, "token_id": 10**6}]]], "token 1000000 is unknown"),

@@ -1,4 +1,4 @@
-"""The queue: its bound, which jobs go together, and which are never computed. No model, no HTTP."""
+"""The queue: its limit, which jobs share a batch, and which are never computed. No model, no HTTP."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ def sample(**settings: object) -> SampleRequest:
     return SampleRequest.model_validate(settings)
 
 
-def test_like_jobs_are_taken_together_and_others_wait_their_turn() -> None:
+def test_similar_jobs_are_taken_together_and_others_wait_their_turn() -> None:
     queue = JobQueue(10)
     jobs = [job(sample(seed=1)), job(sample(top_k=3)), job(sample(seed=2, trace=True)), job(sample(top_k=3))]
     for one in jobs:
@@ -43,14 +43,14 @@ def test_like_jobs_are_taken_together_and_others_wait_their_turn() -> None:
         (InfillRequest(x=["a"]), InfillRequest(x=["a"], keep_words=False), False),
     ],
 )
-def test_requests_are_alike_that_differ_in_texts_seed_and_trace_alone(
+def test_requests_that_differ_only_in_texts_seed_and_trace_are_batched(
     one: Request, other: Request, alike: bool
 ) -> None:
     assert (one.likeness == other.likeness) is alike
     assert (hash(one.likeness) == hash(other.likeness)) or not alike
 
 
-def test_a_batch_holds_no_more_texts_than_it_may() -> None:
+def test_a_batch_holds_at_most_the_maximum_number_of_texts() -> None:
     queue = JobQueue(100)
     jobs = [job(sample(count=count)) for count in (2, 2, 1, 1, 9)]
     for one in jobs:
@@ -60,7 +60,7 @@ def test_a_batch_holds_no_more_texts_than_it_may() -> None:
     assert queue.gather(5, 0) == jobs[4:]  # more than a batch, and so alone
 
 
-def test_places_are_counted_in_texts_and_a_full_queue_refuses() -> None:
+def test_places_are_counted_in_texts_and_a_full_queue_rejects_jobs() -> None:
     queue = JobQueue(4)
     queue.put(job(sample(count=3)))
     with pytest.raises(QueueFullError, match="3 of 4 texts waiting") as refused:
@@ -70,7 +70,7 @@ def test_places_are_counted_in_texts_and_a_full_queue_refuses() -> None:
     assert queue.depth == 4
 
 
-def test_a_job_given_up_frees_its_place_and_is_never_taken() -> None:
+def test_a_discarded_job_frees_its_place_and_is_never_taken() -> None:
     queue = JobQueue(2)
     first, second = job(), job()
     queue.put(first)
@@ -93,7 +93,7 @@ def test_a_job_past_its_deadline_frees_its_place_and_is_never_taken() -> None:
     assert queue.gather(8, 0) == [fresh]
 
 
-def test_the_oldest_waits_for_others_but_no_longer_than_it_may() -> None:
+def test_the_oldest_job_waits_for_others_only_up_to_the_limit() -> None:
     queue = JobQueue(10)
     first, second = job(), job()
     queue.put(first)
@@ -106,7 +106,7 @@ def test_the_oldest_waits_for_others_but_no_longer_than_it_may() -> None:
     assert time.monotonic() - began >= 0.05
 
 
-def test_a_closed_queue_refuses_and_hands_out_what_it_has() -> None:
+def test_a_closed_queue_rejects_jobs_and_hands_out_those_it_has() -> None:
     queue = JobQueue(10)
     accepted = job()
     queue.put(accepted)
@@ -117,7 +117,7 @@ def test_a_closed_queue_refuses_and_hands_out_what_it_has() -> None:
     assert queue.gather(8, 1000.0) == []
 
 
-def test_closing_wakes_whoever_waits_for_jobs() -> None:
+def test_closing_wakes_waiting_workers() -> None:
     queue, found = JobQueue(1), list[list[Job]]()
     waiting = threading.Thread(target=lambda: found.append(queue.gather(8, 0)))
     waiting.start()

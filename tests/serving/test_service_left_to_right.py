@@ -1,4 +1,4 @@
-"""The left-to-right strategy and score over HTTP: as the pipeline gives them, and 422 where the model cannot."""
+"""The left-to-right strategy and score over HTTP: equal to the pipeline's, and 422 if not supported."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +28,7 @@ def results(response: httpx.Response) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("route", list(GENERATE))
-def test_every_route_generates_what_the_pipeline_does(ordered: Live, ordered_kermit: Kermit, route: str) -> None:
+def test_every_route_generates_the_same_as_the_pipeline(ordered: Live, ordered_kermit: Kermit, route: str) -> None:
     found = results(ordered.post(f"/v1/{route}", **GENERATE[route], **ORDERED, trace=True))
     best = DecodingSettings(Strategy.LEFT_TO_RIGHT, max_tokens=5)
     drawn = DecodingSettings(Strategy.LEFT_TO_RIGHT, Sampling(DRAWING_TEMPERATURE), max_tokens=5)
@@ -60,7 +60,7 @@ def test_a_score_is_the_pipelines_without_an_error(
 
 
 @pytest.mark.parametrize("drawing", [{"orders": 4}, {"prior": "uniform"}, {"temperature": 1.0}, {"seed": 1}])
-def test_what_is_for_drawn_orders_is_refused(ordered: Live, drawing: dict[str, Any]) -> None:
+def test_fields_for_random_orders_are_rejected(ordered: Live, drawing: dict[str, Any]) -> None:
     response = ordered.post("/v1/score", x=["A"], method="left_to_right", **drawing)
     assert response.status_code == 422
     message = f"{next(iter(drawing))}: only for random orders, but method left_to_right scores one order; remove it"
@@ -68,7 +68,7 @@ def test_what_is_for_drawn_orders_is_refused(ordered: Live, drawing: dict[str, A
 
 
 @pytest.mark.parametrize("route", list(GENERATE))
-def test_a_model_that_was_not_trained_in_that_order_refuses_the_strategy(live: Live, route: str) -> None:
+def test_a_model_that_was_not_trained_in_that_order_rejects_the_strategy(live: Live, route: str) -> None:
     response = live.post(f"/v1/{route}", **GENERATE[route], **ORDERED)
     assert response.status_code == 422
     assert response.json()["detail"].startswith(
@@ -78,13 +78,13 @@ def test_a_model_that_was_not_trained_in_that_order_refuses_the_strategy(live: L
     assert "left_to_right decoding needs a model trained" in told
 
 
-def test_a_model_that_was_not_trained_in_that_order_refuses_the_score(live: Live) -> None:
+def test_a_model_that_was_not_trained_in_that_order_rejects_the_score(live: Live) -> None:
     response = live.post("/v1/score", x=["A"], method="left_to_right")
     assert response.status_code == 422
     assert "left_to_right needs a model with cached_context" in response.json()["detail"]
 
 
-def test_models_tells_the_orders(ordered: Live) -> None:
+def test_models_lists_the_orders(ordered: Live) -> None:
     (card,) = ordered.client.get("/v1/models").json()["models"]
     assert card["strategies"] == ["parallel", "serial", "left_to_right"]
     assert card["orders"] == ["balanced_tree", "left_to_right"]

@@ -1,4 +1,4 @@
-"""Every route answers as the pipeline would, and what cannot be is refused with a reason and the right status."""
+"""Every route answers like the pipeline, and invalid requests are rejected with a reason and the right status."""
 
 import json
 import math
@@ -30,7 +30,9 @@ def results(live: Live, path: str, **body: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("given", "side", "to", "wanted"), [(ENGLISH, "y", "de", GERMAN), (GERMAN, "x", "en", ENGLISH)]
 )
-def test_translate_goes_both_ways(live: Live, given: list[str], side: str, to: str, wanted: list[str]) -> None:
+def test_translate_works_in_both_directions(
+    live: Live, given: list[str], side: str, to: str, wanted: list[str]
+) -> None:
     found = results(live, "/v1/translate", texts=given, to=to)
     assert [result[side] for result in found] == wanted
     assert all(result["finish"] == "finished" and result["trace"] is None for result in found)
@@ -119,13 +121,13 @@ def test_a_sentence_that_is_too_long_is_named(live: Live) -> None:
     assert answer.json()["detail"].startswith("texts.1, sentence 2: the text has 91 tokens, but may have at most 64")
 
 
-def test_a_text_that_a_limit_ended_says_so_whichever_sentence_it_was(live: Live) -> None:
+def test_finish_shows_a_limit_reached_by_any_sentence(live: Live) -> None:
     (found,) = results(live, "/v1/translate", texts=[f"{ENGLISH[2]} {ENGLISH[0]}"], to="de", max_tokens=5)
     assert [part["finish"] for part in found["sentences"]] == ["max_tokens", "finished"]
     assert found["finish"] == "max_tokens"
 
 
-def test_a_trace_tells_every_insertion(live: Live) -> None:
+def test_a_trace_contains_every_insertion(live: Live) -> None:
     (found,) = results(live, "/v1/translate", texts=[ENGLISH[2]], to="de", trace=True)
     trace = found["trace"]
     assert "".join(trace["start_text"][0]) == ENGLISH[2]
@@ -138,7 +140,7 @@ def test_a_trace_tells_every_insertion(live: Live) -> None:
 
 
 @pytest.mark.parametrize("method", ["exact", "importance", "bound", "paper_bound"])
-def test_score_is_the_pipelines_whatever_else_is_scored(live: Live, kermit: Kermit, method: str) -> None:
+def test_a_score_equals_the_pipelines_whatever_else_is_scored(live: Live, kermit: Kermit, method: str) -> None:
     x, y = ENGLISH[:2], GERMAN[:2]
     drawing = {} if method == "exact" else {"orders": 4, "seed": 2}
     found = results(live, "/v1/score", x=x, y=y, factorization="y_given_x", method=method, **drawing)
@@ -151,7 +153,7 @@ def test_score_is_the_pipelines_whatever_else_is_scored(live: Live, kermit: Kerm
         assert (found[number]["standard_error"] is None) == (method != "importance")
 
 
-def test_a_score_takes_the_trees_temperature(live: Live, kermit: Kermit) -> None:
+def test_a_score_accepts_the_temperature_of_the_tree_prior(live: Live, kermit: Kermit) -> None:
     text = " ".join(ENGLISH[:2])
     asked = {"x": [text], "prior": "balanced_tree", "orders": 4}
     found = [live.post("/v1/score", **asked, temperature=value).json()["results"][0] for value in (0.1, 1.0)]
@@ -161,7 +163,7 @@ def test_a_score_takes_the_trees_temperature(live: Live, kermit: Kermit) -> None
     assert found[0] != found[1]
 
 
-def test_a_score_from_one_order_has_no_error_and_is_still_json(live: Live) -> None:
+def test_a_score_from_one_order_has_a_null_error_in_valid_json(live: Live) -> None:
     (found,) = results(live, "/v1/score", x=[ENGLISH[0]], orders=1, prior="balanced_tree")
     assert math.isfinite(found["log_prob"])
     assert found["standard_error"] is None
@@ -174,13 +176,13 @@ def test_a_score_from_one_fixed_order_has_no_error(live: Live) -> None:
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first"])
-def test_embed_gives_the_pipelines_vectors(live: Live, kermit: Kermit, pooling: str) -> None:
+def test_embed_returns_the_pipelines_vectors(live: Live, kermit: Kermit, pooling: str) -> None:
     response = live.post("/v1/embed", x=ENGLISH, y=GERMAN, pooling=pooling)
     vectors = np.array(response.json()["vectors"])
     np.testing.assert_allclose(vectors, kermit.embed(ENGLISH, GERMAN, pooling=pooling), atol=1e-4)
 
 
-def test_models_tells_what_a_caller_needs_to_know(live: Live) -> None:
+def test_models_describes_the_model_to_clients(live: Live) -> None:
     (card,) = live.client.get("/v1/models").json()["models"]
     assert card["name"] == "by-heart"
     assert card["languages"] == {"x": "en", "y": "de"}
@@ -188,7 +190,7 @@ def test_models_tells_what_a_caller_needs_to_know(live: Live) -> None:
     assert card["strategies"] == ["parallel", "serial"]
     assert (card["orders"], card["cached_context"]) == (None, False)
     assert card["max_tokens"] == 64
-    assert "/" not in json.dumps(card)  # no path of the machine
+    assert "/" not in json.dumps(card)  # no path of the server
 
 
 def test_health_says_ok(live: Live) -> None:
@@ -242,13 +244,13 @@ def test_health_says_ok(live: Live) -> None:
         ("sample", {"seed": -1}, "seed: Input should be greater than or equal to 0"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_reason(live: Live, path: str, body: dict[str, Any], detail: str) -> None:
+def test_invalid_requests_are_rejected_with_a_reason(live: Live, path: str, body: dict[str, Any], detail: str) -> None:
     response = live.post(f"/v1/{path}", **body)
     assert response.status_code == 422
     assert detail in response.json()["detail"]
 
 
-def test_a_limit_that_was_passed_is_given_as_a_number_too(live: Live) -> None:
+def test_an_exceeded_limit_is_also_returned_as_a_number(live: Live) -> None:
     assert live.post("/v1/translate", texts=["x" * 90], to="de").json()["limit"] == 64
     assert live.post("/v1/sample", count=33).json()["limit"] == 32
     assert live.post("/v1/sample", seed=-1).json()["limit"] is None
@@ -259,13 +261,13 @@ def test_blanks_do_not_count_as_text(live: Live) -> None:
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[" * 3000, b'{"texts": ["\\ud800"], "to": "de"}', b"", b"3"])
-def test_a_body_that_is_no_request_is_refused(live: Live, content: bytes) -> None:
+def test_a_body_that_is_not_a_request_is_rejected(live: Live, content: bytes) -> None:
     response = live.client.post("/v1/translate", content=content, headers={"Content-Type": "application/json"})
     assert response.status_code in (400, 422)
     assert response.json()["detail"]
 
 
-def test_a_body_that_is_no_json_object_is_told_what_to_send(live: Live) -> None:
+def test_the_error_for_a_body_that_is_not_a_json_object_says_what_to_send(live: Live) -> None:
     def answer(content: bytes, kind: str = "application/json") -> tuple[int, str]:
         response = live.client.post("/v1/translate", content=content, headers={"Content-Type": kind})
         return response.status_code, response.json()["detail"]
@@ -278,12 +280,12 @@ def test_a_body_that_is_no_json_object_is_told_what_to_send(live: Live) -> None:
     assert answer(b"") == answer(b"3") == answer(b'{"texts": ["a"], "to": "de"}', "text/plain") == object_wanted
 
 
-def test_a_body_that_is_not_said_to_be_json_is_refused(live: Live) -> None:
+def test_a_body_without_the_json_content_type_is_rejected(live: Live) -> None:
     content = json.dumps({"texts": ["a"], "to": "de"})
     assert live.client.post("/v1/translate", content=content, headers={"Content-Type": "text/plain"}).status_code == 422
 
 
-def test_too_many_bytes_are_refused_whether_they_are_announced_or_not(live: Live) -> None:
+def test_too_large_a_body_is_rejected_with_or_without_content_length(live: Live) -> None:
     def endless() -> Iterator[bytes]:
         yield b'{"to": "de", "texts": ["'
         for _ in range(40):
@@ -295,13 +297,13 @@ def test_too_many_bytes_are_refused_whether_they_are_announced_or_not(live: Live
         assert "more than 1048576 bytes" in response.json()["detail"]
 
 
-def test_no_other_path_or_method_leads_anywhere(live: Live) -> None:
+def test_other_paths_and_methods_are_rejected(live: Live) -> None:
     for path in ("/v1/nothing", "/static/../app.py", "/static/%2e%2e/app.py", "/static/", "/redoc"):
         assert live.client.get(path).status_code == 404
     assert live.client.get("/v1/translate").status_code == 405
 
 
-def test_with_a_token_only_those_who_show_it_are_answered(kermit: Kermit) -> None:
+def test_with_a_token_only_requests_that_send_it_are_answered(kermit: Kermit) -> None:
     with running(kermit, token="open sesame") as live:
         assert live.post("/v1/sample", max_tokens=1).status_code == 200
         assert live.client.get("/metrics").status_code == 200
@@ -332,7 +334,7 @@ def test_with_a_token_only_those_who_show_it_are_answered(kermit: Kermit) -> Non
         {"cors": ("https://*.example.com",)},
     ],
 )
-def test_settings_that_cannot_be_are_errors_that_name_them(wrong: dict[str, Any]) -> None:
+def test_impossible_settings_are_errors_that_name_them(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="origin" if "cors" in wrong else next(iter(wrong))):
         ServiceSettings(**wrong)
 
@@ -340,7 +342,7 @@ def test_settings_that_cannot_be_are_errors_that_name_them(wrong: dict[str, Any]
 # ----------------------------------------------------------------------------------------------- headers, metrics, page
 
 
-def test_browsers_are_kept_strict(live: Live) -> None:
+def test_responses_have_strict_security_headers(live: Live) -> None:
     for path in ("/", "/static/page.js", "/v1/models", "/nothing"):
         headers = live.client.get(path).headers
         policy = headers["Content-Security-Policy"]
@@ -373,7 +375,7 @@ def test_head_is_answered_and_swagger_comes_from_this_origin(live: Live) -> None
         assert live.client.get(f"/{link}").status_code == 200
 
 
-def test_other_origins_may_call_where_the_settings_say_so(live: Live, kermit: Kermit) -> None:
+def test_other_origins_may_call_if_the_settings_allow_it(live: Live, kermit: Kermit) -> None:
     header = "Access-Control-Allow-Origin"
     asks = {"Origin": "https://example.com", "Access-Control-Request-Method": "POST"}
     assert header not in live.client.get("/v1/models", headers=asks).headers
@@ -398,10 +400,10 @@ def test_metrics_count_requests_rounds_and_batches(kermit: Kermit) -> None:
         assert live.metric("kermit_rounds_count") == 3
         assert live.metric("kermit_rounds_sum") == 12
         assert live.metric("kermit_queue_depth") == 0
-        assert "made-up" not in response.text  # callers cannot make new series
+        assert "made-up" not in response.text  # clients cannot create new series
 
 
-def test_texts_of_the_second_side_may_be_given_alone(live: Live) -> None:
+def test_texts_of_the_second_side_can_be_given_alone(live: Live) -> None:
     blanked = "____ schläft."
     expected = results(live, "/v1/infill", x=[""], y=[blanked])
     assert results(live, "/v1/infill", y=[blanked]) == expected
@@ -422,7 +424,7 @@ def test_texts_of_the_second_side_may_be_given_alone(live: Live) -> None:
         ("score", {"x": ["A"], "side": "fr"}, "unknown language 'fr'"),
     ],
 )
-def test_what_is_not_said_is_asked_for(live: Live, route: str, body: dict[str, Any], reason: str) -> None:
+def test_missing_fields_are_errors_that_name_them(live: Live, route: str, body: dict[str, Any], reason: str) -> None:
     response = live.post(f"/v1/{route}", **body)
     assert response.status_code == 422
     assert reason in response.json()["detail"]

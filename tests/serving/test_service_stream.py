@@ -31,7 +31,7 @@ def events(live: Live, path: str, **body: Any) -> Generator[tuple[str, dict[str,
         ("/v1/sample", {"count": 2, "strategy": "serial", "max_tokens": 9}),
     ],
 )
-def test_the_events_are_the_trace_and_then_the_answer(live: Live, path: str, body: dict[str, Any]) -> None:
+def test_the_events_are_the_trace_followed_by_the_answer(live: Live, path: str, body: dict[str, Any]) -> None:
     *told, (name, answer) = events(live, path, **body, trace=True)
     assert name == "result"
     assert answer == live.post(path, **body, trace=True).json()
@@ -46,11 +46,11 @@ def test_the_events_are_the_trace_and_then_the_answer(live: Live, path: str, bod
         assert [event["insertions"] for _, event in mine[1:]] == trace["rounds"]
 
 
-def test_a_round_is_told_before_the_next_is_computed(live: Live) -> None:
+def test_a_round_is_sent_before_the_next_is_computed(live: Live) -> None:
     seen = events(live, "/v1/sample", strategy="serial", termination_penalty=90.0, max_tokens=60)
     assert next(seen)[0] == "start"
     assert next(seen)[0] == "round"
-    assert live.service.worker.computing == 1  # it goes on while we look
+    assert live.service.worker.computing == 1  # it continues in the meantime
     assert [name for name, _ in seen][-1] == "result"
 
 
@@ -60,13 +60,13 @@ def test_a_text_with_nothing_to_insert_has_no_rounds_but_an_answer(live: Live) -
     assert answer["results"][0]["x"] == " "
 
 
-def test_what_is_refused_before_the_first_round_has_its_status(live: Live) -> None:
+def test_a_request_rejected_before_the_first_round_has_an_error_status(live: Live) -> None:
     response = live.post("/v1/translate", texts=["x" * 90], to="de", stream=True)
     assert (response.status_code, response.json()["limit"]) == (422, 64)
     assert live.post("/v1/translate", texts=["a"], to="fr", stream=True).status_code == 422
 
 
-def test_a_deadline_that_passes_in_the_middle_is_told_as_an_event(kermit: Kermit) -> None:
+def test_a_deadline_that_passes_during_a_stream_is_an_error_event(kermit: Kermit) -> None:
     with running(kermit, deadline=2.0) as live, slowed(live.service):
         *told, (name, problem) = events(live, "/v1/sample", strategy="serial", termination_penalty=90.0)
     assert told[0][0] == "start"
@@ -74,7 +74,7 @@ def test_a_deadline_that_passes_in_the_middle_is_told_as_an_event(kermit: Kermit
     assert problem["detail"].startswith("no answer within 2 seconds")
 
 
-def test_a_listener_who_goes_away_ends_the_decode(kermit: Kermit) -> None:
+def test_a_disconnected_client_ends_the_decode(kermit: Kermit) -> None:
     with running(kermit) as live, slowed(live.service) as passes:
         told = events(live, "/v1/sample", strategy="serial", termination_penalty=90.0, max_tokens=60)
         assert [next(told)[0], next(told)[0]] == ["start", "round"]

@@ -16,7 +16,7 @@ ENGLISH = [pair[0] for pair in PAIRS]
 
 
 def ask(live: Live, pool: ThreadPoolExecutor, *requests: tuple[str, dict[str, Any]]) -> list[Future[httpx.Response]]:
-    """Send requests at once, each on a connection of its own."""
+    """Send requests at once, each on its own connection."""
     return [pool.submit(live.client.post, path, json=body) for path, body in requests]
 
 
@@ -37,7 +37,7 @@ MIXED: list[tuple[str, dict[str, Any]]] = [
 
 
 def close(found: Any, expected: Any) -> bool:
-    """Equal, but for what rounding does to probabilities and vectors."""
+    """Equal, except for rounding of probabilities and vectors."""
     match expected:
         case float():
             return found == pytest.approx(expected, rel=1e-3, abs=1e-3)
@@ -62,7 +62,7 @@ def test_an_answer_does_not_depend_on_its_batch(live: Live) -> None:
         assert close(other, one), (path, body)
 
 
-def test_a_full_queue_refuses_and_says_when_to_come_again(kermit: Kermit) -> None:
+def test_a_full_queue_rejects_requests_and_says_when_to_retry(kermit: Kermit) -> None:
     with running(kermit, queue=4, max_batch=2) as live, ThreadPoolExecutor(8) as pool:
         with held(live.service):
             first = ask(live, pool, ("/v1/sample", {"max_tokens": 1}))
@@ -77,7 +77,7 @@ def test_a_full_queue_refuses_and_says_when_to_come_again(kermit: Kermit) -> Non
         assert all(answer.result(PATIENCE).status_code == 200 for answer in first + waiting)
 
 
-def test_past_its_deadline_a_request_ends_and_is_never_computed(kermit: Kermit) -> None:
+def test_a_request_past_its_deadline_ends_and_is_never_computed(kermit: Kermit) -> None:
     with running(kermit, deadline=2.5) as live, ThreadPoolExecutor(8) as pool:
         with held(live.service) as batches:
             first = ask(live, pool, ("/v1/sample", {"max_tokens": 1}))
@@ -90,11 +90,11 @@ def test_past_its_deadline_a_request_ends_and_is_never_computed(kermit: Kermit) 
             assert live.service.queue.depth == 0
             assert first[0].result(PATIENCE).status_code == 503
         until(lambda: live.service.worker.computing == 0)
-        assert batches == [["SampleRequest"]]  # it had begun; the other never does
+        assert batches == [["SampleRequest"]]  # it had started; the other never does
         assert live.metric("kermit_abandoned_total") == 2
 
 
-def test_past_its_deadline_a_decode_is_abandoned_at_the_next_round(kermit: Kermit) -> None:
+def test_a_decode_past_its_deadline_is_abandoned_at_the_next_round(kermit: Kermit) -> None:
     with running(kermit, deadline=2.0) as live:
         finishes: list[str] = []
         real = live.service.model.answer
@@ -113,7 +113,7 @@ def test_past_its_deadline_a_decode_is_abandoned_at_the_next_round(kermit: Kermi
         assert finishes == ["abandoned"]
 
 
-def test_past_its_deadline_a_score_is_abandoned_at_the_next_batch_of_canvases(kermit: Kermit) -> None:
+def test_a_score_past_its_deadline_is_abandoned_at_the_next_batch_of_canvases(kermit: Kermit) -> None:
     with running(kermit, deadline=2.0) as live, slowed(live.service) as passes:
         long = " ".join(ENGLISH * 2)
         assert live.post("/v1/score", x=[long] * 4, orders=64).status_code == 503
@@ -121,7 +121,7 @@ def test_past_its_deadline_a_score_is_abandoned_at_the_next_batch_of_canvases(ke
         assert 0 < len(passes) < 12  # of dozens
 
 
-def test_a_caller_who_hangs_up_frees_the_place(kermit: Kermit) -> None:
+def test_a_client_that_disconnects_frees_its_place(kermit: Kermit) -> None:
     with running(kermit) as live, ThreadPoolExecutor(2) as pool:
         with held(live.service) as batches:
             first = ask(live, pool, ("/v1/sample", {"max_tokens": 1}))
@@ -136,7 +136,7 @@ def test_a_caller_who_hangs_up_frees_the_place(kermit: Kermit) -> None:
         assert batches == [["SampleRequest"]]
 
 
-def test_what_is_wrong_with_one_request_does_not_become_anothers(live: Live) -> None:
+def test_an_error_in_one_request_does_not_affect_others(live: Live) -> None:
     wrong = {"x": [ENGLISH[0]], "method": "exact", "factorization": "y_given_x"}  # one side alone has no y
     requests = [
         ("/v1/translate", {"texts": ["x" * 90], "to": "de"}),
@@ -158,7 +158,7 @@ def test_what_is_wrong_with_one_request_does_not_become_anothers(live: Live) -> 
 
 
 @pytest.mark.parametrize("place", ["answer", "check_lengths"])
-def test_a_defect_is_a_500_without_details_and_the_service_goes_on(
+def test_an_internal_error_is_a_500_without_details_and_the_service_continues(
     place: str, kermit: Kermit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running(kermit) as live:
@@ -170,7 +170,7 @@ def test_a_defect_is_a_500_without_details_and_the_service_goes_on(
         assert live.post("/v1/sample", max_tokens=1).status_code == 200
 
 
-def test_a_score_is_answered_as_soon_as_it_is_known(kermit: Kermit) -> None:
+def test_a_score_is_answered_as_soon_as_it_is_ready(kermit: Kermit) -> None:
     with running(kermit) as live, ThreadPoolExecutor(3) as pool:
         with held(live.service):
             first = ask(live, pool, ("/v1/sample", {"max_tokens": 1}))

@@ -1,4 +1,4 @@
-"""Recipes of models with cached context: orders are mixed as factorizations are; what does nothing is refused."""
+"""Recipes of models with cached context: orders are mixed like factorizations; keys without effect are rejected."""
 
 import copy
 
@@ -137,12 +137,12 @@ def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tiny_recipe, tokenizer):
         ({"objective": {"infilling": 0.5}, "model": MODEL | {"cached_context": False}}, "infilling has no effect"),
     ],
 )
-def test_what_does_not_go_together_is_told_before_training(tiny_recipe, changes, message):
+def test_incompatible_settings_are_errors_before_training(tiny_recipe, changes, message):
     with pytest.raises(RecipeError, match=message):
         check_recipe(cached_recipe(tiny_recipe, **changes), data=None)
 
 
-def test_orders_are_refused_where_the_family_has_only_one(tiny_recipe):
+def test_orders_are_rejected_if_the_family_has_only_one(tiny_recipe):
     with pytest.raises(RecipeError, match="orders: needs a family that mixes orders"):
         check_recipe(tiny_recipe | {"orders": {"left_to_right": 1.0}}, data=None)
 
@@ -156,7 +156,7 @@ def test_orders_are_refused_where_the_family_has_only_one(tiny_recipe):
         (MODEL | {"trunk": TRUNK | {"num_attention_heads": 3}}, "hidden_size must be a multiple of twice"),
     ],
 )
-def test_a_model_that_cannot_be_is_a_recipe_error(tiny_recipe, tokenizer, model, message):
+def test_an_impossible_model_is_a_recipe_error(tiny_recipe, tokenizer, model, message):
     loaded = check_recipe(cached_recipe(tiny_recipe, model=model), data=None)
     with pytest.raises(RecipeError, match=message):
         loaded.family.build(loaded.recipe, tokenizer)

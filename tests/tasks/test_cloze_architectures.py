@@ -77,7 +77,7 @@ def test_logits_at_the_gap_are_those_of_the_whole_output(family):
     assert [answer.tokens > 0 for answer in system.answer(layouts)] == [True, True]
 
 
-def test_a_model_that_counts_positions_from_its_padding_has_so_many_fewer():
+def test_a_model_that_counts_positions_from_its_padding_has_fewer_of_them():
     sizes = shape(positions=90)
     config = RobertaConfig(vocab_size=len(WORDS), pad_token_id=WORDS.pad_token_id, is_decoder=True, **sizes)
     masked = AutoModelForMaskedLM.from_config(config)
@@ -98,7 +98,7 @@ def test_a_causal_model_with_rotary_positions_scores_in_a_batch_as_alone():
 
 
 @pytest.mark.parametrize("kind", ["always", "first", "each word", "normalised"])
-def test_sentencepiece_puts_no_marker_before_what_follows_something(kind):
+def test_sentencepiece_puts_no_marker_before_later_parts(kind):
     words = sentencepiece(kind)
     system = MaskedLMSystem(masked_lm(words, positions=200), words, beams=2)
     layouts = [system.lay_out(instance) for instance in INSTANCES]
@@ -118,7 +118,7 @@ def test_sentencepiece_puts_no_marker_before_what_follows_something(kind):
 
 
 @pytest.mark.parametrize("make", [tokenizer, wordpiece])
-def test_byte_level_and_wordpiece_tokens_of_a_part_are_those_of_the_part_alone(make):
+def test_byte_level_and_wordpiece_encode_a_part_the_same_in_context_and_alone(make):
     words = make()
     system = MaskedLMSystem(masked_lm(words, positions=200), words, beams=2)
     for instance in INSTANCES:
@@ -129,7 +129,7 @@ def test_byte_level_and_wordpiece_tokens_of_a_part_are_those_of_the_part_alone(m
 
 
 @pytest.mark.parametrize("kind", ["kermit", "masked-lm", "causal-lm"])
-def test_wordpiece_answers_never_begin_inside_a_word(kind):
+def test_wordpiece_answers_never_start_inside_a_word(kind):
     words = wordpiece()
     match kind:
         case "kermit":
@@ -153,13 +153,13 @@ def test_wordpiece_answers_never_begin_inside_a_word(kind):
     ("tokens", "spelling"),
     [("controlled 65%", "controlled 65%"), ("THE REST OF IT!", "the rest of it!"), ("65% held", "65 % held")],
 )
-def test_an_answer_is_spelled_as_in_the_passage_where_it_stands_there(tokens, spelling):
+def test_an_answer_that_occurs_in_the_passage_is_spelled_as_there(tokens, spelling):
     words = wordpiece()
     assert spelled(words, words.backend_tokenizer.encode(tokens, add_special_tokens=False).ids, PASSAGE) == spelling
     assert spelled(words, [], PASSAGE) == ""
 
 
-def test_byte_level_answers_are_spelled_as_they_are_anyhow():
+def test_byte_level_answers_keep_their_spelling():
     for text in (" 65% of the land", " Austria", " is Austria"):
         assert spelled(WORDS, WORDS.backend_tokenizer.encode(text).ids, PASSAGE) == text.strip()
 

@@ -33,7 +33,7 @@ def direct(system, layout, tokens):
 
 
 def continuations(system, layout):
-    """What is drawn after a gap's left side, from passes over whole sequences, without a cache; and nothing dropped."""
+    """Continuations of a gap's left side, from passes over whole sequences, without a cache or dropping."""
     seed = np.array([instance_seed(system.seed, layout.id)])
     found = []
     for number in range(system.samples):
@@ -67,7 +67,7 @@ def test_the_answer_is_the_best_beginning_of_any_continuation(kind, oracle_lengt
         assert answer.sequences <= 1 + 4 * len(drawn[0]) + len(beginnings)
 
 
-def test_only_distinct_candidates_that_may_win_are_scored(monkeypatch):
+def test_only_distinct_candidates_that_can_win_are_scored(monkeypatch):
     system, scored = make(samples=8), []
     scores = system._scores
     monkeypatch.setattr("kermit.tasks.cloze.causal_lm_system._TOGETHER", 1)
@@ -91,8 +91,8 @@ def test_answers_do_not_depend_on_the_attention_implementation(settings):
 
 
 @pytest.mark.parametrize("family", ["bloom", "mistral", "gpt_neo"])
-def test_models_of_other_kinds_score_as_one_pass_over_the_whole_text(family):
-    """Distances by what is no padding, memories that forget, and a mask of its own."""
+def test_other_kinds_of_models_score_like_one_pass_over_the_whole_text(family):
+    """Architectures with distances that skip padding, recurrent memories, or their own mask."""
     shape = {"vocab_size": len(WORDS), "hidden_size": 16}
     config = {
         "bloom": lambda: BloomConfig(**shape, n_layer=1, n_head=2),
@@ -133,7 +133,7 @@ def test_the_first_token_may_continue_what_the_gap_touches():
 
 @pytest.mark.parametrize("kind", list(MODELS))
 @pytest.mark.parametrize("oracle_length", [False, True])
-def test_a_batch_gives_the_answers_that_come_one_by_one(kind, oracle_length):
+def test_a_batch_gives_the_same_answers_as_one_by_one(kind, oracle_length):
     system = make(kind, oracle_length=oracle_length)
     layouts = [system.lay_out(instance) for instance in INSTANCES]
     alone = [answer for layout in layouts for answer in system.answer([layout])]
@@ -169,17 +169,17 @@ def test_passages_are_cut_to_the_models_positions_with_room_for_continuation_and
     assert len(system.answer([system.lay_out(INSTANCES[0])])) == 1
 
 
-def test_a_model_that_sees_what_comes_next_is_refused():
+def test_a_model_that_is_not_causal_is_rejected():
     with pytest.raises(ModelError, match="is not a left-to-right model"):
         CausalLMSystem(bert_decoder(WORDS, is_decoder=False), WORDS)
 
 
-def test_settings_that_cannot_be_are_refused():
+def test_impossible_settings_are_rejected():
     with pytest.raises(DecodingError, match="at least 1"):
         make(samples=0)
 
 
-def test_a_gguf_file_that_is_not_there_or_cannot_be_read_is_told(tmp_path, monkeypatch):
+def test_a_missing_or_unreadable_gguf_file_is_an_error(tmp_path, monkeypatch):
     with pytest.raises(ModelError, match="the file does not exist"):
         load_causal_lm(str(tmp_path / "model.gguf"))
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
@@ -197,7 +197,7 @@ def test_a_gguf_file_that_is_not_there_or_cannot_be_read_is_told(tmp_path, monke
         (b"", "cannot be loaded by AutoModelForCausalLM"),
     ],
 )
-def test_a_gguf_file_that_is_cut_off_or_something_else_is_told_by_its_name(tmp_path, content, message):
+def test_a_truncated_or_invalid_gguf_file_is_an_error_that_names_it(tmp_path, content, message):
     pytest.importorskip("gguf")
     (tmp_path / "model.gguf").write_bytes(content)
     with pytest.raises(ModelError, match=rf"^{tmp_path}/model\.gguf {message}"):
@@ -207,7 +207,7 @@ def test_a_gguf_file_that_is_cut_off_or_something_else_is_told_by_its_name(tmp_p
 @pytest.mark.parametrize(
     "error", [EOFError("it ends"), IndexError("it ends"), struct.error("it ends"), OSError("none")]
 )
-def test_a_gguf_file_without_a_whole_tokenizer_is_told_by_its_name(tmp_path, monkeypatch, error):
+def test_a_gguf_file_with_an_incomplete_tokenizer_is_an_error_that_names_it(tmp_path, monkeypatch, error):
     def broken(*arguments, **settings):
         raise error
 

@@ -1,4 +1,4 @@
-"""Predictions and their scores: what is counted, what is kept, and going on after an interruption."""
+"""Predictions and their scores: counts, stored files, and continuing after an interruption."""
 
 import json
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ DATA = ClozeSet(tuple(INSTANCES), 9, {Skip.ABSENT: 3})
 
 @dataclass
 class Parrot:
-    """Answers what it was told, in 2 passes of 3 sequences; it notes its batches, and has no room for `too_long`."""
+    """Returns given answers, in 2 passes of 3 sequences; records its batches, and has no room for `too_long`."""
 
     says: dict[str, str]
     too_long: str = ""
@@ -65,7 +65,7 @@ def test_scores_are_means_over_all_instances():
     assert "exact match" in str(scores)
 
 
-def test_batches_hold_instances_of_like_length_the_longest_first():
+def test_batches_hold_instances_of_similar_length_the_longest_first():
     parrot = Parrot({})
     predict(parrot, INSTANCES, PredictionLog(None, {}), batch_size=2)
     by_length = sorted(INSTANCES, key=len, reverse=True)
@@ -73,7 +73,7 @@ def test_batches_hold_instances_of_like_length_the_longest_first():
     assert [len(batch) for batch in parrot.batches] == [2, 2, 2]
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
+def test_an_interrupted_run_continues_where_it_stopped(tmp_path):
     says = {instance.id: instance.gap for instance in INSTANCES}
     whole = predict(Parrot(says), INSTANCES, PredictionLog(tmp_path / "whole.jsonl", {"a": 1}), batch_size=1)
     path, told = tmp_path / "predictions.jsonl", []
@@ -82,7 +82,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
     done = len(path.read_text().splitlines())
     assert 0 < done < len(INSTANCES)
     with path.open("a", encoding="utf-8") as stream:
-        stream.write('{"id": "q1", "ans')  # as a kill in the middle of a line leaves it
+        stream.write('{"id": "q1", "ans')  # as after a kill in the middle of a line
     parrot = Parrot(says)
     again = predict(parrot, INSTANCES, PredictionLog(path, {"a": 1}), batch_size=1, progress=told.append)
     assert len(parrot.batches) == len(INSTANCES) - done
@@ -96,7 +96,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
     assert not parrot.batches
 
 
-def test_predictions_made_otherwise_are_refused(tmp_path):
+def test_predictions_made_with_other_settings_are_rejected(tmp_path):
     path = tmp_path / "predictions.jsonl"
     predict(Parrot({}), INSTANCES[:1], PredictionLog(path, {"beams": 5, "weights": "abc"}))
     with pytest.raises(DataError, match=r"settings \(beams was 5, now 4;"):
@@ -111,7 +111,7 @@ def test_predictions_made_otherwise_are_refused(tmp_path):
         PredictionLog(path, {"beams": 5, "weights": "abc"})
 
 
-def test_of_the_settings_of_decoding_those_that_differ_are_told(tmp_path):
+def test_the_error_lists_the_decoding_settings_that_differ(tmp_path):
     path = tmp_path / "predictions.jsonl"
     decoding = {"strategy": "parallel", "termination_penalty": 0.0, "max_tokens": 32, "max_rounds": None}
     predict(Parrot({}), INSTANCES[:1], PredictionLog(path, {"decoding": decoding}))
@@ -125,7 +125,7 @@ def test_of_the_settings_of_decoding_those_that_differ_are_told(tmp_path):
         PredictionLog(path, {})
 
 
-def test_files_of_like_names_are_apart_and_what_was_removed_is_made_anew(tmp_path):
+def test_similar_file_names_do_not_clash_and_removed_files_are_written_again(tmp_path):
     for name, beams in (("p.jsonl", 5), ("p.txt", 4)):
         predict(Parrot({}), INSTANCES[:1], PredictionLog(tmp_path / name, {"beams": beams}))
     (tmp_path / "p.jsonl").unlink()
@@ -135,7 +135,7 @@ def test_files_of_like_names_are_apart_and_what_was_removed_is_made_anew(tmp_pat
         PredictionLog(tmp_path / "p.jsonl.gz", {})
 
 
-def test_a_file_of_something_else_is_refused(tmp_path):
+def test_a_file_with_other_contents_is_rejected(tmp_path):
     path = tmp_path / "predictions.jsonl"
     PredictionLog(path, {})
     path.write_text('{"id": 1}\n', encoding="utf-8")

@@ -1,4 +1,4 @@
-"""KERMIT fills gaps: the canvas, the limits, and what does not change the answers."""
+"""KERMIT fills gaps: the canvas, the limits, and independence of the batch."""
 
 import random
 from itertools import pairwise
@@ -27,7 +27,7 @@ def answers(system, instances):
     return system.answer([system.lay_out(instance) for instance in instances])
 
 
-def test_the_canvas_is_the_papers_with_the_gap_open_alone():
+def test_the_canvas_is_the_papers_with_only_the_gap_open():
     system = InsertionSystem(kermit(WORDS), WORDS, SETTINGS)
     canvas = system.canvas(system.lay_out(INSTANCES[0]))
     names = {canvas.specials.cls_id: "[CLS]", canvas.specials.sep_id: "[SEP]"}
@@ -46,7 +46,7 @@ def test_the_canvas_is_the_papers_with_the_gap_open_alone():
     assert not canvas.joined_slots
 
 
-def test_a_gap_that_touches_a_bracket_may_begin_without_a_space():
+def test_a_gap_next_to_a_bracket_may_start_without_a_space():
     system = InsertionSystem(kermit(WORDS), WORDS, SETTINGS)
     canvas = system.canvas(system.lay_out(INSTANCES[3]))
     assert canvas.joined_slots == canvas.open_slots
@@ -54,7 +54,7 @@ def test_a_gap_that_touches_a_bracket_may_begin_without_a_space():
 
 @pytest.mark.parametrize("strategy", list(Strategy))
 @pytest.mark.parametrize("oracle_length", [False, True])
-def test_a_batch_gives_the_answers_that_come_one_by_one(strategy, oracle_length):
+def test_a_batch_gives_the_same_answers_as_one_by_one(strategy, oracle_length):
     settings = DecodingSettings(strategy, Sampling(0.9), max_tokens=8)
     system = InsertionSystem(model_for(strategy), WORDS, settings, oracle_length=oracle_length, seed=3)
     many = [INSTANCES[number % len(INSTANCES)] for number in range(32)]
@@ -76,7 +76,7 @@ def test_the_oracle_length_is_met_exactly(strategy):
     assert [answer.tokens for answer in system.answer(layouts)] == [layout.gap_length for layout in layouts]
 
 
-def test_at_least_so_many_tokens_are_inserted_as_asked():
+def test_at_least_the_requested_number_of_tokens_is_inserted():
     settings = DecodingSettings(max_tokens=8, termination_penalty=-50, constraints=Constraints(min_tokens_per_blank=2))
     assert all(answer.tokens == 2 for answer in answers(InsertionSystem(kermit(WORDS), WORDS, settings), INSTANCES))
     settings = DecodingSettings(max_tokens=8, termination_penalty=-50)
@@ -84,7 +84,7 @@ def test_at_least_so_many_tokens_are_inserted_as_asked():
 
 
 @pytest.mark.parametrize("ranking", [ranking for ranking in Ranking if ranking is not Ranking.BOTH_WAYS])
-def test_calls_of_the_model_are_counted_with_those_of_ranking(ranking, monkeypatch):
+def test_forward_passes_include_those_of_ranking(ranking, monkeypatch):
     ordered = ranking is Ranking.LEFT_TO_RIGHT
     model, calls = cached_model_of(WORDS) if ordered else kermit(WORDS), []
     real = TorchEngine.ask
@@ -94,14 +94,14 @@ def test_calls_of_the_model_are_counted_with_those_of_ranking(ranking, monkeypat
         return real(engine, rows, asked)
 
     monkeypatch.setattr(TorchEngine, "ask", count)
-    constraints = Constraints(min_tokens_per_blank=2, max_tokens_per_blank=2)  # so that all candidates take as long
+    constraints = Constraints(min_tokens_per_blank=2, max_tokens_per_blank=2)  # equal rounds for all
     settings = DecodingSettings(Strategy.SERIAL, max_tokens=2, constraints=constraints, candidates=3, ranking=ranking)
     [answer] = answers(InsertionSystem(model, WORDS, settings), INSTANCES[:1])
     assert answer.sequences == sum(calls)
     assert answer.forward_passes == (answer.sequences + 2) / 3  # the first pass is one for all three
 
 
-def test_the_unknown_token_is_no_answer():
+def test_the_unknown_token_is_never_an_answer():
     model = kermit(WORDS)
     with torch.no_grad():
         model.head.bias[WORDS.unk_token_id] = 1e3
@@ -125,7 +125,7 @@ def test_passages_are_cut_to_the_models_positions_with_room_for_the_answer(posit
 
 
 @pytest.mark.slow
-def test_a_model_that_learned_the_texts_fills_the_gaps_right_in_either_strategy():
+def test_a_model_that_learned_the_texts_fills_the_gaps_correctly_with_either_strategy():
     model = kermit_model(WORDS, bert(WORDS, width=48, layers=2, heads=4, positions=96), slot_vector="both")
     system = InsertionSystem(model, WORDS, DecodingSettings(max_tokens=16))
     layouts = [system.lay_out(instance) for instance in INSTANCES]

@@ -1,4 +1,4 @@
-"""Cloze instances from QA2D and SQuAD: what is taken out of the sentence, and what is left out and why."""
+"""Cloze instances from QA2D and SQuAD: gaps, and the reasons for skipped rows."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ def made(tmp_path):
         gold = answer if gold is None else gold
         passage = f"It was {gold}." if passage is None else passage
         answers = [{"text": gold, "answer_start": passage.index(gold) if start is None else start}]
-        # a row that is good keeps the set from being empty
+        # a valid row, so that the set is not empty
         entries = [
             {"id": "good", "question": "Why?", "answers": [{"text": "It", "answer_start": 0}]},
             {"id": "id", "question": question, "answers": answers},
@@ -80,7 +80,7 @@ def test_a_gap_after_an_opening_quote_or_bracket_touches_it(made):
         (Skip.ALONE, {"sentence": "`` Ann . ''"}),
     ],
 )
-def test_a_row_that_makes_no_instance_is_counted_by_its_reason(made, reason, row):
+def test_a_skipped_row_is_counted_by_reason(made, reason, row):
     assert made(**{"answer": "Ann", "sentence": "Ann was there .", **row}) is reason
 
 
@@ -91,7 +91,7 @@ def test_every_row_is_an_instance_or_has_a_reason(tmp_path):
     assert found.rows == 6
 
 
-def test_blank_lines_are_no_rows(tmp_path):
+def test_blank_lines_are_not_rows(tmp_path):
     qa2d, squad = write_data(tmp_path)
     head, *rows = gzip.decompress(qa2d.read_bytes()).decode().splitlines()
     spaced = tmp_path / "spaced.tsv"
@@ -99,7 +99,7 @@ def test_blank_lines_are_no_rows(tmp_path):
     assert read_cloze(spaced, squad) == read_cloze(qa2d, squad)
 
 
-def test_an_id_that_comes_twice_makes_one_instance(tmp_path):
+def test_a_repeated_id_makes_one_instance(tmp_path):
     _, squad = write_data(tmp_path)
     plain = tmp_path / "twice.tsv"
     row = "SQuAD\tq1\tWho ?\tAustria\tAustria held the rest .\t-\n"
@@ -113,7 +113,7 @@ def paragraph(context="A b.", question="What?", start=0):
     return json.dumps({"data": [{"paragraphs": [{"context": context, "qas": [asked]}]}]})
 
 
-def test_a_damaged_gzip_is_no_whole_file(tmp_path):
+def test_a_damaged_gzip_file_is_an_error(tmp_path):
     qa2d, _ = write_data(tmp_path)
     packed = bytearray(gzip.compress(paragraph().encode() * 50))
     packed[20:40] = bytes(20)
@@ -140,7 +140,7 @@ def test_a_damaged_gzip_is_no_whole_file(tmp_path):
         ),
     ],
 )
-def test_a_broken_file_is_an_error_that_names_the_place(tmp_path, qa2d, squad, message):
+def test_a_broken_file_is_an_error_with_file_and_line(tmp_path, qa2d, squad, message):
     _, good = write_data(tmp_path)
     (tmp_path / "qa2d.tsv").write_text(qa2d, encoding="utf-8")
     if squad is not None:
@@ -172,7 +172,7 @@ def test_a_sentence_with_one_blank_is_an_instance():
 
 
 @pytest.mark.skipif(DATA is None, reason="needs the folder of real data, with qa2d/ and squad/, in KERMIT_DATA")
-def test_the_real_data_gives_these_counts():
+def test_the_real_data_has_the_documented_counts():
     folder = Path(DATA)
     found = read_cloze(folder / "qa2d" / "dev.tsv.gz", folder / "squad" / "train-v1.1.json.gz")
     assert found.rows == 6366

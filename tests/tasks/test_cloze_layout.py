@@ -24,7 +24,7 @@ def test_the_passage_is_split_in_half_between_words_and_all_parts_are_in_place()
     assert len(layout) == 9
 
 
-def test_a_passage_that_is_not_split_stands_whole_before_the_question():
+def test_a_passage_that_is_not_split_precedes_the_question():
     instance = ClozeInstance.from_text("a b c d", "q?", "____ right", ["g"])
     layout = lay_out_cloze(instance, words, lambda layout: True, split=False)
     assert (layout.first, layout.before) == ((), ("a", "b", "c", "d", "q?"))
@@ -34,12 +34,12 @@ def test_a_passage_that_is_not_split_stands_whole_before_the_question():
     ("token", "following"),
     [
         (".", ["."]),
-        ("▁?.", ["."]),  # the marker and what it stands before are one token
+        ("▁?.", ["."]),  # the marker and the text after it are one token
         (r"▁a\.|.", ["."]),  # and so are an a and its full stop
-        (r"▁[a(0]\.|.", ["▁", "."]),  # where nothing can be told apart, it stays
+        (r"▁[a(0]\.|.", ["▁", "."]),  # where they cannot be separated, it stays
     ],
 )
-def test_the_marker_of_a_beginning_is_not_put_before_what_follows(token, following):
+def test_only_the_first_part_has_a_start_marker(token, following):
     encoder = TextEncoder(lambda text: re.findall(token, "▁" + text.replace(" ", "▁")))
     assert encoder.following(".") == following
 
@@ -54,7 +54,7 @@ def test_the_marker_of_a_beginning_is_not_put_before_what_follows(token, followi
         ("aaaa b c", ("aaaa", "b c")),
     ],
 )
-def test_halves_part_at_the_white_space_nearest_to_the_middle(text, parts):
+def test_the_passage_is_split_at_the_white_space_nearest_to_its_middle(text, parts):
     assert halves(text) == parts
 
 
@@ -75,7 +75,7 @@ def test_whole_sentences_are_kept_around_the_one_that_shares_most_words_with_the
     assert passage_window(PASSAGE, "Who owns the red house?", lambda text: len(text) <= room) == window
 
 
-def test_what_is_kept_does_not_depend_on_the_answer():
+def test_the_kept_sentences_do_not_depend_on_the_answer():
     def cut(answer):
         instance = ClozeInstance.from_text(PASSAGE, "Who reads a book?", "____ reads .", [answer])
         return lay_out_cloze(instance, words, lambda layout: len(layout) <= 14, split=True)

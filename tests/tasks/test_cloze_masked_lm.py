@@ -27,7 +27,7 @@ def log_probs(system, layout, tokens):
 
 
 def enumerated(system, layout, length, allowed):
-    """Every complete filling that the search could make, with its score: the surest mask first, any token there."""
+    """Every complete filling that the search can reach, with its score: the most certain mask first, with any token."""
     mask = system.tokenizer.mask_token_id
     states = {(mask,) * length: 0.0}
     for _ in range(length):
@@ -66,7 +66,7 @@ def test_a_beam_as_wide_as_all_fillings_finds_the_best_of_them(small, length):
     assert float(found.scores[0]) == pytest.approx(scores[best], abs=1e-4)
 
 
-def test_a_beam_of_one_takes_the_best_token_of_the_surest_mask_each_time(small):
+def test_a_beam_of_one_takes_the_best_token_of_the_most_certain_mask_each_time(small):
     small.beams = 1
     mask = small.tokenizer.mask_token_id
     tokens, score = [mask] * 3, 0.0
@@ -81,7 +81,7 @@ def test_a_beam_of_one_takes_the_best_token_of_the_surest_mask_each_time(small):
     assert float(found.scores[0]) == pytest.approx(score, abs=1e-4)
 
 
-def test_the_first_token_continues_no_given_word_unless_the_gap_touches_it(small):
+def test_the_first_token_does_not_continue_a_given_word_unless_the_gap_touches_it(small):
     small.beams = 6**2
     small.continues[22:26] = True
     try:
@@ -110,7 +110,7 @@ def test_the_number_of_masks_with_the_highest_sum_of_log_probabilities_wins():
         assert answer.sequences <= sum(int(filled.sequences[0]) for filled in found.values())
 
 
-def test_a_search_that_cannot_win_is_given_up(small):
+def test_a_search_that_cannot_win_is_abandoned(small):
     small.beams = 3
     whole = small.fill([LAYOUT], 3)
     assert (int(whole.forward_passes[0]), int(whole.sequences[0])) == (3, 1 + 3 + 3)
@@ -123,7 +123,7 @@ def test_a_search_that_cannot_win_is_given_up(small):
     assert float(far_above.scores[0]) < -1e-6
 
 
-def test_the_oracle_length_alone_is_tried():
+def test_only_the_oracle_length_is_tried():
     system = MaskedLMSystem(masked_lm(WORDS), WORDS, beams=2, oracle_length=True)
     layouts = [system.lay_out(instance) for instance in INSTANCES]
     answers = system.answer(layouts)
@@ -131,7 +131,7 @@ def test_the_oracle_length_alone_is_tried():
     assert [answer.forward_passes for answer in answers] == [layout.gap_length for layout in layouts]
 
 
-def test_a_batch_gives_the_answers_that_come_one_by_one():
+def test_a_batch_gives_the_same_answers_as_one_by_one():
     system = MaskedLMSystem(masked_lm(WORDS), WORDS, beams=3)
     layouts = [system.lay_out(instance) for instance in INSTANCES]
     alone = [answer for layout in layouts for answer in system.answer([layout])]
@@ -163,7 +163,7 @@ def test_passages_are_cut_to_the_models_positions():
     assert system.lay_out(INSTANCES[0]).cut
 
 
-def test_a_checkpoint_without_a_head_is_refused(tmp_path):
+def test_a_checkpoint_without_a_head_is_rejected(tmp_path):
     BertModel(masked_lm(WORDS).config).save_pretrained(tmp_path)
     WORDS.save_pretrained(tmp_path)
     with pytest.raises(ModelError, match=r"lacks .* of the weights of BertForMaskedLM"):
@@ -172,7 +172,7 @@ def test_a_checkpoint_without_a_head_is_refused(tmp_path):
         load_masked_lm(str(tmp_path / "nowhere"))
 
 
-def test_settings_that_cannot_be_are_refused():
+def test_impossible_settings_are_rejected():
     with pytest.raises(DecodingError, match="beams must be at least 1"):
         MaskedLMSystem(masked_lm(WORDS), WORDS, beams=0)
     bare = PreTrainedTokenizerFast(tokenizer_object=WORDS.backend_tokenizer)
@@ -180,6 +180,6 @@ def test_settings_that_cannot_be_are_refused():
         MaskedLMSystem(masked_lm(WORDS), bare)
 
 
-def test_fillings_are_enumerated_each_once(small):
+def test_every_filling_is_enumerated_once(small):
     scores = enumerated(small, LAYOUT, 2, lambda place: range(20, 26))
     assert set(scores) == set(product(range(20, 26), repeat=2))

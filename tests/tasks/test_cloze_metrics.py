@@ -1,4 +1,4 @@
-"""Exact match and F1 as SQuAD's script has them, worked by hand."""
+"""Exact match and F1 as in SQuAD's script, worked out by hand."""
 
 import pytest
 
@@ -24,10 +24,10 @@ def test_texts_are_compared_without_case_punctuation_and_articles(text, normal):
     assert normalise(text) == normal
 
 
-def test_exact_match_is_with_any_of_the_gold_answers():
+def test_exact_match_accepts_any_of_the_gold_answers():
     assert exact_match("the Pool!", ["Tinside", "pool"])
     assert not exact_match("the Tinside pool", ["Tinside", "pool"])
-    assert exact_match("the", ["A"])  # both are nothing once normalised, as in the script
+    assert exact_match("the", ["A"])  # both are empty once normalised, as in the script
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_exact_match_is_with_any_of_the_gold_answers():
         ("plymouth", ["plymouth hoe"], 2 / 3),
         # 2 in common, precision 2/4, recall 2/3
         ("in a pool of cold water", ["cold water pool", "ice"], 2 * 3 / (5 + 3)),
-        # a word that comes twice counts twice at most as often as the other has it: 1 in common of 2 and 1
+        # a repeated word counts only as often as it occurs on the other side: 1 in common of 2 and 1
         ("pool pool", ["pool"], 2 / 3),
         ("plymouth", ["pool", "hoe"], 0.0),
         ("", ["pool"], 0.0),
@@ -47,5 +47,5 @@ def test_exact_match_is_with_any_of_the_gold_answers():
         ("cold water", ["water is wet", "cold water pool"], 4 / 5),
     ],
 )
-def test_f1_is_of_the_bags_of_words_against_the_best_gold_answer(answer, gold, value):
+def test_f1_compares_bags_of_words_with_the_best_gold_answer(answer, gold, value):
     assert f1(answer, gold) == pytest.approx(value)

@@ -1,4 +1,4 @@
-"""A Transformer run by CTranslate2 translates as transformers does, and distils by the same rules."""
+"""A Transformer run with CTranslate2 translates as with transformers, and distils by the same rules."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ def converted(translator: Kermit) -> Kermit:
 
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("length_penalty", [0.5, 1.0])
-def test_both_backends_translate_alike(
+def test_both_backends_give_the_same_translations(
     translator: Kermit, converted: Kermit, corpus: Path, beams: int, length_penalty: float
 ) -> None:
     texts = [*(corpus / "test.en").read_text().splitlines(), " ", "[SEP] [CLS] dogs"]
@@ -46,7 +46,7 @@ def test_both_backends_translate_alike(
     for a, b in same:
         assert (a.rounds, a.tokens) == (b.rounds, b.tokens)
         if a.finish == "finished":
-            assert b.log_prob - 1e-4 < a.log_prob <= b.log_prob + 0.01 * b.rounds  # special tokens have no share
+            assert b.log_prob - 1e-4 < a.log_prob <= b.log_prob + 0.01 * b.rounds  # special tokens are not counted
 
 
 def test_int8_is_the_default_and_close(translator: Kermit, corpus: Path) -> None:
@@ -59,7 +59,7 @@ def test_int8_is_the_default_and_close(translator: Kermit, corpus: Path) -> None
     assert sum(a.y == b.y for a, b in zip(found, expected, strict=True)) >= 20
 
 
-def test_a_translation_that_does_not_end_is_told_and_left_out(
+def test_a_translation_that_does_not_end_is_reported_and_left_out(
     translator: Kermit, converted: Kermit, teacher: Path, corpus: Path, tmp_path: Path
 ) -> None:
     texts = (corpus / "train.en").read_text().splitlines()
@@ -90,7 +90,7 @@ class StoppedError(Exception):
     pass
 
 
-def test_distillation_goes_on_with_the_same_backend_alone(
+def test_distillation_continues_only_with_the_same_backend(
     translator: Kermit, converted: Kermit, teacher: Path, corpus: Path, tmp_path: Path
 ) -> None:
     asked: Any = (teacher, corpus / "train.en", EN_DE, BeamSearch(beams=2, max_tokens=30))
@@ -109,7 +109,7 @@ def test_distillation_goes_on_with_the_same_backend_alone(
         distill(changed(converted, precision="int8"), *asked, output, block_size=100)
     with pytest.raises(DataError, match=r"made with different settings .*filter"):
         distill(converted, *asked, output, block_size=100, filter_pairs=True)
-    newer = changed(converted, version="99.0")  # another version goes on
+    newer = changed(converted, version="99.0")  # another version continues
     again = distill(newer, *asked, output, block_size=100)
     assert again.target.read_text() == whole.target.read_text()
     assert json.loads((output / "train.en-de.json").read_text())["backend_version"] == "99.0"
@@ -124,7 +124,7 @@ def test_a_text_too_long_is_skipped(translator: Kermit, converted: Kermit, teach
     assert made.texts + made.unfinished == 2
 
 
-def test_what_the_backend_cannot_do_is_told(
+def test_unsupported_settings_of_the_backend_are_errors(
     translator: Kermit, converted: Kermit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ModelError, match=r"int3 on this machine.*int8"):
@@ -141,7 +141,9 @@ def test_only_transformers_are_converted() -> None:
         convert(Kermit.from_pretrained(device="cpu"))
 
 
-def test_a_missing_package_is_told_with_the_extra(translator: Kermit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_an_error_that_names_the_extra(
+    translator: Kermit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(ModelError, match=r"needs the package ctranslate2; pip install 'kermit-insertion\[distill\]'"):
         convert(translator)

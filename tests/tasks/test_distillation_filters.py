@@ -1,4 +1,4 @@
-"""What is left out of distilled text as visibly wrong: each filter by small examples."""
+"""Filters for visibly wrong pairs of distilled text, each with small examples."""
 
 from collections import Counter
 
@@ -21,10 +21,10 @@ def test_lengths_may_differ_by_a_factor_of_two_and_three_words(source: int, targ
         ("the dog runs over the street", "der Hund läuft über die Straße", None),
         ("the dog runs over the street", "a dog sees the green street", Reason.LANGUAGE),
         ("der Hund läuft über die Straße", "der Mann läuft über die Straße", Reason.LANGUAGE),
-        ("the dog runs", "a dog runs", None),  # three words say too little
-        ("Anna Maria Schmidt Meyer", "Anna Maria Müller Meyer", None),  # words that neither language has
+        ("the dog runs", "a dog runs", None),  # three words are too few
+        ("Anna Maria Schmidt Meyer", "Anna Maria Müller Meyer", None),  # words of neither language
         ("the dog runs", "The dog runs!", Reason.COPY),
-        ("New York!", "New York.", None),  # two words may stay what they are
+        ("New York!", "New York.", None),  # two words may stay unchanged
         ("- - - -", "- - - -", None),
         ("the dog", "der Hund der Hund der Hund", Reason.REPETITION),
         ("the dog the dog the dog", "der Hund der Hund der Hund", None),

@@ -1,4 +1,4 @@
-"""Every task in its published layout: what is read, and what is refused with its file and line."""
+"""Every task is read in its published layout, and errors name file and line."""
 
 import os
 from pathlib import Path
@@ -97,7 +97,7 @@ def test_a_text_may_hold_other_line_separators_and_loses_the_space_around_it(tmp
     assert part.examples == [Example("so\u2028so", None, 0, "")]
 
 
-def test_the_broken_rows_of_qqp_are_left_out_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_broken_rows_of_qqp_are_left_out_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_qqp(tmp_path)
     [part] = GlueData(tmp_path).read(task_named("QQP"), Split.TRAIN)
     assert len(part.examples) == SIZES["train"]
@@ -126,7 +126,7 @@ def test_the_broken_rows_of_qqp_are_left_out_and_told(tmp_path: Path, caplog: py
         ("RTE", "test.tsv", 1, b"number\tsentence1\tsentence2", "the header lacks the column index; it has number"),
     ],
 )
-def test_a_broken_row_is_named_by_file_and_line(
+def test_a_broken_row_is_an_error_with_file_and_line(
     task: str, file: str, line: int, text: bytes, message: str, tmp_path: Path
 ) -> None:
     write_glue(tmp_path)
@@ -139,7 +139,7 @@ def test_a_broken_row_is_named_by_file_and_line(
     assert message in str(caught.value)
 
 
-def test_a_file_that_is_not_there_or_empty_is_named(tmp_path: Path) -> None:
+def test_a_missing_or_empty_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     write_cola(tmp_path)
     (tmp_path / "CoLA" / "dev.tsv").unlink()
     (tmp_path / "CoLA" / "train.tsv").write_text("", encoding="utf-8")
@@ -153,13 +153,13 @@ def test_a_file_that_is_not_there_or_empty_is_named(tmp_path: Path) -> None:
         GlueData.find(tmp_path / "nowhere")
 
 
-def test_names_are_taken_as_people_write_them_and_a_slip_is_told() -> None:
+def test_task_names_are_read_leniently_and_a_typo_is_an_error() -> None:
     assert task_named("sst2").name == task_named("SST-2").name == "SST-2"
     with pytest.raises(DataError, match=r"did you mean 'MNLI'\?\); known: CoLA"):
         task_named("MNIL")
 
 
-def test_without_a_folder_the_environment_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_folder_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERMIT_DATA", str(tmp_path))
     with pytest.raises(DataError, match="glue does not exist; set --data"):
         GlueData.find(None)
@@ -168,7 +168,7 @@ def test_without_a_folder_the_environment_names_it(tmp_path: Path, monkeypatch: 
     assert GlueData.find(tmp_path).folder == tmp_path
 
 
-def test_the_checksum_sees_texts_labels_and_parts() -> None:
+def test_the_checksum_depends_on_texts_labels_and_parts() -> None:
     one = [Part("", [Example("a", "b", 1, "0")])]
     assert examples_checksum(one) == examples_checksum([Part("", [Example("a", "b", 1, "7")])])
     for other in (

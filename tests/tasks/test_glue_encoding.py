@@ -1,4 +1,4 @@
-"""What each kind of trunk is shown."""
+"""The input of each kind of trunk."""
 
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ def test_the_longer_text_of_a_pair_is_cut() -> None:
     assert cut["input_ids"][-len(ids("a girl")) - 1 : -1] == ids("a girl")
 
 
-def test_another_encoder_gets_the_same_frame_where_its_tokenizer_has_none_and_else_its_own() -> None:
+def test_another_encoder_uses_its_tokenizers_frame_or_ours_if_it_has_none() -> None:
     tokenizer = tiny_tokenizer()
     model = BertForSequenceClassification(trunk_config(vocab_size=len(tokenizer)))
     [kermit_row] = classifier_of(kermit_model(), tokenizer).encode([PAIR])
@@ -105,7 +105,7 @@ def test_another_encoder_gets_the_same_frame_where_its_tokenizer_has_none_and_el
     assert len(cut["input_ids"]) == 7
 
 
-def test_a_causal_model_ends_with_a_separator_that_is_no_padding() -> None:
+def test_a_causal_model_ends_with_a_separator_that_is_not_padding() -> None:
     tokenizer = tiny_tokenizer()
     tokenizer.cls_token = tokenizer.sep_token = tokenizer.pad_token = None
     tokenizer.add_special_tokens({"eos_token": "[EOSLOT]", "bos_token": "[EOSLOT]"})  # as GPT-2: one token for both
@@ -137,7 +137,7 @@ def test_an_encoder_with_a_causal_mask_is_read_at_its_last_token(tmp_path: Path)
     torch.testing.assert_close(
         model(padded, attention_mask=(padded != model.config.pad_token_id).long()).logits, expected
     )
-    types = torch.ones_like(tokens)  # which a BERT tokenizer gives, and its pretraining did not have
+    types = torch.ones_like(tokens)  # which a BERT tokenizer returns, but pretraining did not use
     torch.testing.assert_close(model(tokens, token_type_ids=types).logits, expected)
 
 
@@ -149,7 +149,7 @@ def test_padding_that_is_also_the_separator_is_replaced() -> None:
     assert tokenizer.pad_token_id != tokenizer.sep_token_id
 
 
-def test_a_tokenizer_with_nothing_to_separate_texts_is_an_error() -> None:
+def test_a_tokenizer_without_a_separator_is_an_error() -> None:
     tokenizer = tiny_tokenizer()
     tokenizer.sep_token = None
     with pytest.raises(ModelError, match=r"neither a \[SEP\] nor an end token"):
@@ -174,7 +174,7 @@ def test_the_answer_does_not_depend_on_the_batch(kind: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["kermit", "causal"])
-def test_new_layers_depend_on_the_seed_alone(kind: str, tmp_path: Path) -> None:
+def test_new_layers_depend_only_on_the_seed(kind: str, tmp_path: Path) -> None:
     folder = str(save_trunk(kind, tmp_path))
     first, again, other = (
         Classifier.start(folder, task_named("RTE"), max_length=40, seed=seed).logits([PAIR]) for seed in (1, 1, 2)
@@ -183,7 +183,7 @@ def test_new_layers_depend_on_the_seed_alone(kind: str, tmp_path: Path) -> None:
     assert not np.allclose(first, other)
 
 
-def test_a_checkpoint_without_its_trunk_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_without_its_trunk_is_rejected(tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     folder = save_trunk("masked", tmp_path)
@@ -194,7 +194,7 @@ def test_a_checkpoint_without_its_trunk_is_refused(tmp_path: Path) -> None:
         Classifier.start(str(folder), task_named("RTE"), max_length=40, seed=0)
 
 
-def test_an_unfinetuned_model_and_one_for_other_labels_cannot_answer(tmp_path: Path) -> None:
+def test_a_model_that_was_not_finetuned_or_has_other_labels_is_rejected(tmp_path: Path) -> None:
     folder = str(save_trunk("masked", tmp_path / "trunk"))
     with pytest.raises(ModelError, match="but MNLI needs entailment, neutral, contradiction"):
         Classifier.load(folder, task_named("MNLI"), max_length=40)

@@ -1,4 +1,4 @@
-"""GLUE's scores: worked by hand, and the averages of the paper's own table."""
+"""GLUE's scores, worked out by hand, and the averages of the paper's table."""
 
 import numpy as np
 import pytest
@@ -26,13 +26,13 @@ def test_the_average_is_that_of_the_papers_table(model: str) -> None:
     assert round(glue_average(scores), 1) == average
 
 
-def test_the_average_is_over_the_tasks_that_are_there_and_never_counts_ax() -> None:
+def test_the_average_is_over_the_existing_tasks_without_ax() -> None:
     assert glue_average({"CoLA": 50.0, "RTE": 60.0, "AX": 10.0}) == 55.0
     assert glue_average({"AX": 10.0}) is None
 
 
 def test_accuracy_and_f1_by_hand() -> None:
-    # right: 3 of 5; positives: 2 found of 3, and 3 said
+    # correct: 3 of 5; positives: 2 of 3 found, 3 predicted
     scores = score_task(task_named("MRPC"), [part([1, 1, 1, 0, 0])], [np.array([1, 1, 0, 1, 0])])
     assert scores.metrics == {"f1": 66.67, "accuracy": 60.0}
     assert scores.score == pytest.approx((66.67 + 60) / 2, abs=0.01)
@@ -44,7 +44,7 @@ def test_matthews_by_hand() -> None:
     assert scores.metrics == {"matthews": round(100 / 6, 2)}
 
 
-def test_matthews_of_three_labels_is_1_where_all_are_right() -> None:
+def test_matthews_of_three_labels_is_1_if_all_are_correct() -> None:
     scores = score_task(task_named("AX"), [part([0, 1, 2, 1])], [np.array([0, 1, 2, 1])])
     assert scores.metrics == {"matthews": 100.0}
 
@@ -62,7 +62,7 @@ def test_answers_that_are_all_the_same_score_0_and_not_nan() -> None:
     assert score_task(task_named("QQP"), [part([0, 1])], [np.array([0, 0])]).metrics == {"f1": 0.0, "accuracy": 50.0}
 
 
-def test_both_parts_of_mnli_count_the_same_whatever_their_size() -> None:
+def test_both_parts_of_mnli_have_the_same_weight_whatever_their_size() -> None:
     parts = [part([0, 1], "matched"), part([0, 1, 2, 0], "mismatched")]
     scores = score_task(task_named("MNLI"), parts, [np.array([0, 1]), np.array([1, 1, 1, 1])])
     assert scores.metrics == {"accuracy_matched": 100.0, "accuracy_mismatched": 25.0}

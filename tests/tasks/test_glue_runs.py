@@ -1,4 +1,4 @@
-"""Finetunings that learn, are kept, and are not done twice; and the zip for GLUE's server."""
+"""Finetuning learns, is stored, and is not repeated; and the zip file for GLUE's server."""
 
 import csv
 import io
@@ -59,7 +59,7 @@ def result(task: str = "CoLA", seed: int = 0, score: float = 50.0) -> Result:
 
 
 @pytest.mark.slow
-def test_labels_and_numbers_that_a_word_gives_away_are_learned(learned: list[Run]) -> None:
+def test_labels_and_numbers_that_depend_on_one_word_are_learned(learned: list[Run]) -> None:
     cola, stsb = (run.result for run in learned)
     assert cola.metrics["matthews"] > 75
     assert stsb.metrics["pearson"] > 75
@@ -68,7 +68,7 @@ def test_labels_and_numbers_that_a_word_gives_away_are_learned(learned: list[Run
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["masked", "encoder", "causal", "causal-encoder"])
-def test_other_trunks_learn_by_the_same_call(kind: str, glue: GlueData, tmp_path: Path) -> None:
+def test_other_trunks_learn_with_the_same_call(kind: str, glue: GlueData, tmp_path: Path) -> None:
     trunk = save_trunk(kind, tmp_path / "trunk")
     [run] = finetune_all([task_named("CoLA")], str(trunk), glue, tmp_path / "runs", setting=QUICK)
     assert run.result.score > 75
@@ -86,7 +86,7 @@ def test_other_trunks_learn_by_the_same_call(kind: str, glue: GlueData, tmp_path
         np.testing.assert_allclose(found[0].detach().numpy(), expected, atol=1e-4)
 
 
-def test_a_pretrained_model_is_not_taken_for_a_finetuned_one(glue: GlueData, tmp_path: Path) -> None:
+def test_a_pretrained_model_is_not_mistaken_for_a_finetuned_one(glue: GlueData, tmp_path: Path) -> None:
     for kind in ("masked", "causal-encoder"):
         folder = save_trunk(kind, tmp_path / kind)
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -105,7 +105,7 @@ def test_a_finetuned_kermit_model_still_generates(learned: list[Run]) -> None:
 
 
 @pytest.mark.slow
-def test_a_result_says_what_led_to_it_and_is_what_evaluating_gives(learned: list[Run], glue: GlueData) -> None:
+def test_a_result_records_its_origin_and_equals_evaluation(learned: list[Run], glue: GlueData) -> None:
     run = learned[0]
     record = json.loads((run.folder / "result.json").read_text(encoding="utf-8"))
     assert record["setting"] == {
@@ -143,7 +143,7 @@ def test_a_finetuned_model_starts_another_task_with_new_layers(learned: list[Run
 
 
 @pytest.mark.parametrize("kind", ["kermit", "masked", "encoder", "causal-encoder"])
-def test_a_trunk_whose_weights_are_of_another_shape_is_refused(kind: str, tmp_path: Path) -> None:
+def test_a_trunk_whose_weights_have_another_shape_is_rejected(kind: str, tmp_path: Path) -> None:
     folder = save_trunk(kind, tmp_path)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     shape = config["trunk_config"] if kind == "kermit" else config
@@ -154,7 +154,7 @@ def test_a_trunk_whose_weights_are_of_another_shape_is_refused(kind: str, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_finetuning_that_diverged_has_no_score(glue: GlueData, trunk: str, tmp_path: Path) -> None:
+def test_a_run_that_diverged_has_no_score(glue: GlueData, trunk: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="finetune with a lower learning rate"):
         finetune_all([task_named("STS-B")], trunk, glue, tmp_path, setting=replace(QUICK, learning_rate=1e30))
     assert find_runs(tmp_path) == []
@@ -167,7 +167,9 @@ def test_a_model_is_scored_on_the_task_that_it_was_finetuned_on(learned: list[Ru
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_model_and_another_one_another(glue: GlueData, trunk: str, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_model_and_another_seed_another(
+    glue: GlueData, trunk: str, tmp_path: Path
+) -> None:
     setting = replace(ONE_STEP, batch_size=16)
     for output in ("one", "two"):
         finetune_all([task_named("CoLA")], trunk, glue, tmp_path / output, seeds=[0, 1], setting=setting)
@@ -181,7 +183,7 @@ def test_the_same_seed_gives_the_same_model_and_another_one_another(glue: GlueDa
 
 
 @pytest.mark.slow
-def test_what_is_finished_is_not_done_again_and_what_was_interrupted_is(
+def test_finished_runs_are_not_repeated_and_interrupted_ones_are(
     glue: GlueData, trunk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original, titles = runs_module.finetune, []
@@ -204,14 +206,14 @@ def test_what_is_finished_is_not_done_again_and_what_was_interrupted_is(
 
 
 @pytest.mark.slow
-def test_the_scores_may_be_all_that_is_kept(glue: GlueData, trunk: str, tmp_path: Path) -> None:
+def test_only_the_scores_can_be_kept(glue: GlueData, trunk: str, tmp_path: Path) -> None:
     [run] = finetune_all([task_named("CoLA")], trunk, glue, tmp_path, setting=ONE_STEP, keep_models=False)
     assert [path.name for path in run.folder.iterdir()] == ["result.json"]
     assert finetune_all([task_named("CoLA")], trunk, glue, tmp_path, setting=ONE_STEP) == [run]
 
 
 @pytest.mark.slow
-def test_results_of_another_model_or_other_data_are_refused(glue: GlueData, trunk: str, tmp_path: Path) -> None:
+def test_results_of_another_model_or_other_data_are_rejected(glue: GlueData, trunk: str, tmp_path: Path) -> None:
     finetune_all([task_named("CoLA")], trunk, glue, tmp_path / "runs", setting=ONE_STEP)
     changed = save_trunk("kermit", tmp_path / "changed")
     config = json.loads((changed / "config.json").read_text(encoding="utf-8"))
@@ -230,7 +232,7 @@ def test_results_of_another_model_or_other_data_are_refused(glue: GlueData, trun
         finetune_all([task_named("CoLA")], trunk, data, tmp_path / "runs", setting=ONE_STEP)
 
 
-def test_a_result_that_is_none_is_named(tmp_path: Path) -> None:
+def test_an_invalid_result_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     path = tmp_path / "CoLA" / "seed-0" / "result.json"
     path.parent.mkdir(parents=True)
     path.write_text("{}", encoding="utf-8")
@@ -238,7 +240,7 @@ def test_a_result_that_is_none_is_named(tmp_path: Path) -> None:
         find_runs(tmp_path)
 
 
-def test_all_means_what_can_be_finetuned_and_says_what_is_left_out(
+def test_all_selects_the_tasks_with_data_and_reports_the_others(
     glue: GlueData, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert [task.name for task in choose_tasks("all", glue)] == [task.name for task in TASKS if task.name != "AX"]
@@ -286,7 +288,7 @@ def tsv(archive: zipfile.ZipFile, name: str) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_every_task_goes_from_its_files_to_the_zip_of_the_server(glue: GlueData, trunk: str, tmp_path: Path) -> None:
+def test_every_task_is_read_finetuned_and_submitted(glue: GlueData, trunk: str, tmp_path: Path) -> None:
     runs = finetune_all(choose_tasks("all", glue), trunk, glue, tmp_path / "runs", setting=QUICK)
     assert {run.result.task for run in runs if run.result.score < 60} <= {"MRPC"}, "a word gives all labels away"
     [mnli] = [run for run in find_runs(tmp_path / "runs") if run.result.task == "MNLI"]
@@ -333,13 +335,13 @@ def test_tasks_without_a_model_get_placeholders_of_the_servers_size(
     assert (tmp_path / "again.zip").read_bytes() == (tmp_path / "glue.zip").read_bytes()
 
 
-def test_numbers_have_three_places_and_labels_their_words() -> None:
+def test_numbers_have_three_decimals_and_labels_are_words() -> None:
     assert written(task_named("STS-B"), np.array([0.0, 4.99951])) == ["0.000", "5.000"]
     assert written(task_named("QNLI"), np.array([1.0, 0.0])) == ["not_entailment", "entailment"]
 
 
 @pytest.mark.slow
-def test_nothing_to_submit_and_a_missing_test_file_are_errors(
+def test_no_models_to_submit_and_a_missing_test_file_are_errors(
     learned: list[Run], glue: GlueData, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match="holds no finetuned model"):

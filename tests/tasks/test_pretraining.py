@@ -1,4 +1,4 @@
-"""Pretraining by recipes: three families learn the same text, are judged at the same places, and can be resumed."""
+"""Pretraining by recipes: three families learn the same text, are evaluated at the same tokens, and can be resumed."""
 
 import contextlib
 import copy
@@ -54,7 +54,7 @@ SPECIALS = SpecialTokens(cls_id=1, sep_id=2, pad_id=0, end_of_slot_id=3)
 
 @pytest.fixture(scope="module")
 def articles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Articles whose every line goes around a circle of words, so that a word tells its neighbours."""
+    """Articles whose lines cycle through the same words, so that a word determines its neighbours."""
     folder = tmp_path_factory.mktemp("articles")
     draw = random.Random(5)
 
@@ -106,7 +106,7 @@ def history(folder: Path, name: str) -> list[float]:
         ("causal_lm", 50, 0.6, AutoModelForCausalLM),
     ],
 )
-def test_a_model_learns_in_seconds_and_is_kept_where_its_loss_is_least(
+def test_a_model_learns_in_seconds_and_the_one_with_the_lowest_loss_is_kept(
     articles: Path, tmp_path: Path, family: str, steps: int, accuracy: float, loader: Any
 ) -> None:
     raw = recipe(family, steps, checkpoints={"every": steps, "keep": 1})
@@ -127,7 +127,7 @@ def test_a_model_learns_in_seconds_and_is_kept_where_its_loss_is_least(
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["kermit", "masked_lm", "causal_lm"])
 def test_a_resumed_pretraining_gives_the_same_weights(articles: Path, tmp_path: Path, family: str) -> None:
-    """With all that is drawn on the way: packing, drops, empty slots and dropout."""
+    """Including everything random: packing, drops, empty slots and dropout."""
     raw = recipe(family, 8, averaging={"ema": 0.9})
     raw["model"]["trunk"] |= {"hidden_dropout_prob": 0.1}
     loaded = check_recipe(raw, data=articles)
@@ -143,7 +143,7 @@ def test_a_resumed_pretraining_gives_the_same_weights(articles: Path, tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["kermit", "masked_lm", "causal_lm"])
-def test_half_precision_trains_validates_and_judges(articles: Path, tmp_path: Path, family: str) -> None:
+def test_half_precision_trains_validates_and_evaluates(articles: Path, tmp_path: Path, family: str) -> None:
     raw = recipe(family, 2, runtime={"precision": "bfloat16"})
     if family != "causal_lm":
         shape = {key: value for key, value in TRUNK.items() if not key.endswith("_prob")}
@@ -155,7 +155,7 @@ def test_half_precision_trains_validates_and_judges(articles: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_the_command_says_what_was_reached(
+def test_the_command_reports_the_result(
     articles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(recipe("causal_lm", 2)))
@@ -188,7 +188,7 @@ def test_the_held_out_drops_are_the_same_every_time_and_15_percent_of_the_conten
         assert not (batch.dropped & (batch.texts.batch.token_ids < 4)).any(), "specials stay"
 
 
-def test_single_drops_are_those_between_two_that_stay() -> None:
+def test_single_drops_are_between_two_kept_tokens() -> None:
     texts = complete_texts(SPECIALS, [Row(x=[9] * 6, y=[], source=0)])
     dropped = np.array([[False, True, True, False, True, False, True, False]])
     batch = HeldOutBatch(texts, dropped)
@@ -196,7 +196,7 @@ def test_single_drops_are_those_between_two_that_stay() -> None:
 
 
 def oracle(answers: list[int]) -> TableEngine:
-    """An engine that says what a list says of each slot, whatever the canvas; 11 is everybody's second choice."""
+    """An engine that predicts the tokens of a list, slot by slot; 11 is always the second choice."""
     left = iter(answers)
 
     def says(canvas: Canvas) -> Says:
@@ -206,24 +206,24 @@ def oracle(answers: list[int]) -> TableEngine:
     return TableEngine(says, vocab_size=30, specials=SPECIALS)
 
 
-def test_what_kermit_recovers_worked_by_hand() -> None:
+def test_the_metrics_of_kermit_equal_values_worked_out_by_hand() -> None:
     # [CLS] 10 11 12 13 14 15 [SEP] without 11, 12 and 14: slots 1 (empty), 2 (11 12), 3 (14) and 4 (empty)
     texts = complete_texts(SPECIALS, [Row(x=[10, 11, 12, 13, 14, 15], y=[], source=0)])
     dropped = np.array([[False, False, True, True, False, True, False, False]])
     batch = HeldOutBatch(texts, dropped)
-    found = recovered_by(oracle([3, 12, 3, 20]), batch)  # slot 3 says the end, then 11, which it does not miss
+    found = recovered_by(oracle([3, 12, 3, 20]), batch)  # slot 3 predicts the end, then 11, which it does not miss
     assert found.correct.nonzero()[1].tolist() == [2, 3], "one of the two that are missing counts for both"
     assert found.said_end.tolist() == [True, False, True, False]
     assert found.empty.tolist() == [True, False, False, True]
-    found = recovered_by(oracle([3, 3, 14, 3]), batch)  # slot 2 says the end, and after it 11, which it misses
+    found = recovered_by(oracle([3, 3, 14, 3]), batch)  # slot 2 predicts the end, then 11, which is missing from it
     assert found.correct.nonzero()[1].tolist() == [2, 3, 5]
 
 
 class Elevens:
-    """A family whose models say 11 at every slot."""
+    """A family whose models predict 11 at every slot."""
 
     def recover(self, model: Any, batch: HeldOutBatch) -> Recovered:
-        slots = int((~batch.dropped).sum()) - len(batch.dropped)  # left of every token that stays but [CLS]
+        slots = int((~batch.dropped).sum()) - len(batch.dropped)  # left of every kept token except [CLS]
         return recovered_by(oracle([11] * slots), batch)
 
 
@@ -299,7 +299,7 @@ def test_a_tokenizer_without_end_of_slot_gets_it_and_the_embedding_a_row(
         ({"trunk": {"hidden_droput": 0.1}}, r"model\.trunk\.hidden_droput: .*did you mean 'hidden_dropout_prob'"),
     ],
 )
-def test_a_wrong_checkpoint_is_the_users_to_mend(encoder: Path, model: dict[str, Any], message: str) -> None:
+def test_a_wrong_checkpoint_is_a_user_error(encoder: Path, model: dict[str, Any], message: str) -> None:
     for family in OBJECTIVES:
         loaded = started(family, encoder, **model)
         with pytest.raises(RecipeError, match=message):
@@ -307,7 +307,7 @@ def test_a_wrong_checkpoint_is_the_users_to_mend(encoder: Path, model: dict[str,
 
 
 @pytest.mark.parametrize("family", ["kermit", "masked_lm", "causal_lm"])
-def test_a_checkpoint_without_its_trunk_is_no_start(encoder: Path, tmp_path: Path, family: str) -> None:
+def test_a_checkpoint_without_its_trunk_is_rejected(encoder: Path, tmp_path: Path, family: str) -> None:
     for file in encoder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     weights = load_file(encoder / "model.safetensors")
@@ -322,14 +322,14 @@ def test_a_text_without_y_has_one_segment(articles: Path, tokenizer: PreTrainedT
     for family in OBJECTIVES:
         loaded = check_recipe(recipe(family, 1), data=articles)
         batch = loaded.family.collator(loaded.recipe, tokenizer)(ROWS[:2], np.random.default_rng(0))
-        if family == "kermit":  # its canvases lack tokens; the frame of each is whole
+        if family == "kermit":  # its canvases lack tokens; their frames are complete
             frames = np.isin(batch["input_ids"], (tokenizer.cls_token_id, tokenizer.sep_token_id)).sum(1)
             assert frames.tolist() == [3, 2]
         else:
             assert batch["valid"].sum(1).tolist() == [5 + 3, 30 + 2]
 
 
-def test_a_validation_loss_asks_every_empty_slot(articles: Path, tokenizer: PreTrainedTokenizerFast) -> None:
+def test_the_validation_loss_includes_every_empty_slot(articles: Path, tokenizer: PreTrainedTokenizerFast) -> None:
     asked = []
     for rate in (1.0, 0.01):
         objective = {"kept": "bernoulli", "empty_slot_rate": rate}
@@ -342,7 +342,7 @@ def test_a_validation_loss_asks_every_empty_slot(articles: Path, tokenizer: PreT
     assert sampled[0] < whole[0] / 3
 
 
-def test_spans_are_an_objective_of_recipes() -> None:
+def test_recipes_can_drop_spans() -> None:
     built = ObjectiveSettings(kept="bernoulli", span_length=3.0, drop_probability=0.2).build(Termination.SLOT)
     assert (built.span_length, built.drop_probability) == (3.0, 0.2)
 
@@ -362,12 +362,12 @@ def test_spans_are_an_objective_of_recipes() -> None:
         ({"data": {"train": [{"x": "a"}]}}, r"data\.train\.0\.x: unknown key .*known here: .*text, hub"),
     ],
 )
-def test_a_wrong_recipe_is_told_where_and_what(changes: dict[str, Any], message: str) -> None:
+def test_a_wrong_recipe_is_an_error_with_place_and_reason(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         check_recipe(recipe("masked_lm", 1) | changes, data=Path())
 
 
-def test_no_model_has_texts_beyond_its_positions(articles: Path) -> None:
+def test_texts_beyond_the_models_positions_are_rejected(articles: Path) -> None:
     for family in OBJECTIVES:
         loaded = check_recipe(with_data(recipe(family, 1), max_tokens=65), data=articles)
         with pytest.raises(RecipeError, match=r"data\.max_tokens: 65 is more than the model's 64 positions"):

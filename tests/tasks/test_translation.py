@@ -66,7 +66,7 @@ def test_scores_are_sacrebleus_with_its_signature_and_the_means_are_by_hand() ->
     assert "en-de" in scores_table([scores])
 
 
-def test_unequal_numbers_cannot_be_scored() -> None:
+def test_unequal_numbers_of_texts_cannot_be_scored() -> None:
     with pytest.raises(DataError, match="translations and references differ: 1 and 0"):
         score_translations(["a"], [translation("a", 1, 1)], [], EN_DE, seconds=1)
 
@@ -80,12 +80,12 @@ def test_a_split_is_found_plain_or_gzipped(tmp_path: Path) -> None:
         read_split(tmp_path, "val", ("en", "de"))
 
 
-def test_rounds_are_drawn_beside_the_logarithm(tmp_path: Path) -> None:
+def test_rounds_are_shown_next_to_the_logarithm(tmp_path: Path) -> None:
     plot_rounds({"en-de": [translation("a", 3, 2), translation("b", 7, 4)]}, tmp_path / "rounds.png")
     assert (tmp_path / "rounds.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_candidates_are_ranked_both_ways_by_a_model_that_knows_both() -> None:
+def test_a_model_of_both_directions_ranks_candidates_both_ways() -> None:
     facade = Kermit.from_pretrained()
     texts = ["Two dogs are playing in the snow."]
     settings = facade.decoding({"candidates": 4, "ranking": "both_ways"}).settings()
@@ -114,7 +114,7 @@ def test_translations_are_rewarded_for_their_length_and_other_texts_are_not(monk
     assert rewards == [LENGTH_REWARD, 0.25, LENGTH_REWARD, 0.0]
 
 
-def test_a_loaded_model_knows_what_it_can_do(teacher: Path, corpus: Path) -> None:
+def test_a_model_translates_only_in_the_directions_it_was_trained_for(teacher: Path, corpus: Path) -> None:
     facade = Kermit.from_pretrained(teacher)
     assert direction_to(facade, "de") == EN_DE
     with pytest.raises(ModelError, match="not trained for de-en, only for en-de"):
@@ -128,7 +128,7 @@ def test_a_loaded_model_knows_what_it_can_do(teacher: Path, corpus: Path) -> Non
 
 
 class Dictionary:
-    """Translates word by word, each way by a list of its own."""
+    """Translates word by word, with one dictionary per direction."""
 
     words: ClassVar = {"de": {"one": "eins", "two": "zwei"}, "en": {"eins": "one", "zwei": "two"}}
     languages = ("en", "de")
@@ -145,14 +145,14 @@ class Dictionary:
 
 
 @pytest.mark.parametrize("way", ["en-de", "de-en"])
-def test_the_other_side_of_the_pairs_is_what_a_direction_is_scored_against(way: str) -> None:
+def test_a_direction_is_scored_against_the_other_side_of_the_pairs(way: str) -> None:
     sides = [("one two one two", "eins zwei eins zwei"), ("two two one one", "zwei zwei eins eins")]
     pairs = [Pair(x, y, (Place("x"), Place("y"))) for x, y in sides]
     scores, _ = evaluate_translation(Dictionary(), pairs, Direction.parse(way))  # type: ignore[arg-type]
     assert (scores.direction, scores.bleu, scores.length_ratio) == (way, 100.0, 1.0)
 
 
-def test_a_folder_without_a_model_is_an_error_and_a_running_trainings_best_is_found(
+def test_a_folder_without_a_model_is_an_error_and_the_best_model_of_a_run_in_progress_is_found(
     teacher: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ModelError, match="is not a model"):
@@ -165,7 +165,7 @@ class StoppedError(Exception):
     pass
 
 
-def test_distillation_goes_on_where_it_was_interrupted(teacher: Path, corpus: Path, tmp_path: Path) -> None:
+def test_distillation_continues_after_an_interruption(teacher: Path, corpus: Path, tmp_path: Path) -> None:
     translator = Kermit.from_pretrained(teacher)
     settings = BeamSearch(beams=2, max_tokens=30)
     arguments: Any = (translator, teacher, corpus / "train.en", EN_DE, settings)
@@ -205,7 +205,7 @@ def test_distillation_goes_on_where_it_was_interrupted(teacher: Path, corpus: Pa
     assert distill(*arguments, output, block_size=50).target.read_text() == whole.target.read_text()
 
 
-def test_a_text_too_long_for_the_teacher_names_its_line_or_is_skipped(teacher: Path, tmp_path: Path) -> None:
+def test_a_text_too_long_for_the_teacher_is_an_error_with_its_line_or_is_skipped(teacher: Path, tmp_path: Path) -> None:
     translator = Kermit.from_pretrained(teacher)
     (tmp_path / "long.en").write_text("one two\ntwo\n" + "two " * 600 + "\none\n")
     asked: Any = (translator, teacher, tmp_path / "long.en", EN_DE, BeamSearch(max_tokens=9), tmp_path / "out")
@@ -231,7 +231,7 @@ def test_half_precision_leaves_the_frequencies_of_positions_exact() -> None:
     assert {buffer.dtype for buffer in frequencies} == {torch.float32}
 
 
-def test_the_first_texts_alone_are_distilled_in_half_precision(teacher: Path, corpus: Path, tmp_path: Path) -> None:
+def test_only_the_first_texts_are_distilled_in_half_precision(teacher: Path, corpus: Path, tmp_path: Path) -> None:
     whole, half = Kermit.from_pretrained(teacher), Kermit.from_pretrained(teacher, dtype=torch.bfloat16)
     assert {weight.dtype for weight in half.searcher.model.parameters()} == {torch.bfloat16}
     settings = BeamSearch(beams=2, max_tokens=30)
@@ -263,7 +263,9 @@ def distilled(teacher: Path, corpus: Path, output: Path, *, to: str = "de", fini
     return distill(fake, teacher, corpus / f"train.{source}", Direction(source, to), DecodingChoices(), output)
 
 
-def test_distillation_replaces_no_file_that_it_did_not_make(teacher: Path, corpus: Path, tmp_path: Path) -> None:
+def test_distillation_does_not_overwrite_files_that_it_did_not_write(
+    teacher: Path, corpus: Path, tmp_path: Path
+) -> None:
     for side in ("en", "de"):
         shutil.copyfile(corpus / f"train.{side}", tmp_path / f"train.{side}")
     kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -287,7 +289,7 @@ def test_two_directions_are_not_distilled_into_one_folder(teacher: Path, corpus:
     assert distilled(teacher, corpus, tmp_path) == first
 
 
-def test_distillation_in_which_no_text_ends_replaces_nothing(teacher: Path, corpus: Path, tmp_path: Path) -> None:
+def test_distillation_in_which_no_text_finishes_overwrites_nothing(teacher: Path, corpus: Path, tmp_path: Path) -> None:
     first = distilled(teacher, corpus, tmp_path)
     kept = first.target.read_text()
     first.source.unlink()

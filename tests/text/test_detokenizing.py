@@ -40,7 +40,7 @@ def placed(tokens: str) -> tuple[list[int], list[bool]]:
         ("\t____ ____ man\n", "+a +dog man", "\ta dog man\n"),
     ],
 )
-def test_what_is_inserted_is_spelled_as_it_reads_where_it_stands(
+def test_inserted_tokens_are_spelled_as_in_their_context(
     detokenizer: Detokenizer, text: str, tokens: str, filled: str
 ) -> None:
     assert detokenizer.fill(text, *placed(tokens)) == filled
@@ -63,5 +63,5 @@ def test_what_is_inserted_is_spelled_as_it_reads_where_it_stands(
         ("", "____"),
     ],
 )
-def test_open_places_are_blanks_apart_from_words(fragment: str, blanked: str) -> None:
+def test_open_places_are_blanks_separated_from_words(fragment: str, blanked: str) -> None:
     assert as_blanks(fragment) == blanked

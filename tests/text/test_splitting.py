@@ -26,7 +26,7 @@ def test_a_text_is_split_where_a_reader_would(language: str, text: str, sentence
     assert list(split_text(text, language).sentences) == sentences
 
 
-def test_other_sentences_take_the_layout_of_the_first() -> None:
+def test_new_sentences_are_joined_with_the_original_layout() -> None:
     split = split_text("  A dog.  A cat.\n\n- One. \n", "en")
     assert split.join(["Ein Hund.", "Eine Katze.", "- Eins."]) == "  Ein Hund.  Eine Katze.\n\n- Eins. \n"
 
@@ -42,7 +42,7 @@ def test_joining_the_same_sentences_gives_the_text_back(text: str, language: str
     assert not "".join(split.gaps).strip()
 
 
-def test_the_number_of_sentences_must_fit() -> None:
+def test_the_number_of_sentences_must_match() -> None:
     with pytest.raises(DataError, match="1 sentences cannot replace 2"):
         split_text("One. Two.", "en").join(["Eins."])
     with pytest.raises(DataError, match="need 2 gaps, not 1"):

@@ -48,12 +48,12 @@ def finished(child: int) -> int:
 
 
 def is_over(child: int) -> bool:
-    """Whether a child has ended; what it exited with is still to be asked for."""
+    """Whether a child has ended; its exit code is not collected yet."""
     return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def interrupt(recipe: dict[str, Any], corpus: Path, output: Path) -> None:
-    """Train once in one go, and once interrupted by every signal, at random moments after a further checkpoint."""
+    """Train once without interruption, and once interrupted by every signal at random moments after checkpoints."""
     loaded = check_recipe(recipe, data=corpus)
     interrupted = output / "interrupted"
     start = time.monotonic()

@@ -7,7 +7,7 @@ from torch import nn
 from kermit.training.averaging import MovingAverage
 
 
-def test_the_moving_average_is_the_recurrence_worked_by_hand() -> None:
+def test_the_moving_average_equals_the_recurrence_worked_out_by_hand() -> None:
     model = nn.Linear(1, 1, bias=False)
     with torch.no_grad():
         model.weight.fill_(0.0)
@@ -23,7 +23,7 @@ def test_the_moving_average_is_the_recurrence_worked_by_hand() -> None:
     assert model.weight.item() == 4.0
 
 
-def test_own_weights_come_back_even_after_an_error() -> None:
+def test_original_weights_are_restored_even_after_an_error() -> None:
     model = nn.Linear(2, 2)
     average = MovingAverage(model, 0.5)
     own = model.weight.detach().clone()
@@ -32,7 +32,7 @@ def test_own_weights_come_back_even_after_an_error() -> None:
     assert torch.equal(model.weight, own)
 
 
-def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
+def test_saving_and_loading_preserves_the_average(tmp_path: Path) -> None:
     model = nn.Linear(3, 2)
     average = MovingAverage(model, 0.9)
     with torch.no_grad():

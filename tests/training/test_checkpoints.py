@@ -10,7 +10,7 @@ from kermit.provenance import restore_interrupted_swap, written_whole
 from kermit.training.trainer import remove_old
 
 
-def test_a_folder_appears_only_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_folder_appears_only_when_it_is_complete(tmp_path: Path) -> None:
     place = tmp_path / "checkpoint-1"
     with pytest.raises(FileNotFoundError), written_whole(place) as scratch:
         (scratch / "half" / "missing").write_text("half")
@@ -21,7 +21,7 @@ def test_a_folder_appears_only_when_it_is_whole(tmp_path: Path) -> None:
     assert [path.name for path in place.iterdir()] == ["all"]
 
 
-def test_files_may_be_read_by_whom_the_umask_lets(tmp_path: Path) -> None:
+def test_files_have_the_permissions_of_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         with written_whole(tmp_path / "best") as scratch:
@@ -32,7 +32,7 @@ def test_files_may_be_read_by_whom_the_umask_lets(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "best").iterdir()} == {0o640}
 
 
-def test_a_new_version_takes_the_place_of_the_old(tmp_path: Path) -> None:
+def test_a_new_version_replaces_the_old_one(tmp_path: Path) -> None:
     for text in ("first", "second"):
         with written_whole(tmp_path / "best") as scratch:
             (scratch / "file").write_text(text)

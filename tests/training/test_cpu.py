@@ -28,7 +28,7 @@ def test_gradients_pass_where_values_passed() -> None:
     assert torch.equal(values.grad * values, dropped)
 
 
-def test_it_reaches_modules_and_functions_and_follows_the_mode() -> None:
+def test_it_applies_to_modules_and_functions_and_follows_the_mode() -> None:
     module = nn.Sequential(nn.Dropout(0.5))
     ones = torch.ones(1000)
     with FastDropout([4]):
@@ -41,7 +41,7 @@ def test_it_reaches_modules_and_functions_and_follows_the_mode() -> None:
         assert torch.equal(functional.dropout(ones, 0.0), ones)
 
 
-def test_the_mask_depends_on_the_entropy_alone() -> None:
+def test_the_mask_depends_only_on_the_entropy() -> None:
     def draw(*entropy: int) -> torch.Tensor:
         with FastDropout(entropy):
             return torch.cat([functional.dropout(torch.ones(333), 0.5), functional.dropout(torch.ones(7), 0.5)])
@@ -53,7 +53,7 @@ def test_the_mask_depends_on_the_entropy_alone() -> None:
     assert not torch.equal(first, draw(1, 3))
 
 
-def test_torch_is_itself_again_outside() -> None:
+def test_torch_is_restored_outside_the_context() -> None:
     with FastDropout([1]):
         pass
     torch.manual_seed(0)
@@ -70,7 +70,7 @@ def states() -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("boolean", [True, False])
 @pytest.mark.parametrize("autocast", [True, False])
-def test_it_is_that_of_float32_in_the_format_that_was_asked(
+def test_attention_equals_float32_in_the_requested_format(
     states: list[torch.Tensor], boolean: bool, autocast: bool
 ) -> None:
     seen = torch.rand(2, 1, 9, 9) > 0.3
@@ -88,7 +88,7 @@ def test_it_is_that_of_float32_in_the_format_that_was_asked(
     assert all(state.grad is not None and state.grad.abs().sum() > 0 for state in states)
 
 
-def test_everything_else_is_left_as_it_is(states: list[torch.Tensor]) -> None:
+def test_everything_else_is_unchanged(states: list[torch.Tensor]) -> None:
     with SingleAttention():
         product = states[0] @ states[1].mT
     assert product.dtype is torch.bfloat16

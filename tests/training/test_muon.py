@@ -1,4 +1,4 @@
-"""Muon beside torch's own, which orthogonalises in bfloat16, and beside a singular value decomposition."""
+"""Muon compared with torch's version, which orthogonalises in bfloat16, and with a singular value decomposition."""
 
 import pytest
 import torch
@@ -19,13 +19,13 @@ def test_singular_vectors_stay_and_singular_values_come_near_one(shape: tuple[in
 
 
 def torch_orthogonalised(matrices: torch.Tensor) -> torch.Tensor:
-    """As torch does it, a matrix at a time."""
+    """As in torch, one matrix at a time."""
     coefficients = (torch_muon.DEFAULT_A, torch_muon.DEFAULT_B, torch_muon.DEFAULT_C)
     found = [torch_muon._zeropower_via_newtonschulz(matrix, coefficients, 5, 1e-7) for matrix in matrices]
     return torch.stack(found).float()
 
 
-def test_steps_are_those_of_torch_but_for_orthogonalising(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_equal_those_of_torch_except_for_orthogonalisation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kermit.training.muon.orthogonalised", torch_orthogonalised)
     generator = torch.Generator().manual_seed(1)
     start = [torch.randn(6, 4, generator=generator), torch.randn(4, 4, generator=generator)]
@@ -57,7 +57,7 @@ def test_steps_in_bfloat16_are_nearly_those_in_float32() -> None:
     assert torch.nn.functional.cosine_similarity(exact.flatten(), half.flatten(), dim=0) > 0.99
 
 
-def test_a_matrix_without_gradient_stays() -> None:
+def test_a_matrix_without_gradient_does_not_change() -> None:
     used, unused = torch.nn.Parameter(torch.eye(3)), torch.nn.Parameter(torch.eye(3))
     used.grad = torch.ones(3, 3)
     Muon([used, unused], lr=0.1, momentum=0.9, weight_decay=0.5).step()

@@ -1,4 +1,4 @@
-"""Priors and objectives of a user's own: a recipe imports them, names them, and trains with them."""
+"""Custom priors and objectives: a recipe imports them, names them, and trains with them."""
 
 import sys
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ register_objective("heavy", Heavy)
 
 @pytest.fixture
 def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A module of a user's on Python's path, forgotten afterwards with all that it registered."""
+    """A user's module on Python's path, removed afterwards with everything it registered."""
     (tmp_path / "own_orders.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     for registry in (priors._PRIORS, objective_settings._OBJECTIVES):
@@ -74,7 +74,7 @@ def recipe(tiny_recipe: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_recipe_trains_and_resumes_with_a_prior_and_an_objective_of_its_own(
+def test_a_recipe_trains_and_resumes_with_a_custom_prior_and_objective(
     own_module: str, recipe: dict[str, Any], corpus: Path, tmp_path: Path
 ) -> None:
     recipe["imports"] = [own_module]
@@ -119,14 +119,14 @@ def train_tokenizer_of(loaded: Any) -> Any:
         ({"objective": {"settings": {"factor": 2}}}, "objective: .*unexpected keyword argument 'factor'"),
     ],
 )
-def test_a_prior_or_an_objective_that_is_not_there_is_an_error_that_says_which_are(
+def test_an_unknown_prior_or_objective_is_an_error_that_lists_the_known_ones(
     recipe: dict[str, Any], changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(RecipeError, match=message):
         check_recipe(recipe | changes, data=Path())
 
 
-def test_the_temperature_is_the_tree_priors_alone_and_a_prior_is_made_once() -> None:
+def test_only_the_tree_prior_has_a_temperature_and_a_prior_is_created_once() -> None:
     tree = ObjectiveSettings(prior="balanced_tree", temperature=0.3)
     assert tree.order_prior == BalancedTreePrior(0.3)
     assert tree.build(Termination.SLOT).prior is tree.order_prior  # type: ignore[attr-defined]
@@ -136,14 +136,14 @@ def test_the_temperature_is_the_tree_priors_alone_and_a_prior_is_made_once() -> 
 
 
 @pytest.mark.parametrize("change", [{"kept": "bernoulli"}, {"location_weight": 0.0}, {"share": "text"}])
-def test_what_the_lower_bound_would_ignore_is_an_error(change: dict[str, Any]) -> None:
+def test_settings_that_the_lower_bound_would_ignore_are_errors(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(change))} has no effect on the objective lower_bound"):
         ObjectiveSettings(name="lower_bound", **change)
-    again = ObjectiveSettings(**ObjectiveSettings(name="lower_bound").model_dump())  # as a training writes it down
+    again = ObjectiveSettings(**ObjectiveSettings(name="lower_bound").model_dump())  # as training saves it
     assert again == ObjectiveSettings(name="lower_bound")
 
 
-def test_an_objective_is_made_once_and_keeps_its_own_settings_where_every_slot_is_asked() -> None:
+def test_an_objective_is_created_once_and_keeps_its_settings_when_every_slot_is_a_target() -> None:
     class Own(SlotObjective):
         def __init__(self, prior: OrderPrior, bonus: float = 1.0, **settings: Any) -> None:
             super().__init__(prior, **settings)

@@ -29,12 +29,12 @@ def schedule(**settings: Any) -> ScheduleSettings:
         ("cosine", 100, 0.1),
     ],
 )
-def test_the_learning_rate_at_points_worked_by_hand(name: str, step: int, rate: float) -> None:
+def test_the_learning_rate_equals_values_worked_out_by_hand(name: str, step: int, rate: float) -> None:
     ending = {"final": 0.1} if name in ("linear", "cosine") else {}
     assert rate_at(step, schedule(name=name, **ending)) == pytest.approx(rate)
 
 
-def test_a_cooldown_ends_any_course_linearly() -> None:
+def test_a_cooldown_ends_any_schedule_linearly() -> None:
     cooled = schedule(name="constant", cooldown_steps=20)
     assert [rate_at(step, cooled) for step in (80, 85, 90, 100)] == pytest.approx([1.0, 0.75, 0.5, 0.0])
     inverse = schedule(name="inverse_sqrt", cooldown_steps=20)
@@ -70,7 +70,7 @@ def test_muon_takes_the_layers_matrices_and_adamw_the_rest() -> None:
 
 @pytest.mark.parametrize("shape", [(3, 48, 48), (2, 96, 24), (2, 24, 96), (1, 1, 8)])
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e6])
-def test_orthogonalised_matrices_keep_their_singular_vectors_alone(shape: tuple[int, ...], scale: float) -> None:
+def test_orthogonalised_matrices_keep_only_their_singular_vectors(shape: tuple[int, ...], scale: float) -> None:
     torch.manual_seed(0)
     matrices = torch.randn(shape) * scale
     found = orthogonalised(matrices)
@@ -83,12 +83,12 @@ def test_orthogonalised_matrices_keep_their_singular_vectors_alone(shape: tuple[
     assert torch.isfinite(found).all()
 
 
-def test_a_matrix_of_zeros_stays_so() -> None:
+def test_a_matrix_of_zeros_stays_zero() -> None:
     assert torch.equal(orthogonalised(torch.zeros(1, 4, 6)), torch.zeros(1, 4, 6))
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
-def test_a_saved_and_loaded_optimiser_steps_as_if_never_stopped(name: str, tmp_path: Any) -> None:
+def test_a_saved_and_loaded_optimiser_continues_as_if_never_stopped(name: str, tmp_path: Any) -> None:
     rates = {"learning_rate": 0.1} | ({"muon_learning_rate": 0.1} if name == "muon" else {})
     settings = OptimizerSettings(name=name, **rates)
 
@@ -116,6 +116,6 @@ def test_a_saved_and_loaded_optimiser_steps_as_if_never_stopped(name: str, tmp_p
         assert torch.equal(expected, found)
 
 
-def test_a_cool_down_that_begins_in_the_warm_up_is_an_error() -> None:
+def test_a_cooldown_that_starts_during_warmup_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"cooldown_steps: 91 .* 10 warmup_steps .* 100"):
         ScheduleSettings(name="constant", max_steps=100, warmup_steps=10, cooldown_steps=91)

@@ -1,4 +1,4 @@
-"""Interrupted by real signals at random moments, and shared by two real processes, a training is the same."""
+"""Training gives the same weights if interrupted by signals, and if divided between two processes."""
 
 import json
 import subprocess

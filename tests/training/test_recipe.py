@@ -86,7 +86,7 @@ def test_an_unknown_key_is_an_error_with_its_path_and_the_nearest_name(
         ("evaluation.directions=[de]", "evaluation.directions.0: must be one of en-de, not 'de'"),
     ],
 )
-def test_a_wrong_value_says_where_and_what_is_allowed(
+def test_a_wrong_value_is_an_error_with_its_path_and_the_allowed_values(
     tiny_recipe: dict[str, Any], tmp_path: Path, override: str, message: str
 ) -> None:
     with pytest.raises(RecipeError) as caught:
@@ -100,7 +100,7 @@ def test_a_missing_key_is_named(tiny_recipe: dict[str, Any], tmp_path: Path) -> 
         load_recipe(write(tmp_path, tiny_recipe))
 
 
-def test_what_is_no_recipe_at_all_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_recipe_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="the recipe does not exist"):
         load_recipe(tmp_path / "none.yaml")
     with pytest.raises(RecipeError, match="a mapping"):
@@ -129,7 +129,7 @@ def test_data_paths_are_relative_to_the_option_or_the_environment(
     assert loaded.recipe.data.train[0].under(loaded.data).x == Path("/from/option/train.en")
 
 
-def test_a_recipe_lies_over_the_one_it_extends(tiny_recipe: dict[str, Any], tmp_path: Path) -> None:
+def test_a_recipe_is_merged_over_the_one_it_extends(tiny_recipe: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text(yaml.safe_dump(tiny_recipe), encoding="utf-8")
     top = {"extends": "base.yaml", "seed": 9, "schedule": {"max_steps": 5}, "data": {"train": [{"tsv": "a.tsv"}]}}
     (tmp_path / "top.yaml").write_text(yaml.safe_dump(top), encoding="utf-8")
@@ -147,7 +147,7 @@ def test_recipes_that_extend_each_other_are_an_error(tmp_path: Path) -> None:
         load_recipe(tmp_path / "a.yaml")
 
 
-def test_variables_of_the_environment_are_filled_in(
+def test_environment_variables_are_substituted(
     tiny_recipe: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny_recipe["init_from"] = "${OUR_RUNS}/joint"
@@ -163,7 +163,7 @@ KERMIT = {"family": "kermit", "trunk": {"model_type": "bert"}}
 
 @pytest.mark.parametrize("key", ["slot_vector", "positions"])
 @pytest.mark.parametrize("family", [KERMIT, {"family": "insertion_transformer"}], ids=["kermit", "insertion"])
-def test_a_wrong_choice_of_the_head_is_told_by_its_key(
+def test_a_wrong_setting_of_the_head_is_an_error_with_its_key(
     tiny_recipe: dict[str, Any], tmp_path: Path, key: str, family: dict[str, Any]
 ) -> None:
     recipe = {**tiny_recipe, "model": family | {key: "neither"}}
@@ -171,7 +171,7 @@ def test_a_wrong_choice_of_the_head_is_told_by_its_key(
         load_recipe(write(tmp_path, recipe))
 
 
-def test_a_task_of_ones_own_names_the_families_that_serve_it(tiny_recipe: dict[str, Any], tmp_path: Path) -> None:
+def test_a_custom_task_names_the_families_that_support_it(tiny_recipe: dict[str, Any], tmp_path: Path) -> None:
     class Summaries(TranslationTask):
         name = "summaries"
 

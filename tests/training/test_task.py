@@ -6,14 +6,14 @@ from kermit.training.task import BestMetric, get_task, task_names
 
 
 @pytest.mark.parametrize(("higher", "value", "better"), [(True, 3.0, True), (True, 1.0, False), (False, 1.0, True)])
-def test_a_metric_says_in_which_direction_it_is_better(higher: bool, value: float, better: bool) -> None:
+def test_a_metric_defines_whether_higher_is_better(higher: bool, value: float, better: bool) -> None:
     metric = BestMetric("metric", "Metric", higher=higher)
     assert metric.improves(value, before=2.0) is better
     assert not metric.improves(2.0, before=2.0), "as good is not better"
     assert metric.improves(value, before=None)
 
 
-def test_a_registry_imports_when_asked_and_takes_additions() -> None:
+def test_a_registry_imports_on_demand_and_accepts_additions() -> None:
     registry: Registry[object] = Registry("number", {"pi": "math:pi"})
     assert registry.loaded() == []
     assert registry.get("pi") == pytest.approx(3.14159, abs=1e-5)
@@ -23,5 +23,5 @@ def test_a_registry_imports_when_asked_and_takes_additions() -> None:
         registry.get("tau")
 
 
-def test_every_task_that_is_named_is_there() -> None:
+def test_every_listed_task_exists() -> None:
     assert [get_task(name).name for name in task_names()] == task_names()

@@ -1,4 +1,4 @@
-"""The trainer on a tiny Transformer: the loss's normalisation, evaluation, what is kept, resuming, finetuning."""
+"""The trainer on a tiny Transformer: normalisation of the loss, evaluation, kept files, resuming, finetuning."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def assert_same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor])
 
 
 @pytest.mark.slow
-def test_a_training_leaves_a_model_that_translates(tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
+def test_training_produces_a_model_that_translates(tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
     result = train(loaded(tiny_recipe, corpus), tmp_path)
     assert (result.steps, result.stopped_by) == (12, None)
     assert [path.name for path in list_checkpoints(tmp_path)] == ["checkpoint-8", "checkpoint-12"]
@@ -71,9 +71,7 @@ def test_a_training_leaves_a_model_that_translates(tiny_recipe: dict[str, Any], 
 
 
 @pytest.mark.slow
-def test_the_averaged_weights_are_those_that_are_judged_and_kept(
-    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
-) -> None:
+def test_the_averaged_weights_are_evaluated_and_kept(tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
     changes = {"schedule": {"max_steps": 4, "warmup_steps": 1}, "evaluation": {"every": 4, "texts": 2}}
     train(loaded(tiny_recipe, corpus, **changes), tmp_path)
     last, average = (weights(tmp_path / "checkpoint-4", f"{name}.safetensors") for name in ("model", "average"))
@@ -82,7 +80,7 @@ def test_the_averaged_weights_are_those_that_are_judged_and_kept(
     assert not torch.equal(kept["model.shared.weight"], last["model.shared.weight"])
 
 
-def test_broken_lines_of_a_tokenizers_texts_are_errors_or_counted(
+def test_broken_lines_of_the_tokenizers_text_are_errors_or_counted(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     texts = tmp_path / "broken.txt"
@@ -107,7 +105,7 @@ def test_a_new_model_is_drawn_from_the_seed(tiny_recipe: dict[str, Any], corpus:
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_weights_and_another_others(
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
 ) -> None:
     schedule = {"max_steps": 4, "warmup_steps": 1}
@@ -170,7 +168,7 @@ def signalled_at(step: int, patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("changed", "told"), [("train.de", "tokenizer, train.de"), ("val.en", "val.en"), ("test.en", "tokenizer")]
 )
-def test_a_training_does_not_go_on_with_other_text(
+def test_a_run_is_not_resumed_with_other_text(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, changed: str, told: str
 ) -> None:
     data, output = tmp_path / "data", tmp_path / "output"
@@ -186,7 +184,7 @@ def test_a_training_does_not_go_on_with_other_text(
 
 
 @pytest.mark.slow
-def test_an_epoch_is_planned_once_and_not_again_when_a_training_goes_on(
+def test_an_epoch_is_planned_once_and_not_again_on_resume(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del tiny_recipe["data"]["validation"]
@@ -212,7 +210,7 @@ def test_an_epoch_is_planned_once_and_not_again_when_a_training_goes_on(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["best", "runs", "recipe.yaml"])
-def test_what_no_training_left_is_not_removed(
+def test_files_that_training_did_not_write_are_not_removed(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, name: str
 ) -> None:
     place = tmp_path / name
@@ -227,7 +225,7 @@ def test_what_no_training_left_is_not_removed(
 
 
 @pytest.mark.slow
-def test_the_best_model_of_a_training_without_a_checkpoint_stays(
+def test_the_best_model_of_a_run_without_a_checkpoint_is_kept(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
 ) -> None:
     recipe = loaded(tiny_recipe, corpus, schedule={"max_steps": 2, "warmup_steps": 0})
@@ -243,7 +241,7 @@ def test_the_best_model_of_a_training_without_a_checkpoint_stays(
 def test_accumulating_two_half_batches_is_one_step_of_their_mean(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
 ) -> None:
-    """With the normaliser over the whole step, a long batch and a short one weigh by their tokens."""
+    """Normalised over the whole step, a long and a short batch are weighted by their tokens."""
     from kermit.data.encoding import encode_sources
 
     tiny_recipe["model"]["dropout"] = 0.0
@@ -277,7 +275,7 @@ def test_accumulating_two_half_batches_is_one_step_of_their_mean(
 
 
 @pytest.mark.slow
-def test_a_folder_with_a_training_is_not_overwritten_and_another_recipe_is_not_resumed(
+def test_a_folder_with_a_run_is_not_overwritten_and_another_recipe_is_not_resumed(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
 ) -> None:
     recipe = {**tiny_recipe, "schedule": {"max_steps": 4, "warmup_steps": 1}}
@@ -292,19 +290,17 @@ def test_a_folder_with_a_training_is_not_overwritten_and_another_recipe_is_not_r
 
 
 @pytest.mark.slow
-def test_how_a_training_is_watched_may_change_when_it_is_resumed(
-    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
-) -> None:
+def test_monitoring_settings_may_change_on_resume(tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
     train(loaded(tiny_recipe, corpus), tmp_path)
     list_checkpoints(tmp_path)[-1].rename(tmp_path / "gone")  # the last is now that of step 8
     kept = tmp_path / "recipe.yaml"
-    kept.write_text(kept.read_text().replace("  clip_norm: 1.0\n", ""))  # as if written before there was such a key
+    kept.write_text(kept.read_text().replace("  clip_norm: 1.0\n", ""))  # as if written before this key existed
     train(loaded(tiny_recipe, corpus, checkpoints={"every": 1, "keep": 9}), tmp_path, resume=True)
     assert [path.name for path in list_checkpoints(tmp_path)] == [f"checkpoint-{step}" for step in range(8, 13)]
 
 
 @pytest.mark.slow
-def test_a_finished_training_can_be_extended(tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
+def test_a_finished_run_can_be_extended(tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
     schedule = {"name": "constant", "warmup_steps": 2}
     train(loaded(tiny_recipe, corpus, schedule=schedule | {"max_steps": 18}), tmp_path / "whole")
     assert train(loaded(tiny_recipe, corpus, schedule=schedule | {"max_steps": 12}), tmp_path / "longer").steps == 12
@@ -314,7 +310,7 @@ def test_a_finished_training_can_be_extended(tiny_recipe: dict[str, Any], corpus
 
 
 @pytest.mark.slow
-def test_the_number_of_workers_may_change_when_a_training_is_resumed_and_changes_nothing(
+def test_the_number_of_workers_may_change_on_resume_without_effect(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
 ) -> None:
     def with_workers(count: int) -> LoadedRecipe:
@@ -330,7 +326,7 @@ def test_the_number_of_workers_may_change_when_a_training_is_resumed_and_changes
 
 
 @pytest.mark.slow
-def test_half_precision_that_the_machine_has_not_is_refused_before_anything_is_written(
+def test_unsupported_half_precision_is_rejected_before_anything_is_written(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -341,7 +337,7 @@ def test_half_precision_that_the_machine_has_not_is_refused_before_anything_is_w
 
 
 @pytest.mark.slow
-def test_what_sums_a_training_up_is_written_whole(
+def test_the_summary_of_a_run_is_written_atomically(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
@@ -353,9 +349,7 @@ def test_what_sums_a_training_up_is_written_whole(
 
 
 @pytest.mark.slow
-def test_minutes_stop_a_training_and_the_model_is_kept(
-    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
-) -> None:
+def test_max_minutes_stops_a_run_and_keeps_the_model(tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
     schedule = {"max_steps": 1000, "warmup_steps": 2, "max_minutes": 0.01}
     result = train(loaded(tiny_recipe, corpus, schedule=schedule), tmp_path)
     assert 0 < result.steps < 1000
@@ -384,7 +378,7 @@ def test_finetuning_starts_from_a_saved_model(tiny_recipe: dict[str, Any], corpu
     first, third = weights(tmp_path / "first"), weights(tmp_path / "third")
     assert first.keys() == third.keys()
     lengths = {len(one) - len(other) for one, other in zip(first.values(), third.values(), strict=True) if one.dim()}
-    assert len(lengths) == 2  # what there is for each token, and all else
+    assert len(lengths) == 2  # the parameters per token, and all others
     for name, tensor in first.items():
         if tensor.shape == third[name].shape:
             assert torch.allclose(tensor, third[name], atol=1e-6)
@@ -393,7 +387,7 @@ def test_finetuning_starts_from_a_saved_model(tiny_recipe: dict[str, Any], corpu
         train(check_recipe(narrow, data=corpus), tmp_path / "fourth")
 
 
-def test_a_tokenizer_replaces_that_of_a_model_to_start_from(tiny_recipe: dict[str, Any], corpus: Path) -> None:
+def test_replacing_the_tokenizer_needs_an_initial_model(tiny_recipe: dict[str, Any], corpus: Path) -> None:
     with pytest.raises(RecipeError, match=r"tokenizer\.replaces needs init_from"):
         loaded(tiny_recipe, corpus, tokenizer={"vocab_size": 318, "replaces": True})
 
@@ -406,9 +400,7 @@ def test_gradient_checkpointing_and_bfloat16_run(tiny_recipe: dict[str, Any], co
 
 
 @pytest.mark.slow
-def test_a_training_in_bfloat16_is_nearly_one_in_float32(
-    tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
-) -> None:
+def test_training_in_bfloat16_is_close_to_float32(tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
     schedule = {"max_steps": 6, "warmup_steps": 0}
     found = {}
     for precision in ("float32", "bfloat16"):
@@ -419,7 +411,7 @@ def test_a_training_in_bfloat16_is_nearly_one_in_float32(
     assert torch.nn.functional.cosine_similarity(found["float32"], found["bfloat16"], dim=0) > 0.99
 
 
-def test_what_a_recipe_says_of_the_model_holds_for_one_that_goes_on(tiny_recipe: dict[str, Any], corpus: Path) -> None:
+def test_the_model_settings_of_a_recipe_apply_to_an_initial_model(tiny_recipe: dict[str, Any], corpus: Path) -> None:
     recipe = loaded(tiny_recipe, corpus)
     tokenizer = prepare_tokenizer(recipe)
     first = prepare_model(recipe, tokenizer)
@@ -436,7 +428,7 @@ def test_what_a_recipe_says_of_the_model_holds_for_one_that_goes_on(tiny_recipe:
 
 
 @pytest.mark.slow
-def test_a_finished_training_without_checkpoints_is_not_begun_anew(
+def test_a_finished_run_without_checkpoints_is_not_started_again(
     tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path
 ) -> None:
     recipe = loaded(tiny_recipe, corpus, schedule={"max_steps": 2, "warmup_steps": 0})
@@ -461,13 +453,13 @@ def test_validation_texts_that_are_too_long_are_not_translated_either(
     assert train(recipe, tmp_path).steps == 6
 
 
-def test_every_validation_text_is_judged_once(tiny_recipe: dict[str, Any], corpus: Path) -> None:
+def test_every_validation_text_is_evaluated_once(tiny_recipe: dict[str, Any], corpus: Path) -> None:
     data = {**tiny_recipe["data"], "validation": {"x": "val.en", "y": "val.de", "weight": 2.0}}
     with pytest.raises(RecipeError, match=r"validation\.weight"):
         loaded(tiny_recipe, corpus, data=data)
 
 
-def test_positions_before_the_first_are_no_room_for_a_text(tiny_recipe: dict[str, Any]) -> None:
+def test_positions_before_the_first_do_not_count_as_room_for_text(tiny_recipe: dict[str, Any]) -> None:
     shape = {"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
     model = RobertaForMaskedLM(RobertaConfig(**shape, intermediate_size=8, max_position_embeddings=64, pad_token_id=1))
     for most, fits in ((62, True), (63, False)):

@@ -1,4 +1,4 @@
-"""A model with another tokenizer: the same text has, at the start, what it had before."""
+"""Warm starts with another tokenizer: the same text starts with the same embeddings."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_pieces_spell_the_token(old, new):
             assert old.decode(pieces) == new.decode([token_id])
 
 
-def test_a_token_begins_as_the_mean_of_its_pieces():
+def test_a_new_token_starts_as_the_mean_of_its_pieces():
     torch.manual_seed(0)
     old, new = model_for(SMALL), model_for(LARGE)
     torch.nn.init.normal_(old.head.bias)
@@ -70,6 +70,6 @@ def test_a_deeper_model_starts_with_the_trained_layers_and_copies_of_the_last_on
         take_over(encoder(5), encoder(3), Path("trained"))
 
 
-def test_models_of_other_shapes_are_refused():
+def test_models_of_other_shapes_are_rejected():
     with pytest.raises(RecipeError, match="has another shape"):
         carry_over(model_for(SMALL, width=16), model_for(LARGE, width=32), pieces_of(SMALL, LARGE))
