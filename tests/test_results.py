@@ -18,7 +18,7 @@ from kermit.tasks.glue.finetuning import Setting
 from kermit.tasks.glue.runs import Result, summarise
 
 ROOT = Path(__file__).parents[1]
-BUNDLED = ROOT / "src" / "kermit" / "models" / "english_german"
+STORED = ROOT / "checkpoints" / "multi30k" / "captions_and_sentences"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -341,10 +341,10 @@ def test_a_stored_model_counts_as_trained(translation, monkeypatch, tmp_path):
     monkeypatch.setattr(translation, "KEPT", tmp_path / "kept")
     called = []
     monkeypatch.setattr(translation, "kermit", lambda *words: called.append(words))
-    runs, name = tmp_path / "runs", "joint"
+    runs, name = tmp_path / "runs", "unidirectional_en_de_undistilled"
     run = runs / name
     run.mkdir(parents=True)
-    shutil.copytree(BUNDLED, run, dirs_exist_ok=True)
+    shutil.copytree(STORED, run, dirs_exist_ok=True)
     (run / "summary.json").write_text('{"steps": 7}')
     translation.keep(name, runs)
     kept = sorted(path.name for path in (tmp_path / "kept" / name).iterdir())

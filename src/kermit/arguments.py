@@ -1,4 +1,4 @@
-"""Arguments of the verbs of `kermit.pipeline.Kermit`: one text or many, of either side or both, and options.
+"""Arguments of the methods of `kermit.pipeline.Kermit`: one text or many, of either side or both, and options.
 
 One string gives one result; any iterable of strings, generators included, gives a list. Knows no model.
 """
@@ -22,7 +22,7 @@ SettingsLike = DecodingSettings | Mapping[str, Any] | Any
 
 
 class GenerationOptions(TypedDict, total=False):
-    """Options of every verb that generates.
+    """Options of every method that generates.
 
     Attributes:
         settings: how to decode: `DecodingSettings`, or a mapping such as ``{"temperature": 0.7}``.

@@ -1,4 +1,4 @@
-"""Find and load a model by name: a folder, a training's output, a Hub name, or the bundled model.
+"""Find and load a model by name: a folder, the output folder of a training run, a Hub name, or the bundled model.
 
 Library errors about broken files become a `ModelError` here. torch, transformers and the families other than KERMIT
 are imported only when a model needs them.
@@ -125,7 +125,7 @@ def _download(name: str) -> Path:
 
 
 def display_name(folder: Path) -> str:
-    """Return the display name of a model: its folder's name, or the name of its training's output folder."""
+    """Return the display name of a model: its folder's name, or the name of the run's output folder."""
     return folder.parent.name if folder.name == "best" or folder.name.startswith("checkpoint-") else folder.name
 
 

@@ -1,4 +1,4 @@
-"""Signatures, checksums, manifests that resume or refuse, and atomic writes.
+"""Signatures, checksums, manifests that resume or reject, and atomic writes.
 
 A score carries a signature of everything that determined it. Files that take long to make have a manifest beside them:
 work resumes with the same settings and is refused with others. Nothing is written in place: a file or folder gets its
@@ -58,7 +58,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], within: str =
 
 @dataclass(frozen=True)
 class Manifest:
-    """A JSON file that records the settings with which the files beside it were made.
+    """A JSON file that records the settings that the files next to it were written with.
 
     Args:
         settings: the settings that determine the files, as plain data.

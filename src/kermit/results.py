@@ -1,4 +1,4 @@
-"""Results of the verbs of `kermit.pipeline.Kermit`."""
+"""Results of the methods of `kermit.pipeline.Kermit`."""
 
 from __future__ import annotations
 

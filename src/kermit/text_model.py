@@ -149,7 +149,7 @@ class TextModel:
         return GivenTexts.of(x, y, side, on_y=side is not None and self.segment(side) is Segment.Y)
 
     def _pairs(self, given: GivenTexts) -> list[tuple[str, str | None]]:
-        """Return texts as pairs; a model of pairs reads a single text beside an empty one."""
+        """Return texts as pairs; for a model of pairs, a single text is paired with an empty one."""
         return given.pairs("" if self.factorizations else None)
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:

@@ -16,7 +16,7 @@ GENERATE = {
     "complete": ("--x", "A ...", "--y", "... Rad", "--samples", "0"),
     "sample": (),
 }
-UNTRAINED = "needs a model trained with left_to_right among its orders, and this one was not"
+UNTRAINED = "needs a model trained with left_to_right among its orders"
 
 
 @pytest.fixture

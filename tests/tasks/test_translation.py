@@ -224,7 +224,8 @@ def test_a_text_too_long_for_the_teacher_is_an_error_with_its_line_or_is_skipped
 
 
 def test_half_precision_leaves_the_frequencies_of_positions_exact() -> None:
-    half = Kermit.from_pretrained(dtype=torch.bfloat16)
+    stored = Path(__file__).parents[2] / "checkpoints" / "multi30k" / "captions_and_sentences"
+    half = Kermit.from_pretrained(stored, dtype=torch.bfloat16)
     assert {weight.dtype for weight in half.engine.model.parameters()} == {torch.bfloat16}
     frequencies = [buffer for name, buffer in half.engine.model.named_buffers() if "inv_freq" in name]
     assert frequencies

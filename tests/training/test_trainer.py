@@ -219,7 +219,7 @@ def test_files_that_training_did_not_write_are_not_removed(
     else:
         (place / "mine").mkdir(parents=True)
     for resume in (False, True):
-        with pytest.raises(RecipeError, match=f"{name} was not written by a training"):
+        with pytest.raises(RecipeError, match=f"{name} was not written"):
             train(loaded(tiny_recipe, corpus), tmp_path, resume=resume)
     assert place.is_file() or (place / "mine").is_dir()
 
@@ -232,7 +232,7 @@ def test_the_best_model_of_a_run_without_a_checkpoint_is_kept(
     train(recipe, tmp_path)
     for path in [*list_checkpoints(tmp_path), tmp_path / "model.safetensors"]:  # as if killed before the first of them
         path.rename(tmp_path / f"gone-{path.name}")
-    with pytest.raises(RecipeError, match="already holds a training; add --resume"):
+    with pytest.raises(RecipeError, match="add --resume"):
         train(recipe, tmp_path)
     assert (tmp_path / "best" / "model.safetensors").is_file()
     assert train(recipe, tmp_path, resume=True).steps == 2
@@ -280,7 +280,7 @@ def test_a_folder_with_a_run_is_not_overwritten_and_another_recipe_is_not_resume
 ) -> None:
     recipe = {**tiny_recipe, "schedule": {"max_steps": 4, "warmup_steps": 1}}
     train(loaded(recipe, corpus), tmp_path)
-    with pytest.raises(RecipeError, match="already holds a training; add --resume"):
+    with pytest.raises(RecipeError, match="add --resume"):
         train(loaded(recipe, corpus), tmp_path)
     with pytest.raises(RecipeError, match=r"optimizer\.learning_rate, seed differ"):
         train(loaded(recipe, corpus, seed=9, optimizer={"learning_rate": 0.5}), tmp_path, resume=True)

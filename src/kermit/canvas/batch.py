@@ -1,4 +1,4 @@
-"""Batches of canvases as arrays, padded on the right. This module knows no model and no tokenizer."""
+"""Batches of canvases as arrays, padded on the right. Independent of models and tokenizers."""
 
 from __future__ import annotations
 

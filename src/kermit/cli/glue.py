@@ -42,7 +42,7 @@ def finetune(
     output: Annotated[Path, typer.Option(help="Folder for results and finetuned models.", show_default=False)],
     task: Annotated[str, typer.Option(help="Tasks such as CoLA,RTE, or all with data.")] = "all",
     data: Data = None,
-    seeds: Annotated[str, typer.Option(help="Random seeds, such as 0,1,2; one finetuning per seed.")] = "0",
+    seeds: Annotated[str, typer.Option(help="Random seeds, such as 0,1,2; one run per seed.")] = "0",
     learning_rate: Annotated[float, typer.Option(min=0, help="Peak learning rate.")] = 3e-5,
     epochs: Annotated[int, typer.Option(min=1, help="Number of passes over the training examples.")] = 3,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples per step.")] = 32,

@@ -1,4 +1,4 @@
-"""Shared by several verbs: options, decoding settings, loading a model, and progress."""
+"""Shared by several commands: options, decoding settings, loading a model, and progress."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def refuse(context: typer.Context, options: Collection[str], why: str) -> None:
 
 
 NO_DRAW = "has no effect without sampling; remove it, or sample"
-"""The reason to refuse a seed."""
+"""Why a seed is rejected."""
 
 
 @dataclass(frozen=True)

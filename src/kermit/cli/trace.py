@@ -51,7 +51,9 @@ def trace(
     from_: Annotated[
         Path | None,
         typer.Option(
-            "--from", help="Show traces written by another verb with --json --trace; - for stdin.", show_default=False
+            "--from",
+            help="Show traces written by another command with --json --trace; - for stdin.",
+            show_default=False,
         ),
     ] = None,
     format_: Annotated[

@@ -77,7 +77,7 @@ def augment(
         if progress is not None:
             progress(1)
     if not any(found.values()):
-        raise DataError("these pairs have no variant of any kind, so nothing was written; raise the rates")
+        raise DataError("no pair has a variant, so nothing was written; raise the rates")
     _write({name: files[name] for name in NAMES if found[name]}, found, manifest, len(pairs), lines)
     return Augmented(len(pairs), lines)
 

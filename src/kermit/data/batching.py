@@ -92,7 +92,7 @@ class BatchPlanner:
         random = np.random.Generator(np.random.PCG64([self.seed, epoch, 0x6B]))
         rows = self._draw_rows(text.sources, random)
         if len(rows) == 0:
-            raise DataError("the weights of the data sources leave an epoch without any text; raise a `weight`")
+            raise DataError("the weights of all data sources are too low: an epoch has no text; raise a `weight`")
         alike = np.floor(lengths[rows] / _LENGTH_SLACK + random.random(len(rows)))
         within = text.y_lengths[rows] + _LENGTH_SLACK * random.random(len(rows))
         rows = rows[np.lexsort((within, alike))]

@@ -81,7 +81,7 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerFast:
         tokenizer = AutoTokenizer.from_pretrained(str(path))
     except (OSError, ValueError) as error:
         raise ModelError(
-            f"{path}: no tokenizer that transformers can load, such as tokenizer.json beside the weights:"
+            f"{path}: no tokenizer that transformers can load, such as a tokenizer.json next to the weights:"
             f" {in_a_line(error)}"
         ) from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):

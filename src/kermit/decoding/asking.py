@@ -1,4 +1,4 @@
-"""Ask about canvases as they are, all at once: for likelihoods, ranking and inspecting a model.
+"""Query an engine about whole canvases: for likelihoods, ranking and inspecting a model.
 
 Decoding itself reads canvases as they grow (`kermit.decoding.reading`).
 """
@@ -18,7 +18,7 @@ from kermit.engines.given_rows import after_given
 
 @dataclass(frozen=True)
 class SlotAnswer:
-    """What an engine says about open slots: the canvas of each, ascending, and its number there, (slots,)."""
+    """An engine's predictions for open slots: the canvas of each, ascending, and its number there, (slots,)."""
 
     rows: Integers
     slots: Integers

@@ -21,9 +21,9 @@ from kermit.decoding.trace import TracedRounds
 from kermit.engines.engine import Engine
 
 CANDIDATE_TEMPERATURE, CANDIDATE_TOP_K = 0.5, 32
-"""How candidates are drawn unless told otherwise; the first one then has the best tokens."""
+"""Default sampling of candidates; the first is then greedy."""
 
-_SEED_STEP = 0x9E3779B97F4A7C15  # far apart, for the seeds of neighbouring texts often follow one another
+_SEED_STEP = 0x9E3779B97F4A7C15  # far apart, because neighbouring texts often have consecutive seeds
 
 
 def decode_candidates(

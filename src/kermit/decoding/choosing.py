@@ -25,7 +25,7 @@ _IMPOSSIBLE = np.float32(-100)
 """The log-probability of an end that the model rules out, where nothing else is allowed."""
 
 _SPARE = 8
-"""Number of best tokens to ask for where constraints may bar some of them."""
+"""Number of best tokens to ask for if constraints may forbid some of them."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Ranked:
 
 
 class Chooser:
-    """Turn what an engine says about slots into insertions."""
+    """Turn an engine's predictions into insertions."""
 
     def __init__(self, settings: DecodingSettings, info: ModelInfo) -> None:
         settings = with_strategy(info, settings)
@@ -170,12 +170,12 @@ class Chooser:
     def _fits(self, rows: Integers, segments: Integers, spans: Integers, room: Room, options: _Options) -> Booleans:
         """(slots,) whether one token more fits from left to right; end-of-slot is barred where a blank needs one."""
         fits = room.left(rows, segments, spans)
-        fits &= room.text[rows] > room.reserved(rows, spans)  # later blanks get what they need
+        fits &= room.text[rows] > room.reserved(rows, spans)  # reserve the minimum of later blanks
         options.bar_end(room.needs(spans) & fits)
         return fits
 
     def _plain(self, answer: Answer, planes: Integers, slots: Integers, room: Room) -> Choice:
-        """Take the best tokens in parallel, for the common case that nothing is barred."""
+        """Take the best tokens in parallel, for the common case without forbidden tokens."""
         rows, log_probs = planes[ROW], answer.log_probs[:, 0]
         wanting = log_probs > answer.end - self.penalty
         taken = room.admit(wanting, log_probs, rows, planes[SEGMENT], planes[SPAN])
@@ -260,7 +260,7 @@ class Chooser:
             wanting &= log_probs > stop[rows]
         chosen = best_of_group(np.where(eligible & wanting, log_probs, -np.inf), rows, batch)
         if noise is not None:
-            # where no token fits, a draw from all slots tells a text that ends from one that is cut off
+            # where no token fits, a draw from all slots decides whether the text ended or was cut off
             nowhere = ~_any_by_row(eligible, rows, batch)
             location = np.where(eligible | nowhere[rows], log_location, -np.inf)
             assert pick.slots is not None

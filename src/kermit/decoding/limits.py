@@ -90,7 +90,7 @@ class Room:
         return self.owed[rows] - np.maximum(self.need[spans], 0)
 
     def admit(self, wanting: Booleans, score: Array, rows: Integers, segments: Integers, spans: Integers) -> Booleans:
-        """Return which of the wanting slots get their token, the best scores first; (slots,) bool."""
+        """Return which slots that predict a token get it, the best scores first; (slots,) bool."""
         if self.blank is not None:
             wanting = keep_best(wanting, score, spans, self.blank)
         if self.segment is not None:

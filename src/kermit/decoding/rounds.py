@@ -107,7 +107,7 @@ class Rounds:
         self.drawn = None if drawn is None else drawn[self.index]
         self.log_prob: Array = np.zeros(len(rows))
         self.cut: Booleans = np.zeros(len(rows), dtype=bool)  # whether a span ended for lack of room
-        self.repeating: Booleans = np.zeros(len(rows), dtype=bool)  # whether a token was withdrawn: said too often
+        self.repeating: Booleans = np.zeros(len(rows), dtype=bool)  # whether a repeated token was withdrawn
         self.repeats = None if settings.max_repeats is None else allowed_runs(self.text, settings.max_repeats)
         self.room = Room.of(info, settings.constraints, self.text, [limits[row] for row in rows])
         for insertions in begun if len(self) else ():
@@ -297,5 +297,5 @@ class Rounds:
 
 
 def _finish(cut: bool, repeating: bool) -> Finish:
-    """Return why a text ended: it wanted no more tokens, or got none of those it wanted."""
+    """Return why a text ended: no slot predicted a token, or none of the predicted tokens could be inserted."""
     return Finish.MAX_TOKENS if cut else Finish.REPETITION if repeating else Finish.FINISHED

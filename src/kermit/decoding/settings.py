@@ -24,7 +24,7 @@ MAX_REPEATS = 3
 """Default limit on repeats of one token in a row, for translations."""
 
 LENGTH_REWARD = 0.5
-"""Default for translations: the mean log-probability per token favours texts that say less."""
+"""Default for translations: because mean log-probabilities favour short texts."""
 
 
 def is_whole(value: object) -> bool:

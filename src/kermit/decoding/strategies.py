@@ -15,22 +15,20 @@ def check_strategy(info: ModelInfo, settings: DecodingSettings) -> None:
     ordered = settings.strategy is Strategy.LEFT_TO_RIGHT
     if settings.strategy is not Strategy.SERIAL and info.termination is Termination.SEQUENCE:
         raise DecodingError(
-            f"{settings.strategy} decoding needs slot termination, for each slot must say when it is finished; "
+            f"{settings.strategy} decoding needs slot termination, because each slot must predict its own end; "
             "decode this model serially, or train one with termination: slot"
         )
     if not (info.inserts_left_to_right if ordered else info.inserts_in_rounds):
         needed = "left_to_right among its orders" if ordered else "an order such as balanced_tree among its orders"
         other = "parallel or serial" if ordered else "left_to_right"
         raise DecodingError(
-            f"{settings.strategy} decoding needs a model trained with {needed}, and this one was not; "
-            f"use the strategy {other}"
+            f"{settings.strategy} decoding needs a model trained with {needed}; use the strategy {other}"
         )
     if settings.beams > 1 and not ordered:
         raise DecodingError(f"beams need the strategy left_to_right, not {settings.strategy}")
     if settings.ranked_by is Ranking.LEFT_TO_RIGHT and not info.inserts_left_to_right:
         raise DecodingError(
-            "ranking left_to_right needs a model trained with left_to_right among its orders, and this one was not;"
-            " rank by `again`"
+            "ranking left_to_right needs a model trained with left_to_right among its orders; rank by `again`"
         )
 
 

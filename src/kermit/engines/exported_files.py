@@ -1,4 +1,4 @@
-"""Paths of a model's exported files. Knows neither ONNX Runtime nor torch."""
+"""Paths of a model's exported files. Imports neither ONNX Runtime nor torch."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def info_from_config(
     max_positions: int | None,
     parameters: int | None = None,
 ) -> ModelInfo:
-    """Combine the contents of a config with what only the network knows."""
+    """Combine the contents of a config with properties that only the network has."""
     if config.get("model_type") != MODEL_TYPE:
         raise ModelError(f"config.json describes a model of type {config.get('model_type')}, not {MODEL_TYPE}")
     chosen = {name: config.get(name, default) for name, default in CONFIG_DEFAULTS.items()}

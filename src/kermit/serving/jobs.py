@@ -1,4 +1,4 @@
-"""A bounded queue of requests, from which similar ones are taken together. It knows no model and no HTTP."""
+"""A bounded queue of requests, from which similar ones are taken together. Independent of the model and of HTTP."""
 
 from __future__ import annotations
 

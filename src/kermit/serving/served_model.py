@@ -233,7 +233,7 @@ class ServedModel:
 
 
 class _UnwantedError(Exception):
-    """Nobody waits for the answer any more."""
+    """Raised when no client waits for the answer any more."""
 
 
 class _Audience:

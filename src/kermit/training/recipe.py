@@ -1,4 +1,4 @@
-"""A recipe: one validated YAML file that describes a training completely.
+"""A recipe: one validated YAML file that completely describes a training run.
 
 It is validated once, when it is loaded. A wrong key or value raises a `RecipeError` with the key's path and the allowed
 values, or for an unknown key the nearest known one. The schemas of `data` and `evaluation` come from the task
@@ -77,7 +77,7 @@ class Recipe(Settings):
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
-# Keys that may change when a training is resumed: its length, evaluation, logging, and the number of processes that
+# Keys that may change on resume: its length, evaluation, logging, and the number of processes that
 # prepare batches, which does not affect the batches. A new schedule applies from the checkpoint on.
 RESUMABLE_CHANGES = (
     "description",

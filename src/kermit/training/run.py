@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The result of a training: the model's folder, the best value of the metric, and the signal that stopped it."""
+    """The result of a run: the model's folder, the best value of the metric, and the signal that stopped it."""
 
     model: Path
     steps: int
@@ -50,7 +50,7 @@ class TrainingResult:
 
 
 def train(loaded: LoadedRecipe, output: Path, *, resume: bool = False) -> TrainingResult:
-    """Train a recipe's model and write it to an output folder, which may not hold another training.
+    """Train a recipe's model and write it to an output folder, which must not contain another run.
 
     With `resume`, continue from the last complete checkpoint in the folder, or start over if there is none.
     """
@@ -143,7 +143,7 @@ def _check_room(model: PreTrainedModel, text: Text) -> None:
 
 
 def _prepare_output(recipe: Recipe, output: Path, *, resume: bool, write: bool) -> Path | None:
-    """Check that the folder is empty or holds this training; return the checkpoint to resume from."""
+    """Check that the folder is empty or belongs to this run; return the checkpoint to resume from."""
     restore_interrupted_swap(output / "best")
     checkpoints = list_checkpoints(output)
     done = (output / "model.safetensors").is_file()
@@ -152,7 +152,9 @@ def _prepare_output(recipe: Recipe, output: Path, *, resume: bool, write: bool) 
     if resume:
         _check_resumable(recipe, output, finished=done and not checkpoints)
     elif checkpoints or done or (output / "best").is_dir():
-        raise RecipeError(f"{output} already holds a training; add --resume to continue it, or choose another folder")
+        raise RecipeError(
+            f"{output} already contains a training run; add --resume to continue it, or choose another folder"
+        )
     if write:
         output.mkdir(parents=True, exist_ok=True)
         if not checkpoints:
@@ -162,7 +164,7 @@ def _prepare_output(recipe: Recipe, output: Path, *, resume: bool, write: bool) 
 
 
 def _check_resumable(recipe: Recipe, output: Path, *, finished: bool) -> None:
-    """Raise if the folder holds the training of another recipe, or a finished one without checkpoints."""
+    """Raise if the folder contains a run of another recipe, or a finished run without checkpoints."""
     kept = output / "recipe.yaml"
     if kept.is_file():
         before = check_recipe(read_keys(kept), data=Path(), where=str(kept)).recipe.model_dump(mode="json")
@@ -178,24 +180,24 @@ def _check_resumable(recipe: Recipe, output: Path, *, finished: bool) -> None:
             )
     if finished:
         raise RecipeError(
-            f"{output} holds a finished training without checkpoints, so it cannot be resumed; choose another folder,"
+            f"{output} contains a finished run without checkpoints, so it cannot be resumed; choose another folder,"
             " and set `init_from` to start from this model"
         )
 
 
 def _refuse_foreign(output: Path) -> None:
-    """Raise if a training would replace files in the folder that were not written by a training."""
+    """Raise if training would overwrite files that it did not write."""
     if _is_in_full(output / "recipe.yaml"):
         return
     for name in ("recipe.yaml", "best", "runs"):
         if (output / name).exists():
             raise RecipeError(
-                f"{output / name} was not written by a training and would be overwritten; choose another folder"
+                f"{output / name} was not written by `kermit train` and would be overwritten; choose another folder"
             )
 
 
 def _is_in_full(recipe: Path) -> bool:
-    """Return whether a recipe has every section, as those written by trainings do."""
+    """Return whether a recipe has every section, as in the saved recipe of a run."""
     try:
         raw = yaml.safe_load(recipe.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):

@@ -38,7 +38,7 @@ from kermit.training.task import Evaluator, get_task
 logger = logging.getLogger(__name__)
 
 _STATE = "state.pt"
-_VALIDATION_SEED = 0  # every evaluation drops the same tokens, whatever the training's seed
+_VALIDATION_SEED = 0  # every evaluation drops the same tokens, whatever the seed of the run
 
 
 @dataclass

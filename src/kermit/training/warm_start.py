@@ -1,4 +1,4 @@
-"""The model that a training starts from: new, or with the weights of a trained one, possibly of another tokenizer."""
+"""The initial model of a training run: new, or with the weights of a trained one, possibly of another tokenizer."""
 
 from __future__ import annotations
 

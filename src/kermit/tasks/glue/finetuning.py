@@ -29,7 +29,7 @@ SUBSAMPLE_SEED = 0
 
 @dataclass(frozen=True)
 class Setting:
-    """The settings of a finetuning.
+    """The settings of a finetuning run.
 
     `max_length` is the maximum number of tokens of a text or pair, including special tokens. `subsample` is the number
     of training examples to draw, None for all; the draw does not depend on the run's seed.

@@ -65,12 +65,12 @@ class Result:
             record = json.loads(path.read_text(encoding="utf-8"))
             return cls(**{**record, "setting": Setting(**record["setting"])})
         except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path}: not the result of a finetuning ({error}); remove its folder") from error
+            raise DataError(f"{path}: not the result of a finetuning run ({error}); remove its folder") from error
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished finetuning: its folder and result."""
+    """A finished run: its folder and result."""
 
     folder: Path
     result: Result
