@@ -113,6 +113,7 @@ def ratio(value, base):
 
 WAYS = {
     "left_to_right": DecodingSettings(Strategy.LEFT_TO_RIGHT),
+    "left_to_right, 4 beams": DecodingSettings(Strategy.LEFT_TO_RIGHT, beams=4),
     "parallel": DecodingSettings(Strategy.PARALLEL),
     "parallel, best of 8": DecodingSettings(Strategy.PARALLEL, candidates=8, ranking=Ranking.LEFT_TO_RIGHT),
 }

@@ -33,6 +33,7 @@ NAMES = {
     "multi30k": "Multi30k",
     "tatoeba": "Tatoeba",
     "left_to_right": "left to right",
+    "left_to_right, 4 beams": "left to right, 4 beams",
     "en": "English",
     "de": "German",
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from kermit import DecodingSettings, Factorization, Kermit, Sampling, Strategy
+from kermit.decoding import strategies_of
 from kermit.rendering import Layout
 
 
@@ -27,8 +28,9 @@ def main():
     # Load once, then pass lists of texts. Each result has its texts, rounds, tokens and log-probability.
     kermit = Kermit.from_pretrained(options.model)
     english, german = kermit.languages
-    best = DecodingSettings(max_tokens=options.max_tokens)
-    drawn = DecodingSettings(sampling=Sampling(temperature=0.8), max_tokens=options.max_tokens)
+    in_order = strategies_of(kermit.info)[0] is Strategy.LEFT_TO_RIGHT  # the model's own strategy
+    best = DecodingSettings(max_tokens=options.max_tokens, beams=4 if in_order else 1)
+    drawn = DecodingSettings(sampling=Sampling(temperature=0.7, top_p=0.9), max_tokens=options.max_tokens)
 
     title("Translate: the first sentences of a list that was fixed before training")
     lines = (Path(__file__).parent / "sentences.tsv").read_text(encoding="utf-8").splitlines()

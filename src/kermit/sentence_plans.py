@@ -16,6 +16,9 @@ from kermit.results import Generation
 from kermit.text.casing import in_capitals, sentence_case
 from kermit.text.splitting import SplitText, split_text
 
+Recase = Callable[[str], bool]
+"""Decides whether a text in capitals is read in sentence case."""
+
 SENTENCE_SEED_STEP = 1_000_003
 """The difference between the seeds of consecutive sentences of a text."""
 
@@ -36,9 +39,9 @@ class PlannedRow:
     recased: bool = False
 
     @classmethod
-    def of(cls, index: int, sentence: int, seed: int, text: str, *, recase: bool) -> PlannedRow:
-        """Plan to translate a text, in sentence case if `recase` is set and it is in capitals."""
-        recased = recase and in_capitals(text)
+    def of(cls, index: int, sentence: int, seed: int, text: str, recase: Recase | None) -> PlannedRow:
+        """Plan to translate a text, in sentence case if it is in capitals and `recase` agrees."""
+        recased = recase is not None and in_capitals(text) and recase(text)
         return cls(index, sentence, seed, sentence_case(text) if recased else text, recased)
 
     def written(self, result: Generation) -> Generation:
@@ -65,14 +68,14 @@ class Plan:
         return cls(tuple(PlannedRow(index, 0, seed) for index, seed in enumerate(seeds)))
 
     @classmethod
-    def whole(cls, texts: Sequence[str], seeds: Sequence[int], *, recase: bool = True) -> Plan:
+    def whole(cls, texts: Sequence[str], seeds: Sequence[int], recase: Recase | None = None) -> Plan:
         """Plan to translate each text whole."""
         numbered = enumerate(zip(texts, seeds, strict=True))
-        rows = (PlannedRow.of(index, 0, seed, text, recase=recase) for index, (text, seed) in numbered)
+        rows = (PlannedRow.of(index, 0, seed, text, recase) for index, (text, seed) in numbered)
         return cls(tuple(rows), tuple(texts))
 
     @classmethod
-    def split(cls, texts: Sequence[str], seeds: Sequence[int], language: str, *, recase: bool = True) -> Plan:
+    def split(cls, texts: Sequence[str], seeds: Sequence[int], language: str, recase: Recase | None = None) -> Plan:
         """Plan to translate texts sentence by sentence; an empty text is one row.
 
         Args:
@@ -81,7 +84,7 @@ class Plan:
         """
         splits = tuple(split_text(text, language) for text in texts)
         rows = [
-            PlannedRow.of(index, number, seed + number * SENTENCE_SEED_STEP, sentence, recase=recase)
+            PlannedRow.of(index, number, seed + number * SENTENCE_SEED_STEP, sentence, recase)
             for index, (split, seed) in enumerate(zip(splits, seeds, strict=True))
             for number, sentence in enumerate(split.sentences or ("",))
         ]

@@ -34,6 +34,7 @@ from kermit.decoding import (
     with_strategy,
 )
 from kermit.decoding.flat_settings import DecodingChoices, for_translating
+from kermit.decoding.strategies import check_strategy
 from kermit.engines.engine import Engine
 from kermit.errors import DataError, DecodingError, ModelError
 from kermit.loading import display_name
@@ -41,6 +42,7 @@ from kermit.rendering import ReadableTrace
 from kermit.results import Generation
 from kermit.searcher import ChosenDecoding, Searcher
 from kermit.sentence_plans import Plan
+from kermit.text.casing import sentence_case
 from kermit.text.detokenizing import Detokenizer
 from kermit.text.tokenizer import AnyTokenizer, encode_texts
 
@@ -102,11 +104,13 @@ class TextModel:
         """Validate decoding choices by name, and add this model's defaults for translation.
 
         Raises:
-            DecodingError: unknown name, or an invalid value.
+            DecodingError: unknown name, an invalid value, or a strategy that the model was not trained for.
         """
         if self.searcher is not None:
             return self.searcher.decoding(choices)
-        return for_translating(self.info, DecodingChoices.of(choices))
+        chosen = for_translating(self.info, DecodingChoices.of(choices))
+        check_strategy(self.info, chosen.settings())
+        return chosen
 
     def segment(self, name: str) -> Segment:
         """Return the side of a language; ``x`` and ``y`` always work.
@@ -123,6 +127,11 @@ class TextModel:
     def text(self, token_ids: Sequence[int]) -> str:
         """Return the text of content tokens."""
         return self._detokenizer.text(token_ids)
+
+    def recases(self, text: str) -> bool:
+        """Return whether a text in capitals is read in sentence case: if it has fewer tokens then."""
+        capitals, cased = self._encode([text, sentence_case(text)])
+        return len(cased) < len(capitals)
 
     def readable(self, trace: Trace | None) -> ReadableTrace | None:
         """Return a trace with the text of its tokens, for display or JSON."""
@@ -182,10 +191,10 @@ class TextModel:
         if len(numbers) != len(texts):
             raise DecodingError(f"{len(numbers)} seeds for {len(texts)} texts; give one per text")
         followed = options.get("begun") is not None or options.get("on_round") is not None
-        recase = options.get("recase", True)
+        recase = self.recases if options.get("recase", True) else None
         if followed or not options.get("split_sentences", True):
-            return Plan.whole(texts, numbers, recase=recase)
-        return Plan.split(texts, numbers, self.languages[1 - target], recase=recase)
+            return Plan.whole(texts, numbers, recase)
+        return Plan.split(texts, numbers, self.languages[1 - target], recase)
 
     def _insert(
         self, plan: Plan, target: Segment, settings: DecodingSettings, options: GenerationOptions

@@ -136,7 +136,7 @@ def test_unsupported_uses_of_a_backend_are_errors(kermit, folder, teacher, corpu
     fast = ("--backend", "ctranslate2")
     for words, message in (
         ((folder, *fast), "supports only the family transformer"),
-        ((folder, "--beams", 3), "unknown decoding setting 'beams'"),
+        ((folder, "--beams", 3), "beams need the strategy left_to_right"),
         ((teacher, "--precision", "int8"), "--precision int8 needs --backend ctranslate2 or onnx"),
         ((teacher, "--backend", "onnx"), "--backend onnx needs a KERMIT model, not one of type marian"),
         ((folder, "--backend", "onnx"), "create it with `kermit export"),

@@ -178,7 +178,7 @@ def test_shares_of_a_batch_sum_to_the_loss_of_the_whole(tiny_recipe, tokenizer):
         ({"termination_penalty": float("inf")}, "termination_penalty must be a finite number"),
         ({"top_k": "many"}, r"decoding\.top_k"),
         ({"seed": 3}, "seed has no effect"),
-        ({"beams": 3}, r"decoding\.beams: unknown key.*known here: strategy"),
+        ({"beam_size": 3}, r"decoding\.beam_size: unknown key.*known here: strategy"),
     ],
 )
 def test_wrong_decoding_settings_are_errors_before_training(tiny_recipe, model, decoding, message):
@@ -195,7 +195,7 @@ def test_decoding_settings_default_to_the_models(tiny_recipe, tokenizer):
     assert facade.decoding({"strategy": "left_to_right"}).termination_penalty is None
     assert facade.decoding({"termination_penalty": 0.5}).termination_penalty == 0.5
     assert (facade.decoding({}).length_reward, facade.decoding({"candidates": 2}).length_reward) == (None, 0.5)
-    for wrong in ({"beams": 3}, {"top_k": "many"}, {"top_k": True}, {"candidates": 0}, {"strategy": "sideways"}):
+    for wrong in ({"beam_size": 3}, {"top_k": "many"}, {"top_k": True}, {"candidates": 0}, {"strategy": "sideways"}):
         with pytest.raises(DecodingError, match=next(iter(wrong))):
             facade.decoding(wrong)
 

@@ -3,7 +3,9 @@
 import json
 import sys
 from copy import copy
+from difflib import SequenceMatcher
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -56,7 +58,9 @@ def test_int8_is_the_default_and_close(translator: Kermit, corpus: Path) -> None
     texts = (corpus / "train.en").read_text().splitlines()[:40]
     decoding = BeamSearch(beams=1, max_tokens=30)
     expected, found = (made.translate(texts, "de", settings=decoding) for made in (translator, quantised))
-    assert sum(a.y == b.y for a, b in zip(found, expected, strict=True)) >= 20
+    # how many are equal depends on the CPU's instructions for int8
+    alike = [SequenceMatcher(None, a.y, b.y).ratio() for a, b in zip(found, expected, strict=True)]
+    assert fmean(alike) > 0.6
 
 
 def test_a_translation_that_does_not_end_is_reported_and_left_out(

@@ -149,10 +149,11 @@ class ServedModel:
         seeds = range(request.seed, request.seed + request.size)
         if not isinstance(request, TranslateRequest):
             return Plan.of_size(seeds)
+        recase = self.kermit.recases if request.recase else None
         if not request.splits:
-            return Plan.whole(request.texts, seeds, recase=request.recase)
+            return Plan.whole(request.texts, seeds, recase)
         language = self.kermit.languages[1 - self.kermit.segment(request.to)]
-        return Plan.split(request.texts, seeds, language, recase=request.recase)
+        return Plan.split(request.texts, seeds, language, recase)
 
     def _decode(
         self, jobs: Sequence[Job], asked: Sequence[Generating], plans: Sequence[Plan], rows: Sequence[PlannedRow]
