@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from kermit.canvas import Canvas, Factorization, Insertion, SpecialTokens
 from kermit.decoding import Trace, TracedInsertion
@@ -77,8 +78,9 @@ def decodes(model: Path | None) -> dict[str, str]:
     from kermit.pipeline import Kermit
 
     kermit = Kermit.from_pretrained(model)
-    [translated] = kermit.translate([SOURCE], to="y", trace=True)
-    [filled] = kermit.infill([BLANKED[0]], [BLANKED[1]], trace=True)
+    how: Any = {"settings": {"strategy": "parallel"}, "trace": True}
+    [translated] = kermit.translate([SOURCE], to="y", **how)
+    [filled] = kermit.infill([BLANKED[0]], [BLANKED[1]], **how)
     translation, infilling = kermit.readable(translated.trace), kermit.readable(filled.trace)
     assert translation is not None
     assert infilling is not None
