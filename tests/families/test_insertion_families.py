@@ -13,6 +13,7 @@ from kermit.canvas.context import GIVEN, lay_out
 from kermit.data.batching import RankShare
 from kermit.data.encoding import Row
 from kermit.data.joint_tokenizer import train_tokenizer
+from kermit.decoding.flat_settings import DecodingChoices, for_translating
 from kermit.errors import DecodingError, RecipeError
 from kermit.families import get_family
 from kermit.modeling import KermitForInsertion
@@ -192,7 +193,10 @@ def test_decoding_settings_default_to_the_models(tiny_recipe, tokenizer):
     model.config.termination_penalty = 1.5
     facade = Kermit(loaded.family.runner(model, tokenizer), tokenizer)
     assert facade.decoding({}).termination_penalty == 1.5
-    assert facade.decoding({"strategy": "left_to_right"}).termination_penalty is None
+    in_order = DecodingChoices.of({"strategy": "left_to_right"})
+    assert for_translating(facade.info, in_order).termination_penalty is None
+    with pytest.raises(DecodingError, match="left_to_right among its orders"):
+        facade.decoding({"strategy": "left_to_right"})
     assert facade.decoding({"termination_penalty": 0.5}).termination_penalty == 0.5
     assert (facade.decoding({}).length_reward, facade.decoding({"candidates": 2}).length_reward) == (None, 0.5)
     for wrong in ({"beam_size": 3}, {"top_k": "many"}, {"top_k": True}, {"candidates": 0}, {"strategy": "sideways"}):
