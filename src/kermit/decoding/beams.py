@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kermit.canvas.arrays import Array, Booleans, Integers
-from kermit.decoding.growing_canvases import ROW, SEGMENT, SPAN
+from kermit.decoding.growing_canvases import ROW, SEGMENT, SPAN, ranges
 from kermit.decoding.rounds import Decoded, Rounds
 from kermit.decoding.settings import Finish
 from kermit.decoding.trace import Trace, TracedInsertion
@@ -66,8 +66,8 @@ class Beams(Rounds):
         self.paths = [self.paths[row] for row in rows.tolist()]
         left = self.spans_end[rows] - self.span[rows]
         self.spans_end = left.cumsum()
-        at = np.repeat(self.span[rows] - (self.spans_end - left), left) + np.arange(left.sum())
-        self.open_spans, self.span = self.open_spans[at] + np.repeat(shift, left), self.spans_end - left
+        self.open_spans = self.open_spans[ranges(self.span[rows], left)] + np.repeat(shift, left)
+        self.span = self.spans_end - left
 
     def _continue(self, tokens: Integers, log_probs: Array, ended: Booleans) -> None:
         """Insert the tokens of the rows whose span did not end."""
@@ -98,11 +98,10 @@ class Beams(Rounds):
         for number in set(self.complete) - set(self.index[live].tolist()):
             _, best = max(self.complete.pop(number), key=lambda ranked: ranked[0])
             self.results[number] = replace(best, rounds=self.number)
-        if not live.all():
-            self._take(np.flatnonzero(live)) if live.any() else self._clear()
-
-    def _clear(self) -> None:
-        self.index = self.index[:0]
+        if live.any():
+            self._take(np.flatnonzero(live))
+        else:
+            self.index = self.index[:0]
 
     def _collect(self, row: int, *, finished: bool) -> None:
         """Add a row to the complete texts of its canvas; a text that did not finish comes after all that did."""

@@ -122,10 +122,10 @@ class Growing:
         of a row's spans.
         """
         first, last = (self.planes[SPAN, ends] for ends in (self.starts, self.starts + self.lengths - 1))
-        items = _ranges(self.starts[rows], self.lengths[rows])
+        items = ranges(self.starts[rows], self.lengths[rows])
         counts = (last - first + 1)[rows]
         shift = counts.cumsum() - counts - first[rows]
-        spans = _ranges(first[rows], counts)
+        spans = ranges(first[rows], counts)
         self.lengths = self.lengths[rows]
         self.starts = self.lengths.cumsum() - self.lengths
         self.planes = self.planes[:, items]
@@ -166,7 +166,7 @@ class Growing:
         return Canvas(self.specials, tuple(content), open_slots), tuple(inserted)
 
 
-def _ranges(starts: Integers, lengths: Integers) -> Integers:
+def ranges(starts: Integers, lengths: Integers) -> Integers:
     """Concatenate the ranges that start at these numbers and have these lengths."""
     return np.asarray(np.repeat(starts - (lengths.cumsum() - lengths), lengths) + np.arange(int(lengths.sum())))
 
