@@ -66,15 +66,15 @@ def test_a_translation_row_has_the_source_once_and_a_block_per_round() -> None:
     assert seen[2].nonzero()[0].tolist() == [0, 1, 2, 3]
 
 
-def test_a_blank_has_a_marker_and_room() -> None:
+def test_a_blank_has_room_and_a_marker_in_the_given_part_and_in_every_block() -> None:
     # A ____ B with C missing from the blank
     layout = rows_of((A, C, B), None, Factorization.JOINT, missing={2: 1}, marked=(3,))
-    assert layout.rows.token_ids.tolist() == [[CLS, A, B, SEP, BLANK, C, BLANK]]
-    assert layout.rows.blocks.tolist() == [[0, 0, 0, 0, 1, 2, 2]]
-    assert layout.rows.positions.tolist() == [[0, 1, 5, 6, 4, 2, 4]]
+    assert layout.rows.token_ids.tolist() == [[CLS, A, BLANK, B, SEP, BLANK, C, BLANK]]
+    assert layout.rows.blocks.tolist() == [[0, 0, 0, 0, 0, 1, 2, 2]]
+    assert layout.rows.positions.tolist() == [[0, 1, 4, 5, 6, 4, 2, 4]]
     # the blank's slot, then those on both sides of C; nothing else is open
-    assert layout.slots.left.tolist() == [1, 1, 5]
-    assert layout.slots.right.tolist() == [4, 5, 6]
+    assert layout.slots.left.tolist() == [1, 1, 6]
+    assert layout.slots.right.tolist() == [5, 6, 7]
     assert layout.slots.numbers.tolist() == [3, 2, 3]
 
 
@@ -128,7 +128,7 @@ def test_left_to_right_the_end_of_a_span_comes_first_and_spans_follow_one_anothe
     assert rows.positions[block].tolist() == [2, 3, 4, 6, 8]
     # every slot is read from the token before it and the end of its span
     places = block[0].nonzero()[0].tolist()
-    assert layout.slots.left.tolist() == [1, places[0], places[1], 2, places[3]]
+    assert layout.slots.left.tolist() == [1, places[0], places[1], 3, places[3]]
     assert layout.slots.right.tolist() == [places[2]] * 3 + [places[4]] * 2
 
 

@@ -115,6 +115,17 @@ def test_infilling_gives_part_of_the_text_and_marks_the_blanks() -> None:
     assert {1, 2, 3, 8} <= lengths
 
 
+def test_infilling_can_differ_by_text() -> None:
+    texts = Texts.of(CanvasBatch.from_segments(CACHED_SPECIALS, [((A, B, C) * 8,)] * 90), [Factorization.JOINT] * 90)
+    objective = GenerationObjective(UniformPrior(), infilling=0.5)
+    shares = np.repeat([0.0, 0.5, 1.0], 30)
+    drawn, _ = objective.draw(texts, np.zeros(90, dtype=bool), np.random.default_rng(1), infilling=shares)
+    partly = (drawn.generated.sum(1) < texts.generated.sum(1)).reshape(3, 30).sum(1)
+    assert partly[0] == 0
+    assert 5 < partly[1] < 25
+    assert partly[2] > 25  # one span may be the whole text
+
+
 def test_the_share_of_missing_tokens_is_between_the_minimum_and_the_maximum() -> None:
     texts = Texts.of(CanvasBatch.from_segments(CACHED_SPECIALS, [((A, B, C) * 60,)] * 300), [Factorization.JOINT] * 300)
     objective = GenerationObjective(UniformPrior(), infilling=1.0, missing=(0.3, 0.3))

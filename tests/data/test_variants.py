@@ -126,6 +126,19 @@ def test_numbers_of_clocks_and_calendars_stay_plausible(seed) -> None:
     assert 1500 <= year < 2100
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_number_words_become_the_same_digits_on_both_sides(seed) -> None:
+    x, y = numbers(("Three cats saw ten dogs.", "Drei Katzen sahen zehn Hunde."), draw(seed))
+    assert re.sub(r"\d+", "#", x) == "# cats saw # dogs."
+    assert re.sub(r"\d+", "#", y) == "# Katzen sahen # Hunde."
+    assert re.findall(r"\d+", x) == re.findall(r"\d+", y)
+
+
+def test_number_words_without_a_counterpart_stay() -> None:
+    for pair in [("It is ten.", "Es ist elf."), ("Ten of ten men.", "Zehn Männer."), ("two men", "zwei Männer")]:
+        assert numbers(pair, draw()) == pair
+
+
 @pytest.mark.parametrize(
     "pair",
     [

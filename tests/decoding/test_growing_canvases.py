@@ -48,7 +48,7 @@ def grow(draw: st.DrawFn, work: list[Canvas], text: Growing, flags: list[list[li
 @settings(max_examples=150, deadline=None)
 @given(st.lists(canvases(), min_size=1, max_size=4), st.data())
 def test_growing_together_equals_inserting_into_each_canvas(work: list[Canvas], data: st.DataObject) -> None:
-    text = Growing(work, cached_context=False)
+    text = Growing(work, blank_id=None)
     flags = [[[False] * len(side) for side in canvas.segments] for canvas in work]
     for _ in range(2):
         text = grow(data.draw, work, text, flags)
@@ -67,7 +67,7 @@ def test_rows_of_growing_canvases_equal_those_of_lay_out(
 ) -> None:
     engine: Engine = Silent(cached_context=True)  # type: ignore[assignment]
     room = BlankRoom(3, limit)
-    text = Growing(work, cached_context=True, blank_room=room)
+    text = Growing(work, blank_id=BLANK, blank_room=room)
     flags = [[[False] * len(side) for side in canvas.segments] for canvas in work]
     for _ in range(2):
         text = grow(data.draw, work, text, flags)
@@ -97,10 +97,10 @@ def test_rows_of_growing_canvases_equal_those_of_lay_out(
 @given(st.lists(canvases(), min_size=1, max_size=3), st.integers(1, 3), st.data())
 def test_repeated_rows_equal_those_of_repeated_canvases(work: list[Canvas], times: int, data: st.DataObject) -> None:
     left = sorted(data.draw(st.sets(st.integers(0, len(work) - 1), min_size=1)))
-    text = Growing(work, cached_context=True, blank_room=BlankRoom(3))
+    text = Growing(work, blank_id=BLANK, blank_room=BlankRoom(3))
     text.select(np.array(left))
     text.take(np.repeat(np.arange(len(text)), times))
-    expected = Growing([work[row] for row in left for _ in range(times)], cached_context=True, blank_room=BlankRoom(3))
+    expected = Growing([work[row] for row in left for _ in range(times)], blank_id=BLANK, blank_room=BlankRoom(3))
     assert np.array_equal(text.planes, expected.planes)
     for name in ("low", "room", "fixed"):
         assert np.array_equal(getattr(text.spans, name), getattr(expected.spans, name)), name

@@ -65,9 +65,9 @@ def test_left_to_right_every_token_is_read_once() -> None:
     engine = Noting(cached_model(seed=4))
     [found] = decode(engine, STARTS[3:4], DecodingSettings(Strategy.LEFT_TO_RIGHT, max_tokens=9))
     assert {rows.token_ids.shape[1] for rows, _ in engine.calls[1:]} == {1}
-    given = 1 + 3 + 1 + 2 + 1
-    spans = len(STARTS[3].open_slots)
-    assert engine.read == given + spans + found.tokens
+    blanks = len(STARTS[3].open_slots)  # each has a marker in the given part and another that begins its span
+    given = 1 + 3 + 1 + 2 + 1 + blanks
+    assert engine.read == given + blanks + found.tokens
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))

@@ -11,7 +11,8 @@ Besides inserted tokens, a block holds:
 - the ``[SEP]`` of an open segment without given tokens. If nothing at all is given, the whole canvas is the block, and
   this is the paper's model;
 - a **marker** at the right end of each blank inside given text. It is read again in every round, so the slots of a
-  blank know what the other blanks hold.
+  blank know what the other blanks hold. The given part holds a copy of it, so the given tokens know where text is
+  missing, and what is missing is predicted by all layers that read the given part.
 
 In a **left-to-right** block, tokens see only those inserted before them: the spans in order, each from left to right.
 The right end of a span (its ``[SEP]`` or marker) comes first and marks the span's beginning.
@@ -191,7 +192,7 @@ def lay_out(texts: Generations, blank_id: int, blank_room: BlankRoom) -> RowLayo
     come = (items.rounds[:, None] <= number) | texts.left_to_right[:, None, None]
     in_block = (items.exists & ~items.given)[:, None] & come & (number <= last[:, None, None])
     positions, times = _positions_and_times(items, in_block, texts.left_to_right, blank_room)
-    held = np.concatenate([items.given[:, None], in_block], 1)
+    held = np.concatenate([(items.given | items.marker)[:, None], in_block], 1)
     batch, _, width = held.shape
     flat = held.reshape(batch, -1)
     place = (flat.cumsum(1) - 1).reshape(held.shape)  # of each held item in its row

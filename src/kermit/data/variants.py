@@ -2,7 +2,8 @@
 
 A kind varies either one side (the target stays clean) or both sides in the same way. Every kind has its own generator,
 seeded by (seed, kind), so that no kind depends on the rate of another. Names and numbers are replaced if they are
-written the same on both sides. This module reads and writes no files: see `kermit.data.augmentation`.
+written the same on both sides, and number words of English and German if they mean the same. This module reads and
+writes no files: see `kermit.data.augmentation`.
 """
 
 from __future__ import annotations
@@ -45,6 +46,19 @@ _INSIDE = re.compile(rf"(?<=[\w,;] ){_WORD.pattern}")  # a word that does not st
 _NAME = re.compile(r"(?<![\w'\u2019.-])[A-ZÄÖÜ][a-zäöüß]{2,}(?![\w'\u2019-])")
 _SLIPPABLE = re.compile(rf"(?<![\w\u0300-\u036f'\u2019-]){_LETTER}{{4,}}(?![\w\u0300-\u036f])")
 _NUMBER = re.compile(r"(?<!\w)[1-9][0-9]{0,17}(?!\w)")  # not the digits of 10th or B2
+_SPELLED: Mapping[str, int] = {
+    word: number
+    for spelled in (
+        "three four five six seven eight nine ten eleven twelve",
+        "drei vier fünf sechs sieben acht neun zehn elf zwölf",
+    )
+    for number, word in enumerate(spelled.split(), 3)
+} | {
+    word: 10 * number
+    for spelled in ("twenty thirty forty fifty sixty", "zwanzig dreißig vierzig fünfzig sechzig")
+    for number, word in enumerate(spelled.split(), 2)
+}
+"""The values of number words. One and two are left out: they decide about the forms of other words."""
 _FINAL = re.compile(r"(?<![.!?…\s])\s*(?!\.\.)[.!?]+\Z")
 _COPIED = (
     "https://www.{0}.com/{1}/{2}-{n}",
@@ -158,7 +172,7 @@ def numbers(pair: TextPair, generator: Generator) -> TextPair:
     """Replace numbers above 2 that occur equally often on both sides, in the same way on both.
 
     A number up to 60 becomes a smaller one, so that hours, minutes and days stay plausible; a year becomes another
-    year.
+    year. A number word that has its counterpart on the other side becomes digits.
     """
     new: dict[str, str] = {}
     for digits in _alike(_NUMBER, pair):
@@ -168,7 +182,23 @@ def numbers(pair: TextPair, generator: Generator) -> TextPair:
         drawn = str(generator.integers(low, high)) if low < high else digits
         if not re.search(rf"(?<!\d){drawn}(?!\d)", " ".join((*pair, *new.values()))):
             new[digits] = drawn
-    return _replaced(_NUMBER, pair, new)
+    return _replaced(_WORD, _replaced(_NUMBER, pair, new), _digits_for_words(pair, generator))
+
+
+def _digits_for_words(pair: TextPair, generator: Generator) -> dict[str, str]:
+    """Draw digits for the number words that occur once on each side with the same value."""
+    by_value: dict[int, list[list[str]]] = defaultdict(lambda: [[], []])
+    for side, text in enumerate(pair):
+        for word in _WORD.findall(text):
+            if word.lower() in _SPELLED:
+                by_value[_SPELLED[word.lower()]][side].append(word)
+    new: dict[str, str] = {}
+    for sides in by_value.values():
+        if all(len(words) == 1 for words in sides):
+            size = int(generator.integers(1, 5))
+            drawn = str(generator.integers(max(3, 10 ** (size - 1)), 10**size))
+            new |= dict.fromkeys((sides[0][0], sides[1][0]), drawn)
+    return new
 
 
 def find_names(pairs: Sequence[TextPair], least: int = 3) -> list[str]:

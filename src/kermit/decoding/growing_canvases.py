@@ -5,7 +5,7 @@ are. Every token that was there at the start has a *span*: it, and what is inser
 limits of blanks and the positions of inserted tokens are tables with one entry per token at the start.
 
 What is *given* counts only for models with cached context (`kermit.canvas.context`). There the block holds all tokens
-that are not given, and a marker for every open slot left of a given token. This module knows no engine.
+that are not given, and both parts hold a marker for every open slot left of a given token. This module knows no engine.
 """
 
 from __future__ import annotations
@@ -60,20 +60,28 @@ class Given:
 
 
 class Growing:
-    """Canvases being decoded; with `cached_context`, given tokens are read apart from the others."""
+    """Canvases being decoded.
 
-    def __init__(self, canvases: Sequence[Canvas], *, cached_context: bool, blank_room: BlankRoom = NO_ROOM) -> None:
+    Args:
+        canvases: the canvases at the start.
+        blank_id: the token that marks a blank inside given text; None for a model without cached context, which reads
+            given tokens together with the others.
+        blank_room: the positions that each blank reserves.
+    """
+
+    def __init__(self, canvases: Sequence[Canvas], *, blank_id: int | None, blank_room: BlankRoom = NO_ROOM) -> None:
         batch = CanvasBatch.from_canvases(canvases)
         self.specials: SpecialTokens = batch.specials
         rows, places = batch.valid.nonzero()
         given = batch.given
         assert given is not None
-        if not cached_context:
+        if blank_id is None:
             given = np.zeros_like(given)
+        marked = given & batch.open_slots
         joined = np.zeros_like(batch.valid)
         for row, canvas in enumerate(canvases):
             joined[row, list(canvas.joined_slots)] = True
-        rank = given.cumsum(1) - 1
+        rank = (given.astype(np.int64) + marked).cumsum(1) - 1  # of a given token in the given part, after its marker
         planes = (
             rows,
             batch.token_ids[rows, places],
@@ -87,11 +95,12 @@ class Growing:
         self.planes: Integers = np.stack(planes).astype(np.int64)
         self.lengths: Integers = np.array([len(canvas) for canvas in canvases])
         self.starts: Integers = self.lengths.cumsum() - self.lengths
+        self.blank_id = blank_id
         self.blank_room = blank_room
         low, room, fixed = _numbered(batch, given, blank_room)
         self.spans = OpenSpans(rows, low[rows, places], room[rows, places], fixed[rows, places])
-        self.has_markers = bool(np.count_nonzero(given & batch.open_slots))
-        self.given: Given = _given_part(batch, given, rank, fixed)
+        self.has_markers = bool(np.count_nonzero(marked))
+        self.given: Given = _given_part(batch, given, marked, rank, fixed, blank_id or 0)
         self.segments: list[int] = [len(canvas.segments) for canvas in canvases]
 
     def __len__(self) -> int:
@@ -192,16 +201,19 @@ def _numbered(batch: CanvasBatch, given: Booleans, blank_room: BlankRoom) -> tup
     return low, room, (fixed - marked).astype(np.float32)
 
 
-def _given_part(batch: CanvasBatch, given: Booleans, rank: Integers, fixed: Array) -> Given:
-    rows, places = given.nonzero()
-    counts = given.sum(1)
+def _given_part(
+    batch: CanvasBatch, given: Booleans, marked: Booleans, rank: Integers, fixed: Array, blank_id: int
+) -> Given:
+    counts = given.sum(1) + marked.sum(1)
     shape = (len(batch), int(counts.max()))
     token_ids = np.full(shape, batch.specials.pad_id)
     segment_ids = np.zeros(shape, dtype=np.int64)
     positions = np.zeros(shape, dtype=np.float32)
-    target = (rows, rank[rows, places])
-    token_ids[target] = batch.token_ids[rows, places]
-    segment_ids[target] = batch.segment_ids[rows, places]
-    marked = batch.open_slots[rows, places]
-    positions[target] = fixed[rows, places] + marked  # the token comes right after its marker
+    for chosen, is_marker in ((given, 0), (marked, 1)):
+        rows, places = chosen.nonzero()
+        target = (rows, rank[rows, places] - is_marker)
+        token_ids[target] = blank_id if is_marker else batch.token_ids[rows, places]
+        segment_ids[target] = batch.segment_ids[rows, places]
+        # a token comes right after its marker, to which `fixed` refers
+        positions[target] = fixed[rows, places] + (0 if is_marker else marked[rows, places])
     return Given(token_ids, segment_ids, positions, np.arange(shape[1]) < counts[:, None])

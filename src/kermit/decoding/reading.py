@@ -161,7 +161,7 @@ class Blocks(Reading):
         marker = None
         if text.has_markers:
             marker = block[PLACE] >= 0
-            token = np.where(marker, np.int64(self.engine.info.blank_id or 0), token)
+            token = np.where(marker, np.int64(text.blank_id or 0), token)
         place = np.arange(len(items))
         length = len(items)
         if batch > 1:
@@ -238,7 +238,7 @@ class InOrder(Reading):
         marker = planes[PLACE, items] >= 0
         rank = slots - planes[SPAN].searchsorted(span)  # of the token that came last, from 1
         position = np.where(begins, np.where(marker, tables.fixed[span], 0), tables.low[span] + rank)
-        token = np.where(marker, np.int64(self.engine.info.blank_id or 0), planes[TOKEN, items])
+        token = np.where(marker, np.int64(text.blank_id or 0), planes[TOKEN, items])
         self._end = np.where(begins, past, self._end)
         planes[PLACE, items] = np.where(marker, planes[PLACE, items], past)
         position = text.blank_room.within(position).astype(np.float32)

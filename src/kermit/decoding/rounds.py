@@ -87,7 +87,9 @@ class Rounds:
         self.ordered = settings.strategy is Strategy.LEFT_TO_RIGHT
         self.chooser = Chooser(settings, info)
         self.reading = reading_of(engine, left_to_right=self.ordered)
-        self.text = Growing(canvases, cached_context=info.cached_context, blank_room=info.blank_room)
+        self.text = Growing(
+            canvases, blank_id=info.blank_id if info.cached_context else None, blank_room=info.blank_room
+        )
         self.index: Integers = np.arange(len(canvases))
         self.span: Integers = self.index  # (batch,) the one being filled from left to right, of open_spans
         self._leave_idle(canvases, copies, trace)

@@ -84,10 +84,11 @@ class PretrainingFamily(Family, Protocol):
 
 
 def refuse_orders(recipe: Recipe, needed: str) -> None:
-    """Raise if a recipe sets `orders`, which its model does not support; `needed` names what supports it."""
+    """Raise if a recipe sets `orders` or a source's `infilling` without `needed`, which supports them."""
     for number, source in enumerate(recipe.data.train):
-        if source.orders is not None:
-            raise RecipeError(f"data.train.{number}.orders: needs {needed}; leave it out")
+        for name in ("orders", "infilling"):
+            if getattr(source, name) is not None:
+                raise RecipeError(f"data.train.{number}.{name}: needs {needed}; leave it out")
     if recipe.orders is not None:
         raise RecipeError(f"orders: needs {needed}; leave it out")
 

@@ -97,13 +97,15 @@ class InsertionCollator:
 class GenerationCollator:
     """Turns rows into all rounds of one generation per text, for models with cached context.
 
-    `orders` are the insertion orders of each data source, with weights; the others as in `InsertionCollator`.
+    `orders` are the insertion orders of each data source, with weights, and `infilling` the share of its texts in which
+    a random part is given; the others as in `InsertionCollator`.
     """
 
     specials: SpecialTokens
     objective: GenerationObjective
     mixes: Sequence[Mapping[Factorization, float]]
     orders: Sequence[Mapping[str, float]]
+    infilling: Sequence[float]
     blank_id: int
     blank_room: BlankRoom
     lone_texts: bool = False
@@ -117,7 +119,8 @@ class GenerationCollator:
         orders = [_pick(self.orders[row["source"]], value) for row, (_, value) in zip(rows, noise, strict=True)]
         left_to_right = np.array([order == LEFT_TO_RIGHT for order in orders])
         texts = Texts.of(_complete(self.specials, rows, self.lone_texts), ways)
-        texts, rounds = self.objective.draw(texts, left_to_right, generator)
+        infilling = np.array([self.infilling[row["source"]] for row in rows])
+        texts, rounds = self.objective.draw(texts, left_to_right, generator, infilling=infilling)
         mine = share.rows(len(rows))
         texts = texts.select(mine)
         targets = self.objective.build(
@@ -204,6 +207,7 @@ class KermitFamily:
                 _objective(recipe).generation,
                 mixes_of(recipe),
                 orders_of(recipe),
+                infilling_of(recipe),
                 blank_id=blank_id(tokenizer),
                 blank_room=BlankRoom(recipe.model.blank_width, recipe.model.position_limit),
                 lone_texts=recipe.task == "pretraining",
@@ -266,6 +270,12 @@ def orders_of(recipe: Recipe) -> list[Mapping[str, float]]:
                 raise RecipeError(f"{place}: {name!r} is neither left_to_right nor objective.prior, {own}")
         found.append(mix)
     return found
+
+
+def infilling_of(recipe: Recipe) -> list[float]:
+    """Return the share of texts of each source in which a random part is given."""
+    default = _objective(recipe).infilling
+    return [default if source.infilling is None else source.infilling for source in recipe.data.train]
 
 
 def _check_objective(recipe: Recipe, model: KermitSettings) -> None:

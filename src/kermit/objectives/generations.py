@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kermit.canvas.arrays import Array, Booleans, Integers
+from kermit.canvas.arrays import Array, Booleans, Floats, Integers
 from kermit.canvas.blank_room import BlankRoom
 from kermit.canvas.context import RowLayout, lay_out
 from kermit.objectives.dropping import sample_dropped
@@ -83,19 +83,28 @@ class GenerationObjective:
     unmarked: float = 0.0
     staggered: float = 0.0
 
-    def draw(self, texts: Texts, left_to_right: Booleans, generator: np.random.Generator) -> tuple[Texts, Integers]:
+    def draw(
+        self,
+        texts: Texts,
+        left_to_right: Booleans,
+        generator: np.random.Generator,
+        *,
+        infilling: Floats | None = None,
+    ) -> tuple[Texts, Integers]:
         """Draw what is given, where blanks are marked, and the round in which every other token is inserted.
 
         Args:
             texts: complete texts with their factorizations.
             left_to_right: (batch,) bool, the texts to generate from left to right.
             generator: the source of randomness.
+            infilling: (batch,) the probability that a part of each text is given; the same for all by default.
 
         Returns:
             The texts with less to generate and with marks, and the rounds, (batch, tokens).
         """
-        if self.infilling:
-            texts = self._partly_given(texts, left_to_right, generator)
+        shares = np.full(len(texts.batch), self.infilling) if infilling is None else infilling
+        if shares.any():
+            texts = self._partly_given(texts, shares, left_to_right, generator)
         prior = self.prior.for_texts(texts.batch.token_ids)
         waiting = None
         if self.staggered:
@@ -103,9 +112,11 @@ class GenerationObjective:
         rounds = prior.sample_rounds(texts.present & ~texts.generated, texts.present, generator, waiting=waiting)
         return texts, np.where(left_to_right[:, None], 0, rounds)
 
-    def _partly_given(self, texts: Texts, left_to_right: Booleans, generator: np.random.Generator) -> Texts:
+    def _partly_given(
+        self, texts: Texts, shares: Floats, left_to_right: Booleans, generator: np.random.Generator
+    ) -> Texts:
         count = len(texts.batch)
-        chosen, unmarked = generator.random((2, count)) < np.array([[self.infilling], [self.unmarked]])
+        chosen, unmarked = generator.random((2, count)) < np.stack([shares, np.full(count, self.unmarked)])
         dropped = _sample_missing(texts.generated, self.missing, generator)
         everywhere = generator.random((count, 1)) < _ALL_MARKED
         spare = generator.random(texts.generated.shape) < np.where(everywhere, 1.0, _MARKED_RATE)

@@ -21,12 +21,13 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 class SourceSettings(Settings):
     """Base of a task's source of text; `weight` is the number of times each text occurs per epoch.
 
-    `orders` overrides the recipe's mix of insertion orders for these texts.
+    `orders` overrides the recipe's mix of insertion orders for these texts, `infilling` that of the objective.
     """
 
     name: str = ""
     weight: PositiveFloat = 1.0
     orders: OrderMix | None = None
+    infilling: Fraction | None = None
 
     def mix(self, default: FactorizationMix) -> FactorizationMix:
         """Return the factorizations of these texts, given those of the recipe."""
