@@ -58,6 +58,31 @@ def test_a_padded_batch_has_the_states_of_its_rows_one_by_one_and_zeros() -> Non
         assert not together[row, length:].any()
 
 
+@pytest.mark.parametrize("given_layers", [0, 2])
+def test_rows_of_different_lengths_have_the_states_and_gradients_of_their_rows_one_by_one(given_layers: int) -> None:
+    model, lengths = encoder(given_layers=given_layers), [30, 3, 12, 60, 1, 13, 31]
+    ids, blocks = tokens(len(lengths), max(lengths)), torch.full((len(lengths), max(lengths)), PADDING)
+    for row, length in enumerate(lengths):
+        given = length // 2 * (row != 2)  # nothing is given in one row
+        blocks[row, :length] = torch.tensor([GIVEN] * given + [1 + place % 2 for place in range(length - given)])
+    mask = torch.cat([mask_of(row) for row in blocks.tolist()])
+
+    def read(rows: slice, length: int) -> Tensor:
+        here = blocks[rows, :length]
+        planes = {"valid": here != PADDING, "given": here == GIVEN}
+        found = model(ids[rows, :length], mask[rows, :, :length, :length], **planes).last_hidden_state
+        return found[here != PADDING]
+
+    def gradients(found: Tensor) -> list[Tensor]:
+        return list(torch.autograd.grad(found.square().sum(), list(model.parameters())))
+
+    together = read(slice(None), max(lengths))
+    alone = torch.cat([read(slice(row, row + 1), length) for row, length in enumerate(lengths)])
+    assert torch.allclose(together, alone, atol=1e-5)
+    for one, other in zip(gradients(together), gradients(alone), strict=True):
+        assert torch.allclose(one, other, rtol=1e-3, atol=1e-3)
+
+
 def test_the_contents_and_place_of_padding_do_not_matter() -> None:
     model, ids = encoder(), tokens(1, 5)
     mask, positions = mask_of([GIVEN, GIVEN, 1, 1, 2]), torch.tensor([[0.0, 1.0, 0.5, 0.75, 0.5]])

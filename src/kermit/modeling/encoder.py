@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -82,7 +83,7 @@ class EncoderOutput(ModelOutput):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class _Places:
-    """The positions of the flat list of real tokens in the padded rows; `index` is None without padding."""
+    """The places of a flat list of tokens in padded rows, as row * length + column; `index` is None without padding."""
 
     batch: int
     length: int
@@ -99,36 +100,108 @@ class _Places:
             flat = flat.new_zeros(self.batch * self.length, *flat.shape[1:]).index_copy(0, self.index, flat)
         return flat.view(self.batch, self.length, *flat.shape[1:])
 
-    def select(self, chosen: Tensor) -> _Places:
-        """Return the places of the tokens at (chosen,) indices."""
-        return replace(self, index=chosen if self.index is None else self.index[chosen])
 
-    def columns(self) -> Tensor:
-        """Return the column of every token in its row."""
-        assert self.index is not None
-        return self.index % self.length
+@dataclass(frozen=True)
+class _Group:
+    """Rows that attention processes together.
 
-    def window(self, start: int, stop: int) -> _Places:
-        """Return the places in rows cut to the columns from start to stop, which hold all of these tokens."""
-        assert self.index is not None
-        width = stop - start
-        return _Places(self.batch, width, self.index // self.length * width + self.columns() - start)
+    Args:
+        queries: the places of the tokens that pass the layer.
+        keys: the places of the tokens that they attend to: those beside the layer, then their own.
+        mask: (rows, 1, queries, keys) bool, or None.
+    """
+
+    queries: _Places
+    keys: _Places
+    mask: Tensor | None
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """A partition of rows into groups, with the number of tokens of each that pass the layer, or are beside it."""
+
+    groups: list[_Group]
+    passing: list[int]
+    beside: list[int]
+
+
+@dataclass(frozen=True)
+class _SortedRows:
+    """Rows in the order of their lengths, in groups of similar length, so that attention sees little padding.
+
+    Args:
+        order: (batch,) the rows, shortest first.
+        edges: (groups + 1,) where the groups begin and end in `order`.
+        places: the places of the real tokens, row by row in that order.
+    """
+
+    order: Tensor
+    edges: Tensor
+    places: _Places
+
+    @classmethod
+    def of(cls, valid: Tensor, *, together: bool) -> _SortedRows:
+        """Sort rows by their real tokens, (batch, length) bool; or leave them as they are, `together` in one group."""
+        batch, length = valid.shape
+        counts, edges = valid.sum(1), [0]
+        order = torch.arange(batch, device=valid.device) if together else counts.argsort(stable=True)
+        lengths = counts[order]
+        while edges[-1] < batch:
+            longest = math.inf if together else max(_SPREAD * float(lengths[edges[-1]]), _SHORT)
+            edges.append(int((lengths <= longest).sum()))
+        row, column = valid[order].nonzero(as_tuple=True)
+        places = _Places(batch, length, order[row] * length + column)
+        return cls(order, torch.tensor(edges, device=valid.device), places)
+
+    def groups(self, passing: Tensor, beside: Tensor, mask: Tensor | None) -> _Groups:
+        """Return the groups for the tokens that pass a layer, and those beside it; both (chosen,) ascending indices.
+
+        `mask` is (batch, 1, length or 1, length) bool. Columns without a query or a key are cut off.
+        """
+        assert self.places.index is not None
+        length = self.places.length
+        rank = torch.empty_like(self.order).index_copy(0, self.order, torch.arange(len(self.order)).to(self.order))
+        sides = []
+        for chosen in (beside, passing):
+            index = self.places.index[chosen]
+            row = rank[index // length]
+            sides.append((row, index % length, torch.searchsorted(row, self.edges).tolist()))
+        found = []
+        for number, (first, last) in enumerate(pairwise(self.edges.tolist())):
+            parts = [[plane[slice(*edges[number : number + 2])] for plane in planes] for *planes, edges in sides]
+            row, column = (torch.cat(planes) for planes in zip(*parts, strict=True))
+            keys, seen = _cut(row - first, column, last - first)
+            queries, asking = _cut(parts[1][0] - first, parts[1][1], last - first)
+            of_group = None
+            if mask is not None:
+                of_group = mask[self.order[first:last], :, :, seen]
+                of_group = of_group if mask.shape[2] == 1 else of_group[:, :, asking]
+            found.append(_Group(queries, keys, of_group))
+        counts = [[after - before for before, after in pairwise(edges)] for *_, edges in sides]
+        return _Groups(found, counts[1], counts[0])
+
+
+_SPREAD, _SHORT = 1.5, 8
+"""The longest row of a group has at most this many times the tokens of its shortest row, or this many tokens."""
+
+
+def _cut(row: Tensor, column: Tensor, batch: int) -> tuple[_Places, slice]:
+    """Return the places of tokens in rows cut to the columns that hold any, and these columns."""
+    start, stop = (int(column.min()), int(column.max()) + 1) if len(column) else (0, 0)
+    return _Places(batch, stop - start, row * (stop - start) + column - start), slice(start, stop)
 
 
 @dataclass(frozen=True)
 class _Tokens:
-    """Some of the real tokens of rows: (tokens, hidden) states, rotations, and places as keys and as queries."""
+    """Some of the real tokens of rows: (tokens, hidden) states and rotations."""
 
     hidden: Tensor
     rotation: Rotation
-    keys: _Places
-    queries: _Places
 
     def select(self, chosen: Tensor) -> _Tokens:
         """Return the tokens at (chosen,) indices."""
         cos, sin = self.rotation
-        rotation = cos[chosen], sin[chosen]
-        return _Tokens(self.hidden[chosen], rotation, self.keys.select(chosen), self.queries.select(chosen))
+        return _Tokens(self.hidden[chosen], (cos[chosen], sin[chosen]))
 
 
 class _Adding(nn.Linear):
@@ -143,23 +216,29 @@ class _Attention(nn.Module):
         self.out = _Adding(config.hidden_size, config.hidden_size, bias=False)
 
     def forward(
-        self, tokens: _Tokens, mask: Tensor | None, past: tuple[Tensor, Tensor] | None, beside: _Tokens | None
+        self, tokens: _Tokens, groups: _Groups, past: tuple[Tensor, Tensor] | None, beside: _Tokens | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return the update of the tokens (tokens, hidden), and the keys and values that they may attend to."""
-        states, queries, keys = self.qkv(tokens.hidden), tokens.queries, tokens.keys
+        """Return the update of the tokens (tokens, hidden), and the keys and values of the last group."""
+        states = self.qkv(tokens.hidden)
         query, key, value = states.unflatten(1, (3, self.heads, -1)).unbind(1)
         query, key = _rotated(query, tokens.rotation), _rotated(key, tokens.rotation)
-        query = queries.padded(query).transpose(1, 2)
-        key, value = (keys.padded(part).transpose(1, 2) for part in (key, value.to(key.dtype)))
+        sides = [[torch.split(part, groups.passing) for part in (key, value.to(key.dtype))]]
         if beside is not None:
             others = functional.linear(beside.hidden, self.qkv.weight[tokens.hidden.shape[1] :])
-            other_key, other_value = others.view(len(others), 2, self.heads, -1).unbind(1)
-            key = key + beside.keys.padded(_rotated(other_key, beside.rotation)).transpose(1, 2)
-            value = value + beside.keys.padded(other_value.to(value.dtype)).transpose(1, 2)
-        if past is not None:
-            key, value = torch.cat([past[0], key], 2), torch.cat([past[1], value], 2)
-        found = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        return self.out(queries.flat(found.transpose(1, 2).flatten(2)).to(states.dtype)), (key, value)
+            key, value = others.unflatten(1, (2, self.heads, -1)).unbind(1)
+            key = _rotated(key, beside.rotation)
+            sides.insert(0, [torch.split(part, groups.beside) for part in (key, value.to(key.dtype))])
+        found = []
+        for number, (group, part) in enumerate(zip(groups.groups, torch.split(query, groups.passing), strict=True)):
+            key, value = (
+                group.keys.padded(torch.cat([side[kind][number] for side in sides])).transpose(1, 2) for kind in (0, 1)
+            )
+            if past is not None:
+                key, value = torch.cat([past[0], key], 2), torch.cat([past[1], value], 2)
+            padded = group.queries.padded(part).transpose(1, 2)
+            attended = functional.scaled_dot_product_attention(padded, key, value, attn_mask=group.mask)
+            found.append(group.queries.flat(attended.transpose(1, 2).flatten(2)))
+        return self.out(torch.cat(found).to(states.dtype)), (key, value)
 
 
 class _Layer(nn.Module):
@@ -176,17 +255,17 @@ class _Layer(nn.Module):
     def forward(
         self,
         tokens: _Tokens,
-        mask: Tensor | None,
+        groups: _Groups,
         past: tuple[Tensor, Tensor] | None = None,
         beside: _Tokens | None = None,
     ) -> tuple[_Tokens, tuple[Tensor, Tensor]]:
-        """Return the tokens with their next states, and this layer's keys and values.
+        """Return the tokens with their next states, and the keys and values of the last group.
 
-        `mask` is (batch, 1, length, keys) bool. Tokens `beside` those of the layer are attended to but do not pass it.
+        Tokens `beside` those of the layer are attended to but do not pass it.
         """
         norm, hidden = self.attention_norm, tokens.hidden
         normed = None if beside is None else replace(beside, hidden=norm(beside.hidden))
-        attended, kept = self.attention(replace(tokens, hidden=norm(hidden)), mask, past, normed)
+        attended, kept = self.attention(replace(tokens, hidden=norm(hidden)), groups, past, normed)
         hidden = hidden + self.dropout(attended)
         gate, value = self.up(self.mlp_norm(hidden)).chunk(2, -1)
         hidden = hidden + self.dropout(self.down(functional.gelu(gate, approximate="tanh") * value))
@@ -256,49 +335,55 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
         if mask is not None and mask.dim() == 2:
             valid = mask.bool() if valid is None else valid
             mask = mask.bool()[:, None, None, :]
-        index = None if valid is None else valid.flatten().nonzero().flatten()
-        places = _Places(batch, length, None if index is None or len(index) == batch * length else index)
+        padded = valid is not None and not bool(valid.all())
+        rows = None
+        if padded or (self.config.given_layers and past is None):
+            valid = torch.ones(batch, length, dtype=torch.bool, device=embedded.device) if valid is None else valid
+            # a cache has the shape of the rows
+            rows = _SortedRows.of(valid, together=use_cache or past is not None)
+        places = _Places(batch, length, None) if rows is None else rows.places
         if position_ids is None:
             position_ids = torch.arange(length, device=embedded.device).expand(batch, length)
         hidden = self.dropout(self.embedding_norm(places.flat(embedded)))
-        tokens = _Tokens(hidden, self._rotation(places.flat(position_ids)), places, places)
-        if self.config.given_layers:
-            given = torch.ones(batch, length, dtype=torch.bool, device=hidden.device) if given is None else given
-            hidden, cache = self._read_apart(tokens, places.flat(given), mask, past)
+        tokens = _Tokens(hidden, self._rotation(places.flat(position_ids)))
+        cache: list[tuple[Tensor, Tensor]] = []
+        if self.config.given_layers and rows is not None and past is None:
+            given = valid if given is None else given
+            assert given is not None
+            hidden = self._read_apart(tokens, places.flat(given), rows, mask, cache)
         else:
-            cache = []
-            for number, layer in enumerate(self.layers):
-                tokens, kept = layer(tokens, mask, None if past is None else past[number])
+            every = torch.arange(len(hidden), device=hidden.device)
+            whole = _Groups([_Group(places, places, mask)], [len(hidden)], [0])
+            groups = whole if rows is None or past is not None or use_cache else rows.groups(every, every[:0], mask)
+            for number, layer in enumerate(self.layers[self.config.given_layers :]):
+                tokens, kept = layer(tokens, groups, None if past is None else past[number])
                 cache.append(kept)
             hidden = tokens.hidden
         return EncoderOutput(places.padded(self.norm(hidden)), tuple(cache) if use_cache else None)
 
     def _read_apart(
-        self, tokens: _Tokens, given: Tensor, mask: Tensor | None, past: LayerCache | None
-    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-        """Encode given tokens with the first layers, others with the rest; return (tokens, hidden) and a cache.
+        self,
+        tokens: _Tokens,
+        given: Tensor,
+        rows: _SortedRows,
+        mask: Tensor | None,
+        cache: list[tuple[Tensor, Tensor]],
+    ) -> Tensor:
+        """Encode given tokens with the first layers, others with the rest; return (tokens, hidden) and fill a cache.
 
-        Given tokens stand at the start of the rows and inserted ones behind them, so attention skips the columns that
-        hold no query or no key.
+        Given tokens stand at the start of the rows and inserted ones behind them.
         """
         first, second = given.nonzero().flatten(), (~given).nonzero().flatten()
-        read, inserted, cache = tokens.select(first), tokens.select(second), []
-        beside = None
-        if len(first):  # never together with a cache: given tokens are encoded first
-            stop = int(read.keys.columns().max()) + 1
-            places = read.keys.window(0, stop)
-            near, seen = replace(read, keys=places, queries=places), _cut(mask, slice(stop), slice(stop))
-            for layer in self.layers[: self.config.given_layers]:
-                near, _ = layer(near, seen)
-            beside = read = replace(read, hidden=near.hidden)
-        start = int(inserted.keys.columns().min()) if len(second) else 0
-        inserted = replace(inserted, queries=inserted.keys.window(start, inserted.keys.length))
-        seen = _cut(mask, slice(start, None), slice(None))
-        for number, layer in enumerate(self.layers[self.config.given_layers :]):
-            inserted, kept = layer(inserted, seen, None if past is None else past[number], beside)
+        read, inserted = tokens.select(first), tokens.select(second)
+        groups = rows.groups(first, first[:0], mask)
+        for layer in self.layers[: self.config.given_layers]:
+            read, _ = layer(read, groups)
+        groups = rows.groups(second, first, mask)
+        for layer in self.layers[self.config.given_layers :]:
+            inserted, kept = layer(inserted, groups, None, read)
             cache.append(kept)
         hidden = torch.zeros_like(tokens.hidden).index_copy(0, first, read.hidden)
-        return hidden.index_copy(0, second, inserted.hidden), cache
+        return hidden.index_copy(0, second, inserted.hidden)
 
     def _rotation(self, positions: Tensor) -> Rotation:
         """Return the rotation at (tokens,) positions, in float32."""
@@ -306,13 +391,6 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
         exponents = torch.arange(half, device=positions.device, dtype=torch.float32) / half
         angles = positions.float()[:, None, None] * self.config.rotary_base**-exponents
         return angles.cos(), angles.sin()
-
-
-def _cut(mask: Tensor | None, queries: slice, keys: slice) -> Tensor | None:
-    """Return the columns of a (batch, 1, queries, keys) mask; a mask of one query is the same for all."""
-    if mask is None:
-        return None
-    return mask[..., keys] if mask.shape[2] == 1 else mask[:, :, queries, keys]
 
 
 def _rotated(states: Tensor, rotation: Rotation) -> Tensor:
