@@ -252,9 +252,12 @@ def against(found, originals):
     return row
 
 
-def filled(bench, language, originals, templates, others):
+FILLINGS = {"greedy": {}, "best of 8": {"candidates": 8, "ranking": Ranking.WHOLE_TEXT}}
+
+
+def filled(bench, language, originals, templates, others, choices):
     x, y = (templates, others) if bench.kermit.segment(language) is Segment.X else (others, templates)
-    found = bench.kermit.infill(x, y, settings=DecodingSettings(bench.strategy))
+    found = bench.kermit.infill(x, y, settings=DecodingSettings(bench.strategy, **choices))
     texts = [bench.text(one, language) for one in found]
     row = {"exact": share(text == original for text, original in zip(texts, originals, strict=True))}
     if language == "en" and bench.log_probs:
@@ -270,8 +273,10 @@ def infilling(bench):
         chosen = [(text, blanked(text), other) for text, other in pairs if blanked(text)][: bench.count]
         originals, templates, others = map(list, zip(*chosen, strict=True))
         for name, given in (("nothing", [""] * len(others)), (way.target, others)):
-            row = {"language": way.source, "given": name, "strategy": str(bench.strategy), "texts": len(originals)}
-            yield attempt(row, filled, bench, way.source, originals, templates, given)
+            for search, choices in FILLINGS.items():
+                row = {"language": way.source, "given": name, "strategy": str(bench.strategy), "search": search}
+                row |= {"texts": len(originals)}
+                yield attempt(row, filled, bench, way.source, originals, templates, given, choices)
     if not bench.log_probs:
         yield NO_LANGUAGE_MODEL
 

@@ -96,7 +96,7 @@ def card(rows):
             ([row["direction"], row["texts"], percent(row["kept"])] for row in parts["numbers"]),
         ),
         "infilling": table(
-            ["language", "other side", "the word itself", "median perplexity, ratio to the original"],
+            ["language", "other side", "search", "the word itself", "median perplexity, ratio to the original"],
             map(infilling_cells, parts["infilling"]),
         ),
         "sampling": table(
@@ -118,7 +118,7 @@ def translation_cells(row):
 def infilling_cells(row):
     given = "not given" if row["given"] == "nothing" else "given"
     ratio = f"{row['ratio_median']:.2f}" if "ratio_median" in row else ""
-    return [row["language"], given, percent(row["exact"]), ratio]
+    return [row["language"], given, row["search"], percent(row["exact"]), ratio]
 
 
 def sampling_cells(row):

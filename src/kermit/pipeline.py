@@ -95,7 +95,7 @@ class Kermit(TextModel):
     def translate(self, texts: TextOrTexts, to: str, **options: Unpack[TranslationOptions]) -> Any:
         """Translate texts: generate the other side of each, p(y given x) or p(x given y).
 
-        By default, decoding is parallel and greedy with the model's own termination penalty. The translation of a text
+        By default, decoding is greedy, with the model's own strategy and termination penalty. The translation of a text
         of n tokens has at most 2 n + 10 tokens, and no token is repeated more than three times in a row unless the text
         repeats it. A sentence in capitals is read in sentence case, and its translation is written in capitals.
 

@@ -221,6 +221,29 @@ def test_the_likeliest_candidate_from_left_to_right_is_kept() -> None:
     assert rank == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("start", "way"),
+    [
+        (Canvas.from_ids(SPECIALS, (A, B, C), (), generate=Factorization.Y_GIVEN_X), Factorization.Y_GIVEN_X),
+        (Canvas(SPECIALS, ((A, B), (C, A, B)), frozenset({2})), Factorization.X_GIVEN_Y),
+        (Canvas(SPECIALS, ((A, B), (C, A)), frozenset({1, 5})), Factorization.JOINT),
+        (Canvas(SPECIALS, ((A, B, C), ()), frozenset({3})), Factorization.X),
+        (Canvas(SPECIALS, ((A, B, C),), frozenset({3})), Factorization.JOINT),
+    ],
+    ids=["translation", "blank beside a given side", "blanks on both sides", "one side empty", "one segment"],
+)
+def test_whole_texts_are_ranked_by_the_likelihood_of_the_sides_that_were_open(start, way) -> None:
+    engine = engine_of(cached_model(seed=8))
+    settings = DecodingSettings(sampling=Sampling(1.0), max_tokens=6)
+    texts = decode(engine, [start] * 5, settings)
+    found = [rank for _, rank in ranks(engine, texts, Ranking.WHOLE_TEXT, batch_size=2)]
+    whole = left_to_right_log_likelihood(engine, [text.canvas.segments for text in texts], way)
+    assert found == pytest.approx(whole, abs=1e-4)
+    [best] = decode(engine, [start], replace(settings, candidates=12, ranking=Ranking.WHOLE_TEXT))
+    [rank] = left_to_right_log_likelihood(engine, [best.canvas.segments], way)
+    assert rank > sorted(whole)[2] - 1e-4
+
+
 def test_the_ends_of_a_finished_text_are_scored_with_the_given_text() -> None:
     model = cached_model(seed=8)
     [text] = decode(engine_of(model), [STARTS["infill"]], DecodingSettings(sampling=Sampling(1.0), max_tokens=6))
@@ -236,7 +259,8 @@ def test_a_strategy_that_the_model_was_not_trained_for_is_rejected() -> None:
         decode(engine_of(tree_only), [start], DecodingSettings(Strategy.LEFT_TO_RIGHT))
     with pytest.raises(DecodingError, match="use the strategy left_to_right"):
         decode(engine_of(ordered_only), [start], DecodingSettings(Strategy.PARALLEL))
-    with pytest.raises(DecodingError, match="ranking left_to_right needs"):
-        decode(engine_of(tree_only), [start], DecodingSettings(candidates=2, ranking=Ranking.LEFT_TO_RIGHT))
+    for ranking in (Ranking.LEFT_TO_RIGHT, Ranking.WHOLE_TEXT):
+        with pytest.raises(DecodingError, match=f"ranking {ranking} needs"):
+            decode(engine_of(tree_only), [start], DecodingSettings(candidates=2, ranking=ranking))
     with pytest.raises(ModelError, match="left_to_right needs a model with cached_context"):
         left_to_right_log_likelihood(engine_of(random_model()), [((A,), (B,))], Factorization.Y_GIVEN_X)

@@ -4,7 +4,11 @@ The log-probability of the decisions as they were made says little about a text,
 empty canvas. Once the text is complete, the model can be asked again for each inserted token, with its neighbours in
 place, and whether anything is still missing (`again`); and, if one side was given whole, for each token of that side
 given the other (`both_ways`), which finds what a translation leaves out. Every other token is removed at once, so two
-forward passes cover a side. Equal texts are ranked once, and cached given parts are reused.
+forward passes cover a side.
+
+A model that also generates from left to right scores a text exactly in one pass: the inserted tokens alone
+(`left_to_right`), or every side that has blanks as if all of it had been generated (`whole_text`). In the latter, the
+given words after a blank tell which fill they follow. Equal texts are ranked once, and cached given parts are reused.
 """
 
 from __future__ import annotations
@@ -50,7 +54,7 @@ def ranks(
 ) -> list[tuple[bool, float]]:
     """Return what candidates are compared by: whether one is finished, then a mean log-probability of a token.
 
-    To the mean, `length_reward` times the logarithm of the number of inserted tokens is added.
+    For `WHOLE_TEXT` it is the log-probability of the text, because all candidates share the given words. To either, `length_reward` times the logarithm of the number of inserted tokens is added.
     """
     if ranking is Ranking.LIKELIHOOD:
         # that nothing more belongs there counts as one more token
@@ -79,6 +83,8 @@ def _means(
 ) -> list[float]:
     if ranking is Ranking.LEFT_TO_RIGHT:
         return from_left_to_right(engine, texts, batch_size, given)
+    if ranking is Ranking.WHOLE_TEXT:
+        return of_whole_text(engine, texts, batch_size)
     means = again(engine, texts, batch_size, given)
     if ranking is Ranking.BOTH_WAYS:
         back = asked_again(engine, texts, inserted=False, batch_size=batch_size)
@@ -109,6 +115,18 @@ def from_left_to_right(
         return left_to_right_log_probs(engine, complete, given) / (complete.lengths + 1)
 
     return _by_length(texts, means, batch_size, given)
+
+
+def of_whole_text(engine: Engine, texts: Sequence[Decoded], batch_size: int = 64) -> list[float]:
+    """Return the log-probability of every side that was open, from left to right, given the sides that were not."""
+
+    def sums(part: Sequence[Decoded], given: GivenCache | None) -> Array:
+        del given  # these sides were read as given text
+        batch = CanvasBatch.from_canvases([text.canvas for text in part])
+        sides = [[side < len(one.canvas.segments) and one.canvas.is_open(side) for side in Segment] for one in part]
+        return left_to_right_log_probs(engine, Texts.of_sides(batch, np.array(sides)))
+
+    return _by_length(texts, sums, batch_size, None)
 
 
 def _holds_something(text: Decoded) -> bool:

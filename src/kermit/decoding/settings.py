@@ -44,18 +44,26 @@ class Ranking(StrEnum):
     """What candidates are ranked by; see `kermit.decoding.ranking`.
 
     The log-probability of the decisions as they were made; that of the tokens and ends of the complete text, asked for
-    again; the same plus that of the given side given the text; or the log-probability from left to right.
+    again; the same plus that of the given side given the text; the log-probability of what was inserted from left to
+    right; or that of the whole text.
     """
 
     LIKELIHOOD = "likelihood"
     AGAIN = "again"
     BOTH_WAYS = "both_ways"
     LEFT_TO_RIGHT = "left_to_right"
+    WHOLE_TEXT = "whole_text"
 
     @property
     def passes(self) -> int:
         """Number of forward passes: two for the tokens of a side and one for the ends; one from left to right."""
-        return {Ranking.LIKELIHOOD: 0, Ranking.AGAIN: 3, Ranking.BOTH_WAYS: 5, Ranking.LEFT_TO_RIGHT: 1}[self]
+        passes = {Ranking.LIKELIHOOD: 0, Ranking.AGAIN: 3, Ranking.BOTH_WAYS: 5}
+        return passes.get(self, 1)
+
+    @property
+    def is_left_to_right(self) -> bool:
+        """Whether the model must have been trained from left to right."""
+        return self in (Ranking.LEFT_TO_RIGHT, Ranking.WHOLE_TEXT)
 
 
 class Finish(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kermit.canvas import Termination
-from kermit.decoding.settings import DecodingSettings, Ranking, Strategy
+from kermit.decoding.settings import DecodingSettings, Strategy
 from kermit.engines.engine import ModelInfo
 from kermit.errors import DecodingError, ModelError, member_of
 
@@ -26,9 +26,9 @@ def check_strategy(info: ModelInfo, settings: DecodingSettings) -> None:
         )
     if settings.beams > 1 and not ordered:
         raise DecodingError(f"beams need the strategy left_to_right, not {settings.strategy}")
-    if settings.ranked_by is Ranking.LEFT_TO_RIGHT and not info.inserts_left_to_right:
+    if settings.ranked_by and settings.ranked_by.is_left_to_right and not info.inserts_left_to_right:
         raise DecodingError(
-            "ranking left_to_right needs a model trained with left_to_right among its orders; rank by `again`"
+            f"ranking {settings.ranked_by} needs a model trained with left_to_right among its orders; rank by `again`"
         )
 
 

@@ -100,7 +100,14 @@ class Texts:
         absent = np.array([[s in way.absent for s in Segment] for way in ways]).reshape(-1, len(Segment))
         content = batch.valid & ~batch.framing
         present = batch.valid & ~(content & _by_segment(absent, batch.segment_ids))
-        return cls(batch, present, content & present & _by_segment(generated, batch.segment_ids), generated)
+        return cls.of_sides(batch, generated, present)
+
+    @classmethod
+    def of_sides(cls, batch: CanvasBatch, generated: Booleans, present: Booleans | None = None) -> Texts:
+        """Generate whole sides, (batch, 2) bool; everything is present by default."""
+        present = batch.valid if present is None else present
+        content = present & ~batch.framing
+        return cls(batch, present, content & _by_segment(generated, batch.segment_ids), generated)
 
     @cached_property
     def given(self) -> Booleans:
