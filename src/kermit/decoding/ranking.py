@@ -54,7 +54,8 @@ def ranks(
 ) -> list[tuple[bool, float]]:
     """Return what candidates are compared by: whether one is finished, then a mean log-probability of a token.
 
-    For `WHOLE_TEXT` it is the log-probability of the text, because all candidates share the given words. To either, `length_reward` times the logarithm of the number of inserted tokens is added.
+    For `WHOLE_TEXT` it is the log-probability of the text, because all candidates share the given words. To either,
+    `length_reward` times the logarithm of the number of inserted tokens is added.
     """
     if ranking is Ranking.LIKELIHOOD:
         # that nothing more belongs there counts as one more token

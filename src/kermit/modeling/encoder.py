@@ -225,7 +225,7 @@ class _Attention(nn.Module):
         sides = [[torch.split(part, groups.passing) for part in (key, value.to(key.dtype))]]
         if beside is not None:
             others = functional.linear(beside.hidden, self.qkv.weight[tokens.hidden.shape[1] :])
-            key, value = others.unflatten(1, (2, self.heads, -1)).unbind(1)
+            key, value = others.view(len(others), 2, self.heads, query.shape[2]).unbind(1)
             key = _rotated(key, beside.rotation)
             sides.insert(0, [torch.split(part, groups.beside) for part in (key, value.to(key.dtype))])
         found = []
