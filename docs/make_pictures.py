@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kermit.canvas import Canvas, Factorization, Insertion, SpecialTokens
-from kermit.decoding import Trace, TracedInsertion
+from kermit.decoding import Strategy, Trace, TracedInsertion, strategies_of
 from kermit.loading import bundled_model
 from kermit.rendering import Layout, ReadableTrace
 from kermit.rendering.picture import SIZE, Box, Ink, Label, Picture, Stroke
@@ -78,9 +78,11 @@ def decodes(model: Path | None) -> dict[str, str]:
     from kermit.pipeline import Kermit
 
     kermit = Kermit.from_pretrained(model)
-    how: Any = {"settings": {"strategy": "parallel"}, "trace": True}
-    [translated] = kermit.translate([SOURCE], to="y", **how)
-    [filled] = kermit.infill([BLANKED[0]], [BLANKED[1]], **how)
+    parallel: dict[str, Any] = {"strategy": "parallel"}
+    in_order = Strategy.LEFT_TO_RIGHT in strategies_of(kermit.info)
+    ranked = {"strategy": "left_to_right", "candidates": 8, "ranking": "whole_text"}
+    [translated] = kermit.translate([SOURCE], to="y", settings=parallel, trace=True)
+    [filled] = kermit.infill([BLANKED[0]], [BLANKED[1]], settings=ranked if in_order else parallel, trace=True)
     translation, infilling = kermit.readable(translated.trace), kermit.readable(filled.trace)
     assert translation is not None
     assert infilling is not None
