@@ -3,8 +3,9 @@
     python benchmarks/translation_speed.py --kermit DIR --transformer DIR --data DIR [--direction en-de] [--texts 200]
 
 KERMIT needs both exported files (`kermit export DIR`). Every system translates the same texts with 1 and 2 threads,
-one at a time and in batches of 64; times include tokenizing. The systems alternate, and times are medians of the
-repeats after a warm-up. The ratios are speeds relative to greedy search by transformers and by CTranslate2 in int8.
+one at a time and in batches of 64; times include tokenizing. The systems alternate, each after a warm-up of its own,
+and times are medians of the repeats. The ratios are speeds relative to greedy search by transformers and by CTranslate2
+in int8.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from kermit.results import Generation
 from kermit.tasks.ctranslate2_teacher import converted
 
 BATCHES = (1, 64)
+WARM_UP = 16
+"""Number of texts translated before every timing, for the system before has filled the caches with its own weights."""
 STRATEGIES = {
     "parallel": DecodingSettings(Strategy.PARALLEL),
     "parallel, best of 8": DecodingSettings(Strategy.PARALLEL, candidates=8, ranking=Ranking.LEFT_TO_RIGHT),
@@ -83,11 +86,10 @@ def measure(systems: list[System], texts: Sequence[str], references: Sequence[st
     for batch in BATCHES:
         taken: dict[System, list[float]] = {system: [] for system in systems}
         found: dict[System, list[Generation]] = {}
-        for repeat, system in itertools.product(range(repeats + 1), systems):
-            few = texts[: 2 * batch] if repeat == 0 else texts
-            milliseconds, found[system] = timed(system, few, batch)
-            if repeat:
-                taken[system].append(milliseconds)
+        for _, system in itertools.product(range(repeats), systems):
+            timed(system, texts[: max(WARM_UP, batch)], batch)
+            milliseconds, found[system] = timed(system, texts, batch)
+            taken[system].append(milliseconds)
         median = {system: statistics.median(times) for system, times in taken.items()}
         by_name = {(system.name, system.decoding): time for system, time in median.items()}
         for system in systems:

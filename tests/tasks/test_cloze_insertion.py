@@ -85,7 +85,7 @@ def test_at_least_the_requested_number_of_tokens_is_inserted():
 
 @pytest.mark.parametrize("ranking", [ranking for ranking in Ranking if ranking is not Ranking.BOTH_WAYS])
 def test_forward_passes_include_those_of_ranking(ranking, monkeypatch):
-    ordered = ranking is Ranking.LEFT_TO_RIGHT
+    ordered = ranking.is_left_to_right
     model, calls = cached_model_of(WORDS) if ordered else kermit(WORDS), []
     real = TorchEngine.ask
 
