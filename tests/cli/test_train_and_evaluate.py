@@ -119,6 +119,7 @@ def test_distill_runs_a_transformer_with_ctranslate2_and_filters(kermit, teacher
     assert abs(slow["texts"] - plain["texts"]) < 24
 
 
+@pytest.mark.slow
 def test_distill_runs_an_exported_model_with_onnx_runtime(kermit, folder, corpus, tmp_path):
     assert kermit("export", folder, "--precision", "float32", "--output", tmp_path / "exported").code == 0
     drawn = ("--set", "temperature=1.0", "--set", "termination_penalty=-5", "--set", "seed=5")

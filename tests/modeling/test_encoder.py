@@ -191,6 +191,7 @@ class _Exported(nn.Module):
         return found.last_hidden_state, *(part for pair in found.cache for part in pair)
 
 
+@pytest.mark.slow
 def test_it_exports_to_onnx_with_its_cache(tmp_path: Path) -> None:
     for package in ("onnx", "onnxscript"):
         pytest.importorskip(package, reason=f"exporting needs {package}")
