@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Make the training text of english_german_further.yaml: the teachers' translations, and variants of the pairs.
-# It takes about half an hour on two cores; run it again to resume.
+# It takes about half an hour on two cores; run it again to resume. Run it in the repository, with `kermit` on the PATH.
 #
 #     KERMIT_DATA=DIR KERMIT_RUNS=DIR recipes/bundled/prepare.sh
 set -euo pipefail

@@ -350,7 +350,7 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
         if self.config.given_layers and rows is not None and past is None:
             given = valid if given is None else given
             assert given is not None
-            hidden = self._read_apart(tokens, places.flat(given), rows, mask, cache)
+            hidden, cache = self._read_apart(tokens, places.flat(given), rows, mask)
         else:
             every = torch.arange(len(hidden), device=hidden.device)
             whole = _Groups([_Group(places, places, mask)], [len(hidden)], [0])
@@ -362,14 +362,9 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
         return EncoderOutput(places.padded(self.norm(hidden)), tuple(cache) if use_cache else None)
 
     def _read_apart(
-        self,
-        tokens: _Tokens,
-        given: Tensor,
-        rows: _SortedRows,
-        mask: Tensor | None,
-        cache: list[tuple[Tensor, Tensor]],
-    ) -> Tensor:
-        """Encode given tokens with the first layers, others with the rest; return (tokens, hidden) and fill a cache.
+        self, tokens: _Tokens, given: Tensor, rows: _SortedRows, mask: Tensor | None
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """Encode given tokens with the first layers, others with the rest; return (tokens, hidden) and a cache.
 
         Given tokens stand at the start of the rows and inserted ones behind them.
         """
@@ -378,12 +373,12 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
         groups = rows.groups(first, first[:0], mask)
         for layer in self.layers[: self.config.given_layers]:
             read, _ = layer(read, groups)
-        groups = rows.groups(second, first, mask)
+        groups, cache = rows.groups(second, first, mask), []
         for layer in self.layers[self.config.given_layers :]:
             inserted, kept = layer(inserted, groups, None, read)
             cache.append(kept)
         hidden = torch.zeros_like(tokens.hidden).index_copy(0, first, read.hidden)
-        return hidden.index_copy(0, second, inserted.hidden)
+        return hidden.index_copy(0, second, inserted.hidden), cache
 
     def _rotation(self, positions: Tensor) -> Rotation:
         """Return the rotation at (tokens,) positions, in float32."""
