@@ -134,6 +134,12 @@ def test_number_words_become_the_same_digits_on_both_sides(seed) -> None:
     assert re.findall(r"\d+", x) == re.findall(r"\d+", y)
 
 
+def test_doubled_digits_are_frequent() -> None:
+    drawn = draw()
+    found = [numbers(("Room 1234.", "Zimmer 1234."), drawn)[0] for _ in range(300)]
+    assert sum(bool(re.search(r"(\d)\1", text)) for text in found) > 120  # 81 of 300 in uniform numbers
+
+
 def test_number_words_without_a_counterpart_stay() -> None:
     for pair in [("It is ten.", "Es ist elf."), ("Ten of ten men.", "Zehn Männer."), ("two men", "zwei Männer")]:
         assert numbers(pair, draw()) == pair

@@ -59,6 +59,8 @@ _SPELLED: Mapping[str, int] = {
     for number, word in enumerate(spelled.split(), 2)
 }
 """The values of number words. One and two are left out: they decide about the forms of other words."""
+_DOUBLED = 0.4
+"""Share of the drawn numbers in which a digit is doubled."""
 _FINAL = re.compile(r"(?<![.!?…\s])\s*(?!\.\.)[.!?]+\Z")
 _COPIED = (
     "https://www.{0}.com/{1}/{2}-{n}",
@@ -179,10 +181,20 @@ def numbers(pair: TextPair, generator: Generator) -> TextPair:
         number, size = int(digits), len(digits)
         low, high = (2, number) if number <= 60 else (10 ** (size - 1), 10**size)
         low, high = (1500, 2100) if 1500 <= number < 2100 else (low, high)
-        drawn = str(generator.integers(low, high)) if low < high else digits
+        drawn = _drawn_number(low, high, generator) if low < high else digits
         if not re.search(rf"(?<!\d){drawn}(?!\d)", " ".join((*pair, *new.values()))):
             new[digits] = drawn
     return _replaced(_WORD, _replaced(_NUMBER, pair, new), _digits_for_words(pair, generator))
+
+
+def _drawn_number(low: int, high: int, generator: Generator) -> str:
+    """Draw a number from low up to high, often with a doubled digit, which is the hardest to copy."""
+    drawn = str(generator.integers(low, high))
+    if len(drawn) > 1 and generator.random() < _DOUBLED:
+        at = int(generator.integers(1, len(drawn)))
+        doubled = drawn[:at] + drawn[at - 1] + drawn[at + 1 :]
+        return doubled if low <= int(doubled) < high else drawn
+    return drawn
 
 
 def _digits_for_words(pair: TextPair, generator: Generator) -> dict[str, str]:
@@ -196,7 +208,7 @@ def _digits_for_words(pair: TextPair, generator: Generator) -> dict[str, str]:
     for sides in by_value.values():
         if all(len(words) == 1 for words in sides):
             size = int(generator.integers(1, 5))
-            drawn = str(generator.integers(max(3, 10 ** (size - 1)), 10**size))
+            drawn = _drawn_number(max(3, 10 ** (size - 1)), 10**size, generator)
             new |= dict.fromkeys((sides[0][0], sides[1][0]), drawn)
     return new
 
