@@ -1,7 +1,9 @@
 """Every recipe loads, builds its model and computes a loss; recipes that were never trained run a few steps."""
 
 import gzip
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -186,3 +188,36 @@ def test_a_recipe_continues_from_the_bundled_model_by_name(tmp_path):
     found = model.state_dict()
     for name, weight in bundled.state_dict().items():
         assert torch.equal(found[name], weight.float()), name
+
+
+KERMIT_STUB = """#!/usr/bin/env bash
+set -eu
+printf '%s\\n' "$*" >>"$CALLS"
+while [ $# -gt 0 ]; do
+  case $1 in --input | --x | --y) test -s "$2" ;; esac
+  shift
+done
+"""
+
+
+def test_the_preparation_of_the_bundled_model_makes_every_text_of_its_recipe(tmp_path, monkeypatch) -> None:
+    data, runs, calls = tmp_path / "data", tmp_path / "runs", tmp_path / "calls"
+    for stem in ("multi30k/train", "multi30k_mono/captions", "tatoeba_full/train"):
+        for language in ("en", "de"):
+            path = data / f"{stem}.{language}.gz"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with gzip.open(path, "wt", encoding="utf-8") as file:
+                file.write("a line\n" * 120_000)
+    stub = tmp_path / "bin/kermit"
+    stub.parent.mkdir()
+    stub.write_text(KERMIT_STUB, encoding="utf-8")
+    stub.chmod(0o755)
+    names = {"KERMIT_DATA": data, "KERMIT_RUNS": runs, "CALLS": calls, "PATH": f"{stub.parent}:{os.environ['PATH']}"}
+    for name, value in names.items():
+        monkeypatch.setenv(name, str(value))
+    folder = ROOT / "bundled"
+    subprocess.run(["bash", str(folder / "prepare.sh")], check=True, cwd=ROOT.parent)
+    made = set(re.findall(r"--output (\S+)", calls.read_text(encoding="utf-8")))
+    recipe = (folder / "english_german_further.yaml").read_text(encoding="utf-8")
+    wanted = re.findall(r"\$\{KERMIT_RUNS\}(\S+)/", recipe)
+    assert {f"{runs}{path}" for path in wanted} <= made

@@ -27,7 +27,9 @@ augment() {
 
 mkdir -p "$text"
 kermit export checkpoints/left_to_right --precision int8 --output "$teacher"
-xaugment --output "$runs/bundled/augmented" --seed 1 \
+distil en de sed -n 1,113000p
+distil de en tail -n 113000
+augment --output "$runs/bundled/augmented" --seed 1 \
     --set capitals=0 --set unpunctuated=0.08 --set lower=0.06 --set numbers=0
 for seed in 2 3 4; do
     augment --output "$runs/bundled/numbers$seed" --seed "$seed" --set numbers=1 --set lower=0 --set capitals=0 \
