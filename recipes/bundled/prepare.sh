@@ -5,33 +5,44 @@
 #     KERMIT_DATA=DIR KERMIT_RUNS=DIR recipes/bundled/prepare.sh
 set -euo pipefail
 data=${KERMIT_DATA:?} runs=${KERMIT_RUNS:?}
-teacher=$runs/teacher text=$runs/text
+teacher=$runs/teacher text=$runs/text made=$runs/bundled
 
-# $1 and $2 are the languages; the rest chooses the lines of Tatoeba.
+# $1: a file; $2: the number of lines to draw from it; $3: the seed
+draw() {
+    zcat "$1" | shuf --random-source=<(yes "$3") -n "$2"
+}
+
+# from language $1 to language $2
 distil() {
     local options="--to $2 --beams 4 --filter --skip-bad"
     local captions="$options --backend ctranslate2 --teacher checkpoints/multi30k/transformer_$1_$2"
     captions+=" --output $runs/multi30k/distilled/$1_$2"
-    zcat "$data/multi30k_mono/captions.$1.gz" | shuf --random-source=<(yes 1) -n 45000 >"$text/captions.$1"
-    zcat "$data/tatoeba_full/train.$1.gz" | "${@:3}" >"$text/train.$1"
+    draw "$data/multi30k_mono/captions.$1.gz" 45000 1 >"$text/captions.$1"
+    draw "$data/tatoeba_full/mono.$1.gz" 110000 2 >"$text/mono.$1"
     kermit distill --input "$data/multi30k/train.$1.gz" $captions
     kermit distill --input "$text/captions.$1" $captions
-    kermit distill --input "$text/train.$1" $options --backend onnx --teacher "$teacher" \
-        --output "$runs/bundled/distilled/$1_$2"
+    kermit distill --input "$text/mono.$1" $options --backend onnx --teacher "$teacher" --output "$made/distilled/$1_$2"
 }
 
+# $1: the folder to write; $2: the seed; $3: the rates of the kinds to write; then the files, with % for the language
 augment() {
-    kermit augment --x "$data/tatoeba_full/train.en.gz" --y "$data/tatoeba_full/train.de.gz" \
-        --x "$data/multi30k/train.en.gz" --y "$data/multi30k/train.de.gz" "$@"
+    local options=(--output "$made/$1" --seed "$2")
+    for kind in lower capitals unpunctuated typos numbers names joined words copies; do
+        [[ " $3" == *" $kind="* ]] || options+=(--set "$kind=0")
+    done
+    for rate in $3; do options+=(--set "$rate"); done
+    for files in "${@:4}"; do options+=(--x "${files/\%/en}" --y "${files/\%/de}"); done
+    kermit augment "${options[@]}"
 }
 
+pairs=("$data/tatoeba_full/train.%.gz" "$data/multi30k/train.%.gz")
+translated=("$made/distilled/en_de/mono.%" "$made/distilled/de_en/mono.%")
 mkdir -p "$text"
 kermit export checkpoints/left_to_right --precision int8 --output "$teacher"
-distil en de sed -n 1,113000p
-distil de en tail -n 113000
-augment --output "$runs/bundled/augmented" --seed 1 \
-    --set capitals=0 --set unpunctuated=0.08 --set lower=0.06 --set numbers=0
-for seed in 2 3 4; do
-    augment --output "$runs/bundled/numbers$seed" --seed "$seed" --set numbers=1 --set lower=0 --set capitals=0 \
-        --set typos=0 --set unpunctuated=0 --set names=0 --set joined=0 --set words=0 --set copies=0
+distil en de
+distil de en
+augment varied 11 "lower=0.05 unpunctuated=0.08 typos=0.1 names=0.15 joined=0.05 words=3000 copies=1000" "${pairs[@]}"
+augment casual 12 "lower=0.5 typos=0.1" "$made/varied/both.%"
+for seed in 12 13 14; do
+    augment "numbers$seed" "$seed" "numbers=1" "${pairs[@]}" "${translated[@]}"
 done

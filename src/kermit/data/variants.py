@@ -61,6 +61,8 @@ _SPELLED: Mapping[str, int] = {
 """The values of number words. One and two are left out: they decide about the forms of other words."""
 _DOUBLED = 0.4
 """Share of the drawn numbers in which a digit is doubled."""
+_INVENTED = 0.5
+"""Share of the drawn names that are made up of two known ones."""
 _FINAL = re.compile(r"(?<![.!?…\s])\s*(?!\.\.)[.!?]+\Z")
 _COPIED = (
     "https://www.{0}.com/{1}/{2}-{n}",
@@ -223,14 +225,22 @@ def find_names(pairs: Sequence[TextPair], least: int = 3) -> list[str]:
 
 
 def renamed(pair: TextPair, names: Sequence[str], generator: Generator) -> TextPair:
-    """Replace names that occur equally often on both sides by other names, in the same way on both."""
+    """Replace known names that occur equally often on both sides by known or made-up names, the same on both."""
     new: dict[str, str] = {}
     for name in _alike(_NAME, pair):
         if name in names:
-            drawn = names[int(generator.integers(len(names)))]
+            drawn = _drawn_name(names, generator)
             if drawn not in " ".join((*pair, *new.values())):
                 new[name] = drawn
     return _replaced(_NAME, pair, new)
+
+
+def _drawn_name(names: Sequence[str], generator: Generator) -> str:
+    """Draw a known name, or join the start of one and the end of another, so that unknown names are copied too."""
+    first, second = (names[int(index)] for index in generator.integers(len(names), size=2))
+    if generator.random() >= _INVENTED:
+        return first
+    return first[: int(generator.integers(2, len(first)))] + second[int(generator.integers(1, len(second) - 1)) :]
 
 
 def _alike(pattern: re.Pattern[str], pair: TextPair) -> list[str]:
