@@ -43,6 +43,11 @@ distil en de
 distil de en
 augment varied 11 "lower=0.05 unpunctuated=0.08 typos=0.1 names=0.15 joined=0.05 words=3000 copies=1000" "${pairs[@]}"
 augment casual 12 "lower=0.5 typos=0.1" "$made/varied/both.%"
+paste <(zcat "$data/tatoeba_full/train.en.gz") <(zcat "$data/tatoeba_full/train.de.gz") |
+    awk -F'\t' -v en="$text/short.en" -v de="$text/short.de" \
+        'split($1, _, " ") < 4 && split($2, _, " ") < 4 { print $1 >en; print $2 >de }'
+augment short 15 "unpunctuated=1" "$text/short.%"
+augment short_casual 16 "lower=1" "$made/short/both.%"
 for seed in 12 13 14; do
     augment "numbers$seed" "$seed" "numbers=1" "${pairs[@]}" "${translated[@]}"
 done
