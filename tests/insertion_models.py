@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -184,11 +184,13 @@ class Says:
         content: the probabilities of tokens at each open slot; end-of-slot is certain at slots left out.
         location: the probabilities of slots; uniform if left out.
         stop: the probability of stopping; the locations share the rest.
+        completion: the probabilities that one token completes a slot; 0 at slots left out.
     """
 
     content: Mapping[int, Mapping[int, float]]
     location: Mapping[int, float] | None = None
     stop: float | None = None
+    completion: Mapping[int, float] | None = None
 
 
 class TableEngine:
@@ -205,6 +207,7 @@ class TableEngine:
         vocab_size: int = VOCABULARY,
         specials: SpecialTokens = SPECIALS,
         orders: frozenset[str] | None = frozenset({"balanced_tree", "left_to_right"}),
+        predicts_completion: bool = False,
     ) -> None:
         self.rule, self.specials = rule, specials
         self.info = ModelInfo(
@@ -212,6 +215,7 @@ class TableEngine:
             vocab_size,
             termination=termination,
             orders=orders,
+            predicts_completion=predicts_completion,
             max_length=max_length,
             max_segment_length=max_segment_length,
         )
@@ -226,6 +230,7 @@ class TableEngine:
         content = np.full((len(asked.right), self.info.vocab_size), -np.inf, dtype=np.float32)
         location = np.zeros(len(asked.right), dtype=np.float32)
         stop = np.zeros(batch, dtype=np.float32)
+        completion = np.zeros(len(asked.right), dtype=np.float32)
         for row in range(batch):
             mine = np.flatnonzero(asked.right // length == row)
             slots = (asked.right[mine] % length).tolist()
@@ -237,9 +242,11 @@ class TableEngine:
                 for token, probability in says.content.get(slot, {END: 1.0}).items():
                     content[number, token] = _log(probability)
                 location[number] = _log(share * (1 - (says.stop or 0.0)))
+                completion[number] = _log((says.completion or {}).get(slot, 0.0))
             stop[row] = _log(says.stop or 0.0)
         told = stop if self.info.termination is Termination.SEQUENCE else None
-        return Answer.of(content, asked, END, location, told)
+        answer = Answer.of(content, asked, END, location, told)
+        return replace(answer, completion=completion) if self.info.predicts_completion else answer
 
     def hidden(self, rows: Rows) -> Floats:
         """A table has no states."""

@@ -9,6 +9,7 @@ from insertion_models import CACHED_SPECIALS, END, A, B, C, blanks_of, cached_mo
 
 from kermit.canvas import CanvasBatch, Factorization
 from kermit.canvas.arrays import Integers
+from kermit.decoding.asking import ask_canvases
 from kermit.decoding.choosing import log_locations
 from kermit.decoding.likelihood import left_to_right_log_likelihood, left_to_right_log_probs
 from kermit.objectives.generations import GenerationObjective
@@ -184,3 +185,46 @@ def test_left_to_right_rows_weight_all_slots_equally() -> None:
     assert (targets.slot_weights == 1).all()
     assert len(targets.slot_weights) == int(texts.lengths.sum()) + len(texts.batch)
     assert not targets.location_weights.any()
+
+
+@pytest.mark.parametrize("infilling", [0.0, 1.0], ids=["whole", "parts"])
+def test_completions_are_the_slots_that_lack_one_token(infilling) -> None:
+    texts = texts_of(Factorization.JOINT)
+    ordered = np.arange(len(texts.batch)) % 5 == 0
+    objective = GenerationObjective(BalancedTreePrior(0.5), infilling=infilling, completion_weight=0.25)
+    drawn, rounds = objective.draw(texts, ordered, np.random.default_rng(0))
+    targets = objective.build(drawn, rounds, ordered, **blanks_of(cached_model()))
+    missing = [set() for _ in targets.asked]
+    for slot, token in zip(targets.target_slots.tolist(), targets.target_tokens.tolist(), strict=True):
+        missing[slot].add(token)
+    slots = np.bincount(targets.target_slots, minlength=len(targets.asked))
+    unfinished = np.array([END not in tokens for tokens in missing])
+    in_rounds = ~ordered[targets.layout.slots.rows[targets.asked]]
+    assert np.array_equal(targets.completion_weights > 0, unfinished & in_rounds)
+    assert set(targets.completion_weights.tolist()) == {0.0, 0.25}
+    learned = targets.completion_weights > 0
+    assert np.array_equal(targets.completions[learned] == 1, slots[learned] == 1)
+    assert 0 < targets.completions[learned].mean() < 1
+
+
+def test_the_loss_of_completions_is_the_cross_entropy_of_one_missing_token() -> None:
+    model, texts = cached_model(predicts_completion=True), texts_of(Factorization.Y_GIVEN_X)
+    in_rounds = np.zeros(len(texts.batch), dtype=bool)
+    objective = GenerationObjective(BalancedTreePrior(0.5), completion_weight=0.5)
+    drawn, rounds = objective.draw(texts, in_rounds, np.random.default_rng(0))
+    targets = objective.build(drawn, rounds, in_rounds, **blanks_of(model))
+    expected = 0.0
+    for number in range(int(rounds.max()) + 1):
+        layout = KeptLayout.of(drawn, drawn.present & (rounds <= number))
+        found = ask_canvases(engine_of(model), layout.canvases)
+        assert found.answer.completion is not None
+        for row, slot, log_prob in zip(found.rows, found.slots, found.answer.completion, strict=True):
+            lacking = int(layout.missing_from_slot[row, slot])
+            if lacking and number <= int(rounds[row].max()):
+                expected -= 0.5 * (log_prob if lacking == 1 else math.log1p(-math.exp(log_prob)))
+    output = model(**inputs_of(targets), num_items_in_batch=1)
+    assert float(output.completion_loss) == pytest.approx(expected, rel=1e-4)
+    parts = output.content_loss + output.location_loss + output.completion_loss
+    assert float(output.loss.detach()) == pytest.approx(float(parts), rel=1e-5)
+    without = cached_model()(**inputs_of(targets), num_items_in_batch=1)
+    assert float(without.completion_loss) == 0

@@ -32,7 +32,7 @@ def model_of(name: str) -> KermitForInsertion:
         model: KermitForInsertion = cached_model(vocab_size=VOCABULARY)
         return model
     if name == "own apart":
-        return own_model(VOCABULARY, layers=4, given_layers=2, **CACHED)
+        return own_model(VOCABULARY, layers=4, given_layers=2, predicts_completion=True, **CACHED)
     return own_model(VOCABULARY) if name == "own" else traced_model(name.removesuffix(" cached"), **SETTINGS[name])
 
 

@@ -68,6 +68,17 @@ def test_its_best_tokens_are_those_of_the_model(name: str) -> None:
 
 
 @EVERY_MODEL
+def test_its_completions_are_those_of_the_model(name: str) -> None:
+    rows = rows_of(name)
+    ours, theirs = (engine.ask(rows, slots_of(rows)).completion for engine in (onnx_of(name), torch_of(name)))
+    if name == "own apart":
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+        assert (ours < 0).all()
+    else:
+        assert ours is theirs is None
+
+
+@EVERY_MODEL
 def test_int8_is_close_to_float32(name: str) -> None:
     difference = compare(onnx_of(name, "int8"), torch_of(name))
     assert difference.best < 0.05

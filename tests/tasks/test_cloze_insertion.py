@@ -146,7 +146,7 @@ def test_a_model_that_learned_the_texts_fills_the_gaps_correctly_with_either_str
         ids, valid, segments = map(torch.as_tensor, (batch.token_ids, batch.valid, batch.segment_ids))
         right = torch.as_tensor(batch.open_slots).flatten().nonzero().flatten()
         hidden = model.kermit(ids, valid, segments).last_hidden_state
-        content, _, _ = model.slot_logits(hidden, ids, right - 1, right)
+        content = model.slot_logits(hidden, ids, right - 1, right).content
         torch.nn.functional.cross_entropy(content, torch.tensor(targets)).backward()
         optimizer.step()
         optimizer.zero_grad()

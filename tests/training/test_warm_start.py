@@ -70,6 +70,24 @@ def test_a_deeper_model_starts_with_the_trained_layers_and_copies_of_the_last_on
         take_over(encoder(5), encoder(3), Path("trained"))
 
 
+def test_a_model_that_predicts_completion_starts_from_one_that_does_not():
+    def model(**settings):
+        shape = {"vocab_size": 20, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
+        trunk = EncoderConfig(**shape, num_hidden_layers=2)
+        cached = {"slot_vector": "both", "cached_context": True, "blank_token_id": 5}
+        return KermitForInsertion(KermitConfig(trunk_config=trunk, **cached, **settings))
+
+    trained, new = model(), model(predicts_completion=True)
+    before = new.head.completion.weight.clone()
+    take_over(trained, new, Path("trained"))
+    assert torch.equal(new.head.completion.weight, before)
+    assert torch.equal(new.head.project.weight, trained.head.project.weight)
+    take_over(new, again := model(predicts_completion=True), Path("trained"))
+    assert torch.equal(again.head.completion.weight, before)
+    with pytest.raises(RecipeError, match="completion"):
+        take_over(new, model(), Path("trained"))
+
+
 def test_models_of_other_shapes_are_rejected():
     with pytest.raises(RecipeError, match="has another shape"):
         carry_over(model_for(SMALL, width=16), model_for(LARGE, width=32), pieces_of(SMALL, LARGE))

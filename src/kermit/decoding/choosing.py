@@ -6,6 +6,7 @@ best to draw from, and the whole vocabulary only to draw from all of it or if ev
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from kermit.decoding.limits import Room, best_of_group
 from kermit.decoding.reading import Reading
 from kermit.decoding.repeats import full_runs
 from kermit.decoding.sampling import draw, uniform
-from kermit.decoding.settings import DecodingSettings, Sampling, Strategy
+from kermit.decoding.settings import EARLY_FINISH, DecodingSettings, Sampling, Strategy
 from kermit.decoding.strategies import with_strategy
 from kermit.engines.engine import Answer, ModelInfo
 from kermit.errors import DecodingError
@@ -38,6 +39,7 @@ class Choice:
         log_probs: (insertions,) of the token: log p(c given l) in parallel, log p(c, l) in serial decoding.
         blocked: (batch,) bool, whether a wanted token found no room.
         end_log_prob: (batch,) the log-probability of inserting nothing more.
+        complete: (batch,) bool, whether nothing more belongs there after these insertions; None if that is unknown.
     """
 
     slots: Integers
@@ -45,6 +47,7 @@ class Choice:
     log_probs: Array
     blocked: Booleans
     end_log_prob: Array
+    complete: Booleans | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,9 @@ class Chooser:
         self.continues = constraints.continues_word
         self.bars = self.never is not None or self.continues is not None
         self.plain = settings.strategy is Strategy.PARALLEL and settings.sampling is None and not self.bars
+        early = EARLY_FINISH if settings.early_finish is None else settings.early_finish
+        self.finishes_early = settings.strategy is Strategy.PARALLEL and info.predicts_completion and early < 1
+        self.completed_from = math.log(early)
         self.top, self.full = 1, False
         if settings.sampling is not None:
             self.full = settings.sampling.top_k is None or self.bars
@@ -112,6 +118,23 @@ class Chooser:
             number: the round, from 0.
         """
         planes = text.planes[:, slots]
+        choice = self._chosen(answer, reading, text, slots, planes, room, repeats, seeds, drawn, number)
+        return self._completed(choice, answer, slots, planes[ROW]) if self.finishes_early else choice
+
+    def _chosen(
+        self,
+        answer: Answer,
+        reading: Reading,
+        text: Growing,
+        slots: Integers,
+        planes: Integers,
+        room: Room,
+        repeats: Integers | None,
+        seeds: Integers | None,
+        drawn: Booleans | None,
+        number: int,
+    ) -> Choice:
+        """Choose the insertions; `planes` are those of the slots, the others as in `choose`."""
         full = None if repeats is None else full_runs(text, slots, repeats)
         if self.plain and full is None and room.need is None:
             return self._plain(answer, planes, slots, room)
@@ -133,6 +156,18 @@ class Chooser:
                 return self._serial(pick, slots, answer, noise, drawn)
             case _:
                 return self._left_to_right(pick, slots)
+
+    def _completed(self, choice: Choice, answer: Answer, slots: Integers, rows: Integers) -> Choice:
+        """Find the texts that the insertions complete; `rows` are the slots' rows."""
+        assert answer.completion is not None
+        batch, filled = len(choice.blocked), slots.searchsorted(choice.slots)
+        inserted, sure = rows[filled], answer.completion[filled] >= self.completed_from
+        complete = (np.bincount(inserted, minlength=batch) > 0) & (np.bincount(inserted, ~sure, batch) == 0)
+        complete &= ~choice.blocked
+        log_probs = answer.end.copy()
+        log_probs[filled] = answer.completion[filled]
+        end_log_prob = np.where(complete, np.bincount(rows, log_probs, batch), choice.end_log_prob)
+        return replace(choice, end_log_prob=end_log_prob, complete=complete)
 
     def rank(
         self, answer: Answer, reading: Reading, text: Growing, slots: Integers, room: Room, repeats: Integers | None

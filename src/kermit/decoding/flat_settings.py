@@ -23,6 +23,7 @@ class DecodingChoices:
 
     strategy: Strategy | None = None
     termination_penalty: float | None = None
+    early_finish: float | None = None
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None

@@ -89,6 +89,7 @@ def _spread(answer: Answer, rows: Integers, slots: Integers) -> Answer:
         answer.end[slots],
         answer.location[slots],
         None if answer.stop is None else answer.stop[rows],
+        None if answer.completion is None else answer.completion[slots],
         None if answer.content is None else answer.content[slots],
     )
 

@@ -11,7 +11,7 @@ Drawn serially at temperature 1, a text comes with the probability that `kermit.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class Decoded:
 
     Args:
         canvas: the final canvas.
-        rounds: number of forward passes it took, the one that found nothing more to insert included.
+        rounds: number of forward passes it took, including one that found nothing more to insert.
         tokens: number of inserted tokens.
         finish: why it ended.
         log_prob: the sum of the log-probabilities of all that was decided: the insertions, and at the end that nothing
@@ -145,6 +145,8 @@ class Rounds:
         abandoned = self._trace(text, rows, choice) if self.traces else ()
         self.number += 1
         ended = np.bincount(rows, minlength=batch) == 0
+        if choice.complete is not None:
+            ended |= choice.complete & ~self.repeating & (self.room.owed == 0)
         self.cut |= choice.blocked & ended
         self.log_prob += np.where(ended & ~choice.blocked & ~self.repeating, choice.end_log_prob, 0)
         if self.ordered:
@@ -244,7 +246,7 @@ class Rounds:
                 self.repeating[grown.planes[ROW, came[gone]]] = True
                 left = ~gone
                 slots, tokens, log_probs = choice.slots[left], choice.tokens[left], choice.log_probs[left]
-                choice = Choice(slots, tokens, log_probs, choice.blocked, choice.end_log_prob)
+                choice = replace(choice, slots=slots, tokens=tokens, log_probs=log_probs)
                 grown = self.text.grown(slots, tokens)
         self.text = grown
         return choice

@@ -27,6 +27,10 @@ LENGTH_REWARD = 0.5
 """Default for translations: because mean log-probabilities favour short texts."""
 
 
+EARLY_FINISH = 0.9
+"""Default probability at which parallel decoding ends a text without a round that finds nothing more to insert."""
+
+
 def is_whole(value: object) -> bool:
     """Return whether a value is a whole number, of Python or NumPy."""
     return isinstance(value, Integral)
@@ -142,6 +146,8 @@ class DecodingSettings:
         sampling: how to draw tokens; None takes the best.
         termination_penalty: taken off the log-probability of end-of-slot, or of stopping; None for the model's own
             where a whole side is translated, and for none elsewhere.
+        early_finish: in parallel, end a text when each token of a round completes its slot with at least this
+            probability, without asking again; 1 always asks again. None for `EARLY_FINISH` if the model predicts it.
         max_rounds: end after this many forward passes.
         max_tokens: insert at most this many tokens per text; None for `MAX_TOKENS`, and for at most 2 n + 10 where a
             text of n tokens is translated.
@@ -159,6 +165,7 @@ class DecodingSettings:
     strategy: Strategy | None = None
     sampling: Sampling | None = None
     termination_penalty: float | None = None
+    early_finish: float | None = None
     max_rounds: int | None = None
     max_tokens: int | None = None
     max_repeats: int | None = None
@@ -178,6 +185,8 @@ class DecodingSettings:
         for name in ("max_rounds", "max_tokens", "max_repeats", "beams", "candidates"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise DecodingError(f"{name} must be at least 1, not {value}")
+        if self.early_finish is not None and not 0 < self.early_finish <= 1:
+            raise DecodingError(f"early_finish must be above 0 and at most 1, not {self.early_finish}")
         if self.beams > 1 and (self.candidates > 1 or self.sampling is not None):
             raise DecodingError("beams cannot be combined with candidates or sampling; leave one of them out")
         for name in ("ranking", "length_reward"):

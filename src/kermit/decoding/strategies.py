@@ -24,6 +24,14 @@ def check_strategy(info: ModelInfo, settings: DecodingSettings) -> None:
         raise DecodingError(
             f"{settings.strategy} decoding needs a model trained with {needed}; use the strategy {other}"
         )
+    if settings.early_finish is not None:
+        if settings.strategy is not Strategy.PARALLEL:
+            raise DecodingError(f"early_finish needs the strategy parallel, not {settings.strategy}")
+        if not info.predicts_completion:
+            raise DecodingError(
+                "early_finish needs a model that predicts completion (objective.completion_weight in its recipe);"
+                " leave it out"
+            )
     if settings.beams > 1 and not ordered:
         raise DecodingError(f"beams need the strategy left_to_right, not {settings.strategy}")
     if settings.ranked_by and settings.ranked_by.is_left_to_right and not info.inserts_left_to_right:

@@ -42,6 +42,7 @@ class ModelInfo:
         languages: names of segments X and Y.
         factorizations: what it was trained to generate; empty if unknown.
         strategy: the name of its default decoding strategy; None for the first that it supports.
+        predicts_completion: whether its answers say if one token completes a slot.
         termination_penalty: by default subtracted from the log-probability of ending when translating.
         parameters: number of weights; None if unknown.
         model_type: from its config; anything but `kermit` is another family that inserts.
@@ -62,6 +63,7 @@ class ModelInfo:
     languages: tuple[str, str] = ("x", "y")
     factorizations: frozenset[str] = frozenset()
     strategy: str | None = None
+    predicts_completion: bool = False
     termination_penalty: float = 0.0
     parameters: int | None = None
     model_type: str = MODEL_TYPE
@@ -145,6 +147,8 @@ class Answer:
         log_probs: (slots, top) their log-probabilities.
         end: (slots,) the log-probability of end-of-slot; -inf with termination per sequence.
         location: (slots,) logits of the location.
+        completion: (slots,) the log-probability that one token completes the slot, if one is missing; None if the model
+            does not predict it.
         stop: (batch,) logit of stopping, beside the locations; None with termination per slot.
         content: (slots, vocab) log-probabilities if `full`, including end-of-slot, -inf at tokens that can never be
             inserted; otherwise None.
@@ -157,6 +161,7 @@ class Answer:
     end: Floats
     location: Floats
     stop: Floats | None
+    completion: Floats | None = None
     content: Floats | None = None
     wanted: Floats | None = None
     cache: Cache | None = None

@@ -63,6 +63,10 @@ def add_head(graph: Graph, model: KermitForInsertion, states: str) -> None:
     graph.output("log_probs", np.float32, ["slots", "best"])
     graph.output("end", np.float32, ["slots"])
     graph.output("location", np.float32, ["slots"])
+    if head.completion is not None:
+        logit = graph.add("Squeeze", linear(graph, vectors, head.completion), graph.constant([1]))
+        graph.add("Neg", graph.add("Softplus", graph.add("Neg", logit)), name="completion")  # log of the sigmoid
+        graph.output("completion", np.float32, ["slots"])
     if head.stop is not None:
         first = graph.add("Gather", states, graph.constant(0), axis=1)
         graph.add("Squeeze", linear(graph, first, head.stop), graph.constant([1]), name="stop")

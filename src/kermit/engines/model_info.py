@@ -25,6 +25,7 @@ CONFIG_DEFAULTS: Mapping[str, Any] = {
     "languages": None,
     "factorizations": None,
     "orders": None,
+    "predicts_completion": False,
     "strategy": None,
     "termination_penalty": 0.0,
 }
@@ -80,6 +81,7 @@ def _info(
         languages=(languages["x"], languages["y"]),
         factorizations=frozenset(chosen["factorizations"] or ()),
         strategy=chosen["strategy"],
+        predicts_completion=chosen["predicts_completion"],
         termination_penalty=chosen["termination_penalty"],
         parameters=parameters,
     )

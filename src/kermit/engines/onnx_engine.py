@@ -31,6 +31,7 @@ _PAST = "past_"
 """The prefix of inputs that take an output of an earlier call, which has the same name without it."""
 
 _ANSWERS = ("tokens", "log_probs", "end", "location")
+_OPTIONAL_ANSWERS = ("stop", "completion")
 
 _NO_SLOTS: Integers = np.zeros(0, dtype=np.int64)
 
@@ -74,7 +75,8 @@ class OnnxEngine:
         self._past = [name for name in self._inputs if name.startswith(_PAST)]
         self.caches: bool = bool(self._past)
         self._kept = [name.removeprefix(_PAST) for name in self._past]
-        self._answers = [*_ANSWERS, *(value.name for value in session.get_outputs() if value.name == "stop")]
+        outputs = {value.name for value in session.get_outputs()}
+        self._answers = [*_ANSWERS, *(name for name in _OPTIONAL_ANSWERS if name in outputs)]
 
     @classmethod
     def load(cls, folder: str | Path, *, precision: FilePrecision | str = "auto", threads: int = 1) -> OnnxEngine:
@@ -135,6 +137,7 @@ class OnnxEngine:
             found["end"],
             found["location"],
             found.get("stop"),
+            found.get("completion"),
             found.get("content"),
             found.get("wanted_log_probs"),
             cache,

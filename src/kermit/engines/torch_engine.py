@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from kermit.canvas.arrays import Floats, Integers
 from kermit.engines.engine import MODEL_TYPE, Answer, Asked, ModelInfo, Rows
@@ -60,8 +60,8 @@ class TorchEngine:
         assert past is None or isinstance(past, TorchCache)
         cache = self._read(rows, past)
         left, right = (torch.as_tensor(slots, device=self.model.device) for slots in (asked.left, asked.right))
-        content, location, stop = self.model.slot_logits(cache.states, cache.token_ids, left, right)
-        log_probs = content.log_softmax(1)
+        logits = self.model.slot_logits(cache.states, cache.token_ids, left, right)
+        log_probs = logits.content.log_softmax(1)
         end_id = self.info.specials.end_of_slot_id
         end = log_probs[:, end_id].clone()
         full = _array(log_probs.clone()) if asked.full else None
@@ -78,8 +78,9 @@ class TorchEngine:
             tokens=tokens.cpu().numpy(),
             log_probs=_array(best),
             end=_array(end),
-            location=_array(location),
-            stop=None if stop is None else _array(stop),
+            location=_array(logits.location),
+            stop=None if logits.stop is None else _array(logits.stop),
+            completion=None if logits.completion is None else _array(nn.functional.logsigmoid(logits.completion)),
             content=full,
             wanted=wanted,
             cache=cache if self.caches and asked.keep else None,

@@ -181,6 +181,7 @@ class KermitFamily:
             "strategy": recipe.decoding.strategy if isinstance(recipe.decoding, DecodingChoices) else None,
             "termination": str(settings.termination),
             "positions": settings.positions,
+            "predicts_completion": _objective(recipe).completion_weight > 0,
             "label_smoothing": _objective(recipe).label_smoothing,
         }
         if settings.trunk_from is not None:

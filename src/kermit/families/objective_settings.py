@@ -65,7 +65,7 @@ _OF_SLOT_LOSS = (
     "empty_slot_rate",
     "empty_slot_weight",
 )
-_OF_GENERATIONS = ("infilling", "missing", "unmarked", "staggered")
+_OF_GENERATIONS = ("completion_weight", "infilling", "missing", "unmarked", "staggered")
 
 
 class ObjectiveSettings(Settings):
@@ -87,6 +87,7 @@ class ObjectiveSettings(Settings):
     location_weight: NotNegative = 1.0
     empty_slot_rate: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     empty_slot_weight: NotNegative = 1.0
+    completion_weight: NotNegative = 0.0
     infilling: Fraction = 0.0
     missing: tuple[Fraction, Fraction] = MISSING
     unmarked: Fraction = 0.0

@@ -34,6 +34,8 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
         pad_token_id: the id of padding.
         end_of_slot_token_id: the id of end-of-slot, a token of its own.
         never_generated: further ids that are never content, such as ``[MASK]``.
+        predicts_completion: whether slots also predict if one token completes them, so that parallel decoding can end
+            without a round that finds nothing more to insert.
         label_smoothing: the share of each slot's target that is spread over the vocabulary in training.
         languages: the user's names for X and Y, such as ``{"x": "en", "y": "de"}``.
         factorizations: names of the factorizations that the model was trained with; None if unknown.
@@ -61,6 +63,7 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
     pad_token_id: int = 0
     end_of_slot_token_id: int = 3
     never_generated: Any = ()
+    predicts_completion: bool = False
     label_smoothing: float = 0.0
     languages: Any = None
     factorizations: Any = None
@@ -88,9 +91,21 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)!r}")
         if self.cached_context:
             self._check_cached_context()
+        elif self.predicts_completion:
+            raise ValueError("predicts_completion needs cached_context: true")
         if not _all_are(int, self.never_generated):
             raise ValueError(f"never_generated must be a list of ids, not {self.never_generated!r}")
         self.never_generated = sorted(self.never_generated)
+        self._check_languages()
+        if self.factorizations is not None and not _all_are(str, self.factorizations):
+            raise ValueError(f"factorizations must be a list of names, or null, not {self.factorizations!r}")
+        if self.orders is not None and not _all_are(str, self.orders):
+            raise ValueError(f"orders must be a list of names, or null, not {self.orders!r}")
+        if LEFT_TO_RIGHT in (self.orders or ()) and not self.cached_context:
+            raise ValueError("orders: left_to_right needs cached_context: true")
+
+    def _check_languages(self) -> None:
+        """Complete the names of X and Y; raise if they are no names or the same."""
         self.languages = self.languages or {"x": "x", "y": "y"}
         named = isinstance(self.languages, dict) and set(self.languages) == {"x", "y"}
         if not named or not _all_are(str, tuple(self.languages.values())):
@@ -100,12 +115,6 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
             raise ValueError(
                 f"languages: x and y have the same name, {name}; use different names, such as {name} and {name}2"
             )
-        if self.factorizations is not None and not _all_are(str, self.factorizations):
-            raise ValueError(f"factorizations must be a list of names, or null, not {self.factorizations!r}")
-        if self.orders is not None and not _all_are(str, self.orders):
-            raise ValueError(f"orders must be a list of names, or null, not {self.orders!r}")
-        if LEFT_TO_RIGHT in (self.orders or ()) and not self.cached_context:
-            raise ValueError("orders: left_to_right needs cached_context: true")
 
     def _check_cached_context(self) -> None:
         """Raise if other settings contradict cached context."""

@@ -10,7 +10,7 @@ import copy
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -29,12 +29,29 @@ from kermit.modeling.trunk import KermitModel, KermitPreTrainedModel, refuse_unf
 
 @dataclass
 class InsertionOutput(ModelOutput):  # type: ignore[misc]
-    """Means over texts: the loss to minimise, the sum of those of tokens and of locations; and the trunk's states."""
+    """Means over texts: the loss to minimise, which is the sum of the others; and the trunk's states."""
 
     loss: Tensor | None = None
     content_loss: Tensor | None = None
     location_loss: Tensor | None = None
+    completion_loss: Tensor | None = None
     last_hidden_state: Tensor | None = None
+
+
+class SlotLogits(NamedTuple):
+    """Logits of slots, in float32.
+
+    Args:
+        content: (slots, vocab) of the token to insert.
+        location: (slots,) of the location.
+        stop: (batch,) of the stop action; None with slot termination.
+        completion: (slots,) of one token completing the slot; None if the model does not predict it.
+    """
+
+    content: Tensor
+    location: Tensor
+    stop: Tensor | None
+    completion: Tensor | None
 
 
 class SlotHead(nn.Module):
@@ -51,6 +68,7 @@ class SlotHead(nn.Module):
         self.copying = Copying(config.hidden_size, config.copy_width) if config.copy_width else None
         sequence = config.termination == Termination.SEQUENCE
         self.stop = nn.Linear(config.hidden_size, 1) if sequence else None
+        self.completion = nn.Linear(width, 1) if config.predicts_completion else None
 
     def vectors(self, hidden: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """Return slot vectors (slots, width) from the states of neighbours, given as row * length + place."""
@@ -150,6 +168,8 @@ class KermitForInsertion(KermitPreTrainedModel):
         stop_weights: Tensor,
         positions: Tensor | None = None,
         orders: Tensor | None = None,
+        completions: Tensor | None = None,
+        completion_weights: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> InsertionOutput:
@@ -173,6 +193,8 @@ class KermitForInsertion(KermitPreTrainedModel):
             stop_weights: (canvases,).
             positions: (batch, length), with cached context.
             orders: (batch, length), with cached context.
+            completions: (asked,) 1 where one token completes the slot, otherwise 0.
+            completion_weights: (asked,), or (0,) if completions are not learned.
             num_items_in_batch: number of texts that the loss is divided by, for example over all processes and
                 accumulation steps; the batch's own number by default.
             kwargs: passed on to the trunk.
@@ -209,8 +231,19 @@ class KermitForInsertion(KermitPreTrainedModel):
             target_copies=by_target,
             smoothing=self.config.label_smoothing if self.training else 0.0,
         )
-        content_loss, location_loss = content_loss / texts, location_loss / texts
-        return InsertionOutput(content_loss + location_loss, content_loss.detach(), location_loss.detach(), hidden)
+        losses = [content_loss, location_loss, self._completion_loss(vectors, completions, completion_weights)]
+        losses = [loss / texts for loss in losses]
+        return InsertionOutput(sum(losses), *(loss.detach() for loss in losses), hidden)
+
+    def _completion_loss(self, vectors: Tensor, completions: Tensor | None, weights: Tensor | None) -> Tensor:
+        """Compute the loss of what one token completes; the arguments are those of `forward`, of slot vectors."""
+        if self.head.completion is None:
+            return vectors.new_zeros((), dtype=torch.float32)
+        if completions is None or weights is None or not len(weights):
+            nothing: Tensor = 0 * self.head.completion(vectors[:1]).sum()
+            return nothing
+        logits = self.head.completion(vectors).squeeze(1).float()
+        return nn.functional.binary_cross_entropy_with_logits(logits, completions, weights, reduction="sum")
 
     def _location_loss(
         self,
@@ -260,25 +293,21 @@ class KermitForInsertion(KermitPreTrainedModel):
         scores = self.head.copying(hidden, slots, ~torch.isin(token_ids, never))
         return scores, token_ids[slots // token_ids.shape[1]]
 
-    def slot_logits(
-        self, hidden: Tensor, token_ids: Tensor, left: Tensor, right: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Compute the logits of slots, in float32.
+    def slot_logits(self, hidden: Tensor, token_ids: Tensor, left: Tensor, right: Tensor) -> SlotLogits:
+        """Compute the logits of slots.
 
         Args:
             hidden: (batch, length, hidden).
             token_ids: (batch, length) tokens to copy from.
             left: (slots,) the left neighbours, as row * length + place.
             right: (slots,) the right neighbours.
-
-        Returns:
-            (slots, vocab) of the token to insert, (slots,) of the location, and (batch,) of the stop action, or None
-            with slot termination.
         """
         vectors = self.head.vectors(hidden, left, right)
         content = self._content(hidden, token_ids, right, vectors)
+        location = self.head.location(vectors).squeeze(1).float()
         stop = None if self.head.stop is None else self.head.stop(hidden[:, 0]).squeeze(1).float()
-        return content, self.head.location(vectors).squeeze(1).float(), stop
+        completion = None if self.head.completion is None else self.head.completion(vectors).squeeze(1).float()
+        return SlotLogits(content, location, stop, completion)
 
 
 def logsumexp_by_row(values: Tensor, rows: Tensor, batch: int) -> Tensor:

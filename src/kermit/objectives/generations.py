@@ -38,11 +38,15 @@ class GenerationTargets(SlotTargets):
 
     `canvases`, (slots,), are the ascending indices of each slot's canvas, and `asked` those of scored slots.
     `location_weights` are (slots,), or (0,) if locations are not learned; `stop_weights` are all 0.
+    `completions` are 1 for the scored slots that one token completes, otherwise 0; `completion_weights` are the weights
+    of predicting them, or (0,) if that is not learned.
     """
 
     layout: RowLayout
     canvases: Integers
     asked: Integers
+    completions: Floats
+    completion_weights: Floats
 
     def model_inputs(self) -> dict[str, Array]:
         """Return the keyword arguments of `KermitForInsertion.forward`, as arrays."""
@@ -68,6 +72,8 @@ class GenerationObjective:
         location_weight: weight of a canvas's location loss, relative to a slot's content loss.
         empty_slot_weight: weight of an empty slot's loss, relative to 1 for an unfinished slot; always 1 in
             left-to-right rows.
+        completion_weight: weight of predicting whether one token completes an unfinished slot, relative to its content
+            loss; left-to-right rows do not learn it.
         infilling: share of texts in which a random part of the text to generate is given.
         missing: minimum and maximum share of their tokens that are missing singly or in spans; drawn per text.
         unmarked: share of those in which blanks are not marked and any slot may lack tokens.
@@ -78,6 +84,7 @@ class GenerationObjective:
     prior: OrderPrior
     location_weight: float = 1.0
     empty_slot_weight: float = 1.0
+    completion_weight: float = 0.0
     infilling: float = 0.0
     missing: tuple[float, float] = MISSING
     unmarked: float = 0.0
@@ -173,6 +180,10 @@ class GenerationObjective:
             text, turn, token = missing.nonzero()
             share = by_token[text, turn, token] * (self.location_weight * ~left_to_right)[text]
             location = np.bincount(layout.lookup[text, turn, token], weights=share, minlength=len(slots.rows))
+        lacking = np.bincount(rank[place[wanted]], minlength=len(asked))
+        completion: Array = np.zeros(0)
+        if self.completion_weight:
+            completion = self.completion_weight * slot_weights * (lacking > 0) * ~left_to_right[slots.rows[asked]]
         return GenerationTargets(
             slot_weights.astype(np.float32),
             *targets,
@@ -181,6 +192,8 @@ class GenerationObjective:
             layout,
             slots.rows * count + slots.rounds,
             asked,
+            (lacking == 1).astype(np.float32),
+            completion.astype(np.float32),
         )
 
 

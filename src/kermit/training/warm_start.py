@@ -18,6 +18,9 @@ from kermit.training.recipe import LoadedRecipe
 _LAYER = re.compile(r"(.*\blayers?\.)(\d+)(\..*)")
 """The name of a weight of a layer: what comes before the layer's number, the number, and the rest."""
 
+_OPTIONAL = "head.completion."
+"""The prefix of weights that a trained model may lack; they start as in a new model."""
+
 
 def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
     """Build the recipe's model, with the weights of `init_from` if it is set."""
@@ -60,7 +63,8 @@ def take_over(trained: PreTrainedModel, model: PreTrainedModel, folder: Path) ->
     A model with more layers starts with the trained ones, followed by copies of the last of them.
     """
     own = model.state_dict()
-    given = _deepened(trained.state_dict(), own)
+    new = {name: weight for name, weight in own.items() if name.startswith(_OPTIONAL)}
+    given = _deepened(new | trained.state_dict(), own)
     for name in {**own, **given}:
         shapes = [list(weights[name].shape) if name in weights else "none" for weights in (given, own)]
         if shapes[0] != shapes[1]:
