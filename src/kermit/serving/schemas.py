@@ -121,6 +121,12 @@ class Generating(Request):
         description="Subtracted from the log-probability of ending; by default the model's own for translation,"
         " otherwise none.",
     )
+    early_finish: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="In parallel decoding, the probability at which a text ends without asking again; 1 always asks.",
+    )
     temperature: float | None = Field(default=None, ge=0.01, le=100)
     top_k: Count | None = None
     top_p: float | None = Field(default=None, ge=0.001, le=1)
