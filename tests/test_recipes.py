@@ -185,9 +185,9 @@ def test_a_recipe_continues_from_the_bundled_model_by_name(tmp_path):
     model, bundled = prepare_model(recipe, tokenizer), KermitForInsertion.from_pretrained(bundled_model())
     assert len(tokenizer) == bundled.config.vocab_size
     assert "joint" in model.config.factorizations
-    found = model.state_dict()
-    for name, weight in bundled.state_dict().items():
-        assert torch.equal(found[name], weight.float()), name
+    trained = bundled.state_dict()
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, trained[name].float()), name
 
 
 KERMIT_STUB = """#!/usr/bin/env bash

@@ -70,7 +70,7 @@ def test_a_deeper_model_starts_with_the_trained_layers_and_copies_of_the_last_on
         take_over(encoder(5), encoder(3), Path("trained"))
 
 
-def test_a_model_that_predicts_completion_starts_from_one_that_does_not():
+def test_predictions_of_completion_can_be_added_and_left_out():
     def model(**settings):
         shape = {"vocab_size": 20, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
         trunk = EncoderConfig(**shape, num_hidden_layers=2)
@@ -84,8 +84,9 @@ def test_a_model_that_predicts_completion_starts_from_one_that_does_not():
     assert torch.equal(new.head.project.weight, trained.head.project.weight)
     take_over(new, again := model(predicts_completion=True), Path("trained"))
     assert torch.equal(again.head.completion.weight, before)
-    with pytest.raises(RecipeError, match="completion"):
-        take_over(new, model(), Path("trained"))
+    take_over(new, without := model(), Path("trained"))
+    assert without.head.completion is None
+    assert torch.equal(without.head.project.weight, trained.head.project.weight)
 
 
 def test_models_of_other_shapes_are_rejected():

@@ -19,7 +19,7 @@ _LAYER = re.compile(r"(.*\blayers?\.)(\d+)(\..*)")
 """The name of a weight of a layer: what comes before the layer's number, the number, and the rest."""
 
 _OPTIONAL = "head.completion."
-"""The prefix of weights that a trained model may lack; they start as in a new model."""
+"""The prefix of weights that only one of two models may have: they start as in a new model, or are left out."""
 
 
 def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
@@ -63,8 +63,11 @@ def take_over(trained: PreTrainedModel, model: PreTrainedModel, folder: Path) ->
     A model with more layers starts with the trained ones, followed by copies of the last of them.
     """
     own = model.state_dict()
-    new = {name: weight for name, weight in own.items() if name.startswith(_OPTIONAL)}
-    given = _deepened(new | trained.state_dict(), own)
+    optional = {name: weight for name, weight in own.items() if name.startswith(_OPTIONAL)}
+    wanted = {
+        name: weight for name, weight in trained.state_dict().items() if name in own or not name.startswith(_OPTIONAL)
+    }
+    given = _deepened(optional | wanted, own)
     for name in {**own, **given}:
         shapes = [list(weights[name].shape) if name in weights else "none" for weights in (given, own)]
         if shapes[0] != shapes[1]:
