@@ -14,6 +14,7 @@ import numpy as np
 from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.decoding.growing_canvases import INSERTED, JOINED, ROW, SEGMENT, SPAN, TOKEN, Growing
 from kermit.decoding.limits import Room, best_of_group
+from kermit.decoding.options import Options
 from kermit.decoding.reading import Reading
 from kermit.decoding.repeats import full_runs
 from kermit.decoding.sampling import draw, uniform
@@ -118,42 +119,26 @@ class Chooser:
             number: the round, from 0.
         """
         planes = text.planes[:, slots]
-        choice = self._chosen(answer, reading, text, slots, planes, room, repeats, seeds, drawn, number)
-        return self._completed(choice, answer, slots, planes[ROW]) if self.finishes_early else choice
-
-    def _chosen(
-        self,
-        answer: Answer,
-        reading: Reading,
-        text: Growing,
-        slots: Integers,
-        planes: Integers,
-        room: Room,
-        repeats: Integers | None,
-        seeds: Integers | None,
-        drawn: Booleans | None,
-        number: int,
-    ) -> Choice:
-        """Choose the insertions; `planes` are those of the slots, the others as in `choose`."""
         full = None if repeats is None else full_runs(text, slots, repeats)
         if self.plain and full is None and room.need is None:
-            return self._plain(answer, planes, slots, room)
-        options = self._options(answer, reading, text, slots, full)
-        pick = _Pick(options, planes[ROW], planes[SEGMENT], planes[SPAN], room, answer.end)
-        if seeds is not None:
-            slot = slots - text.starts[pick.rows]
-            pick = replace(
-                pick,
-                slots=slot,
-                noise=uniform(seeds[pick.rows], number, slot),
-                drawn=None if drawn is None else drawn[pick.rows],
-            )
+            choice = self._plain(answer, planes, slots, room)
+        else:
+            options = self._options(answer, reading, text, slots, full)
+            pick = _Pick(options, planes[ROW], planes[SEGMENT], planes[SPAN], room, answer.end, drawn=drawn)
+            if seeds is not None:
+                slot = slots - text.starts[pick.rows]
+                noise = uniform(seeds[pick.rows], number, slot)
+                pick = replace(pick, slots=slot, noise=noise, location_noise=uniform(seeds, number))
+            choice = self._picked(pick, slots, answer)
+        return self._completed(choice, answer, slots, planes[ROW]) if self.finishes_early else choice
+
+    def _picked(self, pick: _Pick, slots: Integers, answer: Answer) -> Choice:
+        """Choose the insertions by the strategy."""
         match self.settings.strategy:
             case Strategy.PARALLEL:
                 return self._parallel(pick, slots)
             case Strategy.SERIAL:
-                noise = None if seeds is None else uniform(seeds, number)
-                return self._serial(pick, slots, answer, noise, drawn)
+                return self._serial(pick, slots, answer)
             case _:
                 return self._left_to_right(pick, slots)
 
@@ -190,19 +175,19 @@ class Chooser:
         text: Growing,
         slots: Integers,
         full: tuple[Booleans, Booleans] | None,
-    ) -> _Options:
+    ) -> Options:
         """Return what can be inserted, without what is barred."""
-        options = _Options.of(answer, self.end, self.penalty)
+        options = Options.of(answer, self.end, self.penalty)
         if self.bars or full is not None:
             barred = self._barred(options, text, slots, full)
             if barred is not None and not options.full and self._lacks(options, barred):
-                options = _Options.of(reading.ask_fully(), self.end, self.penalty)
+                options = Options.of(reading.ask_fully(), self.end, self.penalty)
                 barred = self._barred(options, text, slots, full)
             if barred is not None:
                 options.bar(barred)
         return options
 
-    def _fits(self, rows: Integers, segments: Integers, spans: Integers, room: Room, options: _Options) -> Booleans:
+    def _fits(self, rows: Integers, segments: Integers, spans: Integers, room: Room, options: Options) -> Booleans:
         """(slots,) whether one token more fits from left to right; end-of-slot is barred where a blank needs one."""
         fits = room.left(rows, segments, spans)
         fits &= room.text[rows] > room.reserved(rows, spans)  # reserve the minimum of later blanks
@@ -221,7 +206,7 @@ class Chooser:
         return Choice(slots[chosen], answer.tokens[chosen, 0], log_probs[chosen], blocked, ends)
 
     def _barred(
-        self, options: _Options, text: Growing, slots: Integers, full: tuple[Booleans, Booleans] | None
+        self, options: Options, text: Growing, slots: Integers, full: tuple[Booleans, Booleans] | None
     ) -> Booleans | None:
         """Return (slots, columns) bool, what may not be inserted; None if everything may."""
         barred: Booleans | None = None
@@ -241,7 +226,7 @@ class Chooser:
                 barred = more if barred is None else barred | more
         return barred
 
-    def _lacks(self, options: _Options, barred: Booleans) -> bool:
+    def _lacks(self, options: Options, barred: Booleans) -> bool:
         """Return whether more tokens must be known than the engine returned."""
         content = barred[:, : options.columns - 1]  # the last column is end-of-slot
         return bool(content.any() if self.settings.sampling is not None else content.all(1).any())
@@ -252,7 +237,7 @@ class Chooser:
         if pick.noise is None or self.settings.sampling is None:
             return options.best()
         found = draw(options.scores, self.settings.sampling, pick.noise, options.ids)
-        return found if pick.drawn is None else np.where(pick.drawn, found, options.best())
+        return found if pick.drawn is None else np.where(pick.drawn[pick.rows], found, options.best())
 
     def _left_to_right(self, pick: _Pick, slots: Integers) -> Choice:
         """Choose for one slot of each text: a token, or that its span is finished."""
@@ -277,9 +262,7 @@ class Chooser:
         taken = room.admit(wanting, log_probs, pick.rows, pick.segments, pick.spans)
         return self._choice(pick, slots, tokens, log_probs, wanting, taken, pick.ends())
 
-    def _serial(
-        self, pick: _Pick, slots: Integers, answer: Answer, noise: Array | None, drawn: Booleans | None
-    ) -> Choice:
+    def _serial(self, pick: _Pick, slots: Integers, answer: Answer) -> Choice:
         rows, room, batch = pick.rows, pick.room, len(pick.room.text)
         log_location, log_stop = log_locations(rows, answer.location, answer.stop, batch)
         fits = room.left(rows, pick.segments, pick.spans)
@@ -294,15 +277,15 @@ class Chooser:
         if stop is not None:
             wanting &= log_probs > stop[rows]
         chosen = best_of_group(np.where(eligible & wanting, log_probs, -np.inf), rows, batch)
-        if noise is not None:
+        if pick.location_noise is not None:
             # where no token fits, a draw from all slots decides whether the text ended or was cut off
             nowhere = ~_any_by_row(eligible, rows, batch)
             location = np.where(eligible | nowhere[rows], log_location, -np.inf)
             assert pick.slots is not None
-            place = self._draw_location(rows, pick.slots, location, stop, noise)
+            place = self._draw_location(rows, pick.slots, location, stop, pick.location_noise)
             possible = log_probs > -np.inf  # where everything is barred, nothing can be drawn
             wanted = (place[rows] == np.arange(len(rows))) & (tokens != self.end) & possible
-            by_chance = np.ones(batch, dtype=bool) if drawn is None else drawn
+            by_chance = np.ones(batch, dtype=bool) if pick.drawn is None else pick.drawn
             wanting = np.where(by_chance[rows], wanted, wanting)
             chosen = np.where(by_chance[rows], eligible & wanted, chosen)
         ends = row_logsumexp(pick.end_log_prob + log_location, rows, batch) if log_stop is None else log_stop
@@ -337,85 +320,15 @@ class Chooser:
         return Choice(slots[taken], tokens[taken], log_probs[taken], blocked, end_log_prob)
 
 
-class _Options:
-    """What can be inserted at slots: columns of tokens with their log-probabilities, end-of-slot's among them.
-
-    Args:
-        ids: (slots, columns) the token of each column, that of end-of-slot last; None for the whole vocabulary.
-        scores: (slots, columns), with the termination penalty taken off.
-    """
-
-    def __init__(self, ids: Integers | None, scores: Array, end: int) -> None:
-        self.ids, self.scores, self.end = ids, scores, end
-        self.index = np.arange(len(scores))
-
-    @classmethod
-    def of(cls, answer: Answer, end: int, penalty: np.float32) -> _Options:
-        penalised = answer.end - penalty if penalty else answer.end
-        if answer.content is not None:
-            scores = answer.content.copy()
-            scores[:, end] = penalised
-            return cls(None, scores, end)
-        count, top = answer.tokens.shape
-        ids = np.empty((count, top + 1), dtype=np.int64)
-        ids[:, :top], ids[:, top] = answer.tokens, end
-        scores = np.empty((count, top + 1), dtype=np.float32)
-        scores[:, :top], scores[:, top] = answer.log_probs, penalised
-        return cls(ids, scores, end)
-
-    @property
-    def full(self) -> bool:
-        """Whether it is the whole vocabulary."""
-        return self.ids is None
-
-    @property
-    def columns(self) -> int:
-        return int(self.scores.shape[1])
-
-    def of_table(self, table: Booleans) -> Booleans:
-        """Return (slots, columns) bool, the entries of a table with one per token."""
-        return np.broadcast_to(table, self.scores.shape) if self.ids is None else table[self.ids]
-
-    def equal(self, tokens: Integers) -> Booleans:
-        """Return (slots, columns) bool, whether a column is the slot's token, (slots,)."""
-        ids = np.arange(self.columns) if self.ids is None else self.ids
-        return np.asarray(ids == tokens[:, None])
-
-    def ends(self) -> Booleans:
-        """(slots, columns) bool, the columns of end-of-slot."""
-        found = np.zeros(self.scores.shape, dtype=bool)
-        found[:, -1 if self.ids is not None else self.end] = True
-        return found
-
-    def tokens(self) -> Integers:
-        """(slots, columns) the tokens of all columns."""
-        return np.broadcast_to(np.arange(self.columns), self.scores.shape) if self.ids is None else self.ids
-
-    def bar(self, barred: Booleans) -> None:
-        """Bar (slots, columns)."""
-        self.scores[barred] = -np.inf
-
-    def bar_end(self, slots: Booleans) -> None:
-        """Bar end-of-slot at (slots,) bool."""
-        self.scores[slots, -1 if self.ids is not None else self.end] = -np.inf
-
-    def best(self) -> Integers:
-        """Return (slots,), the best column; end-of-slot wins ties."""
-        found = self.scores.argmax(1)
-        end = self.columns - 1 if self.ids is not None else self.end
-        return np.where(self.scores[self.index, found] > self.scores[:, end], found, end)
-
-    def at(self, columns: Integers) -> tuple[Integers, Array]:
-        """Return (slots,) each, the tokens of columns and their log-probabilities."""
-        tokens = columns if self.ids is None else self.ids[self.index, columns]
-        return tokens, self.scores[self.index, columns]
-
-
 @dataclass(frozen=True)
 class _Pick:
-    """The options of a round and what restricts the choice; every array is by slot."""
+    """The options of a round and what restricts the choice; arrays are by slot.
 
-    options: _Options
+    Where tokens are drawn, `noise` decides about them, and `location_noise`, (batch,), about locations; `drawn`,
+    (batch,), are the texts whose tokens are drawn, None for all of them.
+    """
+
+    options: Options
     rows: Integers
     segments: Integers
     spans: Integers
@@ -423,6 +336,7 @@ class _Pick:
     end_log_prob: Array
     slots: Integers | None = None
     noise: Array | None = None
+    location_noise: Array | None = None
     drawn: Booleans | None = None
 
     def ends(self) -> Array:
