@@ -1,7 +1,7 @@
 """Real processes for the tests of interruption and of several processes, forked from one that has imported torch once.
 
-Run as `python processes.py interrupt|ranks RECIPE.json CORPUS OUTPUT`; kept apart from pytest's own process, in which
-torch has threads that a fork would not have.
+Run as `python processes.py interrupt|ranks|resume RECIPE.json CORPUS OUTPUT`; kept apart from pytest's own process, in
+which torch has threads that a fork would not have.
 """
 
 import json
@@ -92,6 +92,23 @@ def ranks(recipe: dict[str, Any], corpus: Path, output: Path) -> None:
         train(loaded, folder)
 
     assert finished(forked(lambda: run(output / "one"))) == 0
+    two_processes(lambda: run(output / "two"))
+
+
+def resume(recipe: dict[str, Any], corpus: Path, output: Path) -> None:
+    """Train with two processes under gloo, once at a stretch and once with a stop after half of the steps."""
+    steps = recipe["schedule"]["max_steps"]
+
+    def run(folder: Path, last: int) -> None:
+        schedule = recipe["schedule"] | {"max_steps": last}
+        train(check_recipe(recipe | {"schedule": schedule}, data=corpus), folder, resume=True)
+
+    for name, last in (("whole", steps), ("stopped", steps // 2), ("stopped", steps)):
+        two_processes(lambda folder=output / name, last=last: run(folder, last))
+
+
+def two_processes(work: Callable[[], int | None]) -> None:
+    """Do the work in two processes that form a group."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -99,10 +116,12 @@ def ranks(recipe: dict[str, Any], corpus: Path, output: Path) -> None:
     children = []
     for rank in ("0", "1"):
         os.environ.update(shared, RANK=rank, LOCAL_RANK=rank)
-        children.append(forked(lambda: run(output / "two")))
+        children.append(forked(work))
     assert [finished(child) for child in children] == [0, 0]
 
 
 if __name__ == "__main__":
     what, recipe_file, *folders = sys.argv[1:]
-    {"interrupt": interrupt, "ranks": ranks}[what](json.loads(Path(recipe_file).read_text()), *map(Path, folders))
+    {"interrupt": interrupt, "ranks": ranks, "resume": resume}[what](
+        json.loads(Path(recipe_file).read_text()), *map(Path, folders)
+    )

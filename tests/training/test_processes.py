@@ -1,4 +1,4 @@
-"""Training gives the same weights if interrupted by signals, and if divided between two processes."""
+"""Training gives the same weights if interrupted, by signals too, and if divided between two processes."""
 
 import json
 import subprocess
@@ -93,3 +93,15 @@ def test_two_processes_have_the_gradients_of_one_with_all_the_texts(
         assert one.keys() == two.keys()
         for name, gradient in one.items():
             assert torch.allclose(gradient, two[name], atol=1e-6, rtol=1e-4), f"step {step}: {name}"
+
+
+def test_two_processes_continue_from_a_checkpoint(tiny_recipe: dict[str, Any], corpus: Path, tmp_path: Path) -> None:
+    tiny_recipe |= CACHED
+    tiny_recipe["schedule"] = {"max_steps": 6, "warmup_steps": 0, "name": "constant"}
+    tiny_recipe["averaging"] = {"ema": 0.9}
+    tiny_recipe["checkpoints"] = {"every": 3, "keep": 2}
+    run("resume", tiny_recipe, corpus, tmp_path)
+    for name in ("checkpoint-6/model", "checkpoint-6/average"):
+        whole, stopped = (load_file(tmp_path / way / f"{name}.safetensors") for way in ("whole", "stopped"))
+        assert whole.keys() == stopped.keys()
+        assert all(torch.equal(tensor, stopped[key]) for key, tensor in whole.items()), name

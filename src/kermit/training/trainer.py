@@ -255,7 +255,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         if checkpoint is None:
             return
         folder = Path(checkpoint)
-        state = torch.load(folder / _STATE, map_location=self.args.device, weights_only=True)
+        state = torch.load(folder / _STATE, map_location="cpu", weights_only=True)
         self.optimizer.load_state_dict(state["optimizer"])
         self.lr_scheduler.load_state_dict(state["schedule"])
         self.stream.resume(state["epochs"], step_of(folder) * self.recipe.batch.accumulate)
