@@ -3,9 +3,10 @@
     python benchmarks/translation_speed.py --kermit DIR --transformer DIR --data DIR [--direction en-de] [--texts 200]
 
 KERMIT needs both exported files (`kermit export DIR`). Every system translates the same texts with 1 and 2 threads,
-one at a time and in batches of 64; times include tokenizing. The systems alternate, each after a warm-up of its own,
-and times are medians of the repeats. The ratios are speeds relative to greedy search by transformers and by CTranslate2
-in int8.
+one at a time and in batches of 64; times include tokenizing. Every model has a process of its own, so that no library's
+threads compete with those of another, and only one process works at a time. The systems alternate, each after a warm-up
+of its own, and times are medians of the repeats. The ratios are speeds relative to greedy search by transformers and by
+CTranslate2 in int8.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import multiprocessing
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import sacrebleu
-import torch
 
 from kermit import DecodingSettings, Kermit, Ranking, Strategy
 from kermit.data.plain import read_lines
 from kermit.families.transformer import BeamSearch
-from kermit.results import Generation
-from kermit.tasks.ctranslate2_teacher import converted
 
 BATCHES = (1, 64)
 WARM_UP = 16
@@ -36,64 +37,107 @@ STRATEGIES = {
     "parallel, best of 8": DecodingSettings(Strategy.PARALLEL, candidates=8, ranking=Ranking.LEFT_TO_RIGHT),
     "left to right": DecodingSettings(Strategy.LEFT_TO_RIGHT),
 }
+SEARCHES = {"greedy": BeamSearch(beams=1, batch_tokens=1e6), "5 beams": BeamSearch(beams=5, batch_tokens=1e6)}
 PEERS = {"transformers": ("transformers", "greedy"), "ctranslate2": ("CTranslate2 int8", "greedy")}
 
 
 @dataclass(frozen=True)
-class System:
-    """A system that translates texts to generations."""
+class Timed:
+    """The milliseconds per text, the translations, and their mean number of rounds."""
 
-    name: str
-    decoding: str
-    translate: Callable[[Sequence[str]], list[Generation]]
-
-
-def kermit_systems(folder: Path, to: str, threads: int) -> Iterator[System]:
-    for engine, precision in (("onnx", "int8"), ("onnx", "float32"), ("torch", None)):
-        model = Kermit.from_pretrained(folder, engine=engine, precision=precision, threads=threads)
-        name = f"KERMIT {engine} {precision}" if precision else "KERMIT torch"
-        for decoding, settings in STRATEGIES.items():
-            if decoding == "parallel" or model.info.inserts_left_to_right:
-                yield System(
-                    name,
-                    decoding,
-                    lambda texts, m=model, s=settings: m.translate(texts, to, settings=s, split_sentences=False),
-                )
+    milliseconds: float
+    translations: list[str]
+    rounds: float
 
 
-def transformer_systems(folder: Path, to: str, threads: int) -> Iterator[System]:
-    transformer = Kermit.from_pretrained(folder)
-    models = {"transformers": transformer}
-    for precision in ("int8", "float32"):
-        models[f"CTranslate2 {precision}"] = converted(transformer, precision, threads_per_batch=threads)
-    for (name, model), beams in itertools.product(models.items(), (1, 5)):
-        search = BeamSearch(beams=beams, batch_tokens=1e6)
-        decoding = "greedy" if beams == 1 else f"{beams} beams"
-        yield System(
-            name, decoding, lambda texts, m=model, s=search: m.translate(texts, to, settings=s, split_sentences=False)
+class Worker:
+    """A model in a process of its own."""
+
+    model: Kermit
+    """The model of this process."""
+
+    @classmethod
+    def start(cls, load: Callable[..., Kermit], threads: int, *arguments: object) -> None:
+        """Load the model of this process."""
+        import torch
+
+        torch.set_num_threads(threads)
+        cls.model = load(threads, *arguments)
+
+    @classmethod
+    def translate(cls, texts: Sequence[str], to: str, settings: object, batch: int) -> Timed:
+        """Translate texts in batches, after a warm-up."""
+
+        def run(texts: Sequence[str]):
+            groups = (texts[first : first + batch] for first in range(0, len(texts), batch))
+            return [
+                one
+                for group in groups
+                for one in cls.model.translate(group, to, settings=settings, split_sentences=False)
+            ]
+
+        run(texts[: max(WARM_UP, batch)])
+        start = time.perf_counter()
+        found = run(texts)
+        taken = (time.perf_counter() - start) * 1000 / len(texts)
+        to_y = to == cls.model.languages[1]
+        return Timed(
+            taken, [(one.y if to_y else one.x) or "" for one in found], statistics.fmean(one.rounds for one in found)
         )
 
 
-def timed(system: System, texts: Sequence[str], batch: int) -> tuple[float, list[Generation]]:
-    """Return the milliseconds per text, and the translations."""
-    start = time.perf_counter()
-    groups = (texts[first : first + batch] for first in range(0, len(texts), batch))
-    found = [one for group in groups for one in system.translate(group)]
-    return (time.perf_counter() - start) * 1000 / len(texts), found
+def load_kermit(threads: int, folder: Path, engine: str, precision: str | None) -> Kermit:
+    return Kermit.from_pretrained(folder, engine=engine, precision=precision, threads=threads)
 
 
-def measure(systems: list[System], texts: Sequence[str], references: Sequence[str], repeats: int, to_y: bool):
+def load_transformer(threads: int, folder: Path, precision: str | None) -> Kermit:
+    model = Kermit.from_pretrained(folder)
+    if precision is None:
+        return model
+    from kermit.tasks.ctranslate2_teacher import converted
+
+    return converted(model, precision, threads_per_batch=threads)
+
+
+@dataclass(frozen=True)
+class System:
+    """A model in its process, with one way of decoding."""
+
+    name: str
+    decoding: str
+    process: ProcessPoolExecutor
+    settings: object
+
+
+def systems_of(kermit: Path, transformer: Path, threads: int) -> Iterator[System]:
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # for the processes
+    models = {
+        "KERMIT onnx int8": (load_kermit, threads, kermit, "onnx", "int8"),
+        "KERMIT onnx float32": (load_kermit, threads, kermit, "onnx", "float32"),
+        "KERMIT torch": (load_kermit, threads, kermit, "torch", None),
+        "transformers": (load_transformer, threads, transformer, None),
+        "CTranslate2 int8": (load_transformer, threads, transformer, "int8"),
+        "CTranslate2 float32": (load_transformer, threads, transformer, "float32"),
+    }
+    ordered = Kermit.from_pretrained(kermit).info.inserts_left_to_right
+    for name, arguments in models.items():
+        process = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), Worker.start, arguments)
+        ways = STRATEGIES if name.startswith("KERMIT") else SEARCHES
+        for decoding, settings in ways.items():
+            if ordered or decoding in ("parallel", *SEARCHES):
+                yield System(name, decoding, process, settings)
+
+
+def measure(systems: list[System], texts: Sequence[str], references: Sequence[str], repeats: int, to: str):
     for batch in BATCHES:
         taken: dict[System, list[float]] = {system: [] for system in systems}
-        found: dict[System, list[Generation]] = {}
+        found: dict[System, Timed] = {}
         for _, system in itertools.product(range(repeats), systems):
-            timed(system, texts[: max(WARM_UP, batch)], batch)
-            milliseconds, found[system] = timed(system, texts, batch)
-            taken[system].append(milliseconds)
+            found[system] = system.process.submit(Worker.translate, texts, to, system.settings, batch).result()
+            taken[system].append(found[system].milliseconds)
         median = {system: statistics.median(times) for system, times in taken.items()}
         by_name = {(system.name, system.decoding): time for system, time in median.items()}
         for system in systems:
-            hypotheses = [(one.y if to_y else one.x) or "" for one in found[system]]
             yield {
                 "system": system.name,
                 "decoding": system.decoding,
@@ -101,8 +145,8 @@ def measure(systems: list[System], texts: Sequence[str], references: Sequence[st
                 "milliseconds": round(median[system], 2),
                 "spread": round(max(taken[system]) - min(taken[system]), 2),
                 **{f"times_{peer}": round(by_name[name] / median[system], 2) for peer, name in PEERS.items()},
-                "bleu": round(sacrebleu.corpus_bleu(hypotheses, [list(references)]).score, 1),
-                "rounds": round(statistics.fmean(one.rounds for one in found[system]), 2),
+                "bleu": round(sacrebleu.corpus_bleu(found[system].translations, [list(references)]).score, 1),
+                "rounds": round(found[system].rounds, 2),
             }
 
 
@@ -134,15 +178,12 @@ def main() -> None:
     )
     rows = []
     for threads in options.threads:
-        torch.set_num_threads(threads)
-        systems = [
-            *kermit_systems(options.kermit, target, threads),
-            *transformer_systems(options.transformer, target, threads),
-        ]
-        to_y = target == Kermit.from_pretrained(options.kermit).languages[1]
-        for row in measure(systems, texts, references, options.repeats, to_y):
+        systems = list(systems_of(options.kermit, options.transformer, threads))
+        for row in measure(systems, texts, references, options.repeats, target):
             rows.append({"threads": threads} | row)
             print(json.dumps(rows[-1]), flush=True)
+        for system in systems:
+            system.process.shutdown()
     print(table(rows))
     if options.output:
         options.output.write_text(json.dumps(rows, indent=1) + "\n")
