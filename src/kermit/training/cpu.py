@@ -22,7 +22,10 @@ from transformers import TrainingArguments
 
 @contextmanager
 def fast_on_cpu(entropy: Sequence[int], arguments: TrainingArguments) -> Iterator[None]:
-    """Speed up a forward and a backward pass inside this context; `entropy` seeds dropout."""
+    """Speed up a forward and a backward pass inside this context, if it runs on a CPU; `entropy` seeds dropout."""
+    if arguments.device.type != "cpu" or arguments.gradient_checkpointing:
+        yield
+        return
     with FastDropout(entropy), SingleAttention() if arguments.bf16 or arguments.fp16 else nullcontext():
         yield
 

@@ -79,10 +79,12 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         output: Path,
     ) -> None:
         self.signals = Signals(self)
+        optimizer = build_optimizer(model, recipe.optimizer, recipe.runtime.precision)
         super().__init__(
             model=model,
             args=_arguments(recipe, output),
             eval_dataset=validation,
+            optimizers=(optimizer, build_schedule(optimizer, recipe.schedule)),
             callbacks=[Progress(self), Log(), Bar(None, hidden=not logger.isEnabledFor(logging.INFO)), self.signals],
         )
         self.remove_callback(PrinterCallback)
@@ -139,8 +141,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         self._last_step = self.state.global_step
         entropy = [self.recipe.seed, self._last_step, self._batch_in_step, self.args.process_index]
         torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0]))
-        on_cpu = self.args.device.type == "cpu" and not self.recipe.runtime.gradient_checkpointing
-        with fast_on_cpu(entropy, self.args) if on_cpu else nullcontext():
+        with fast_on_cpu(entropy, self.args):
             return super().training_step(model, inputs, num_items_in_batch)
 
     _last_step = -1
@@ -151,23 +152,6 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         if self.accelerator.num_processes == 1:
             return value
         return float(self.accelerator.gather(torch.tensor([value], device=self.args.device)).max())
-
-    # Optimiser
-
-    def create_optimizer(self, model: torch.nn.Module | None = None) -> Any:
-        """Create the recipe's optimiser."""
-        if self.optimizer is None:
-            self.optimizer = build_optimizer(
-                self.model if model is None else model, self.recipe.optimizer, self.recipe.runtime.precision
-            )
-        return self.optimizer
-
-    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
-        """Create the recipe's schedule."""
-        if self.lr_scheduler is None:
-            self.lr_scheduler = build_schedule(optimizer or self.optimizer, self.recipe.schedule)
-            self._created_lr_scheduler = True
-        return self.lr_scheduler
 
     # Evaluation
 

@@ -8,7 +8,6 @@ length share a batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -75,8 +74,7 @@ class _GlueTrainer(Trainer):  # type: ignore[misc]
     """transformers' Trainer with faster steps on a CPU."""
 
     def training_step(self, model: torch.nn.Module, inputs: Features, num_items_in_batch: Any = None) -> Any:
-        entropy = [self.args.seed, self.state.global_step]
-        with fast_on_cpu(entropy, self.args) if self.args.device.type == "cpu" else nullcontext():
+        with fast_on_cpu([self.args.seed, self.state.global_step], self.args):
             return super().training_step(model, inputs, num_items_in_batch)
 
 
