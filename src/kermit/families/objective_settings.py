@@ -145,28 +145,19 @@ class ObjectiveSettings(Settings):
         return make_prior(self.prior, temperature=self.temperature, **self.prior_settings)
 
     def build(self, termination: Termination) -> Objective:
-        """Return the objective for single canvases, created once."""
-        if termination not in self._objectives:
-            self._objectives[termination] = self._make(termination)
-        return self._objectives[termination]
-
-    @cached_property
-    def generation(self) -> GenerationObjective:
-        """The objective for whole generations, created once."""
-        names = ("location_weight", "empty_slot_weight", *_OF_GENERATIONS)
-        return GenerationObjective(self.order_prior, **{name: getattr(self, name) for name in names})
-
-    @cached_property
-    def _objectives(self) -> dict[Termination, Objective]:
-        return {}
-
-    def _make(self, termination: Termination) -> Objective:
+        """Create the objective for single canvases."""
         make = _OBJECTIVES.get(self.name)
         if self.name == ObjectiveName.LOWER_BOUND:
             return make(self.order_prior, **self.settings)
         shared = {name: getattr(self, name) for name in (*_OF_SLOT_LOSS, "common_ids")}
         shared["kept"] = self.kept if len(self.kept) > 1 else next(iter(self.kept))
         return make(self.order_prior, termination=termination, **shared, **self.settings)
+
+    @property
+    def generation(self) -> GenerationObjective:
+        """The objective for whole generations."""
+        names = ("location_weight", "empty_slot_weight", *_OF_GENERATIONS)
+        return GenerationObjective(self.order_prior, **{name: getattr(self, name) for name in names})
 
 
 def _known(name: str, known: list[str]) -> str:
