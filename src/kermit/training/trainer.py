@@ -12,7 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -157,15 +157,10 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Use the averaged weights inside this context, if there is an average."""
-        context: AbstractContextManager[None] = nullcontext() if self.average is None else self.average.applied()
-        training = self.model.training
+        """Use the averaged weights, if there is an average, in evaluation mode; the next step sets training mode."""
         self.model.eval()
-        try:
-            with context:
-                yield
-        finally:
-            self.model.train(training)
+        with nullcontext() if self.average is None else self.average.applied():
+            yield
 
     def evaluate(self, *arguments: Any, **keywords: Any) -> dict[str, float]:
         """Compute validation loss and metrics with the averaged weights; save the model to `best` if it is the best."""
@@ -279,9 +274,9 @@ def on_validation_text(recipe: Recipe) -> Recipe:
 
 
 def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:
-    precision = recipe.runtime.precision
-    arguments = TrainingArguments(
-        output_dir=str(output),
+    return training_arguments(
+        output,
+        recipe.runtime.precision,
         max_steps=recipe.schedule.max_steps,
         gradient_accumulation_steps=recipe.batch.accumulate,
         learning_rate=recipe.optimizer.learning_rate,
@@ -292,18 +287,26 @@ def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:
         eval_steps=recipe.evaluation.every,
         save_strategy="steps",
         save_steps=recipe.checkpoints.every,
-        bf16=precision is Precision.BFLOAT16,
-        fp16=precision is Precision.FLOAT16,
         gradient_checkpointing=recipe.runtime.gradient_checkpointing,
-        use_cpu=not torch.cuda.is_available(),
         ddp_backend="gloo" if "WORLD_SIZE" in os.environ and not torch.cuda.is_available() else None,
         ddp_find_unused_parameters=False,
         report_to=["tensorboard"],
-        disable_tqdm=True,
         remove_unused_columns=False,
         logging_nan_inf_filter=False,
         seed=recipe.seed,
     )
+
+
+def training_arguments(output: Path, precision: Precision, **settings: Any) -> TrainingArguments:
+    """Return the arguments of transformers' Trainer for one process per device, without its progress bar."""
+    arguments = TrainingArguments(
+        output_dir=str(output),
+        bf16=precision is Precision.BFLOAT16,
+        fp16=precision is Precision.FLOAT16,
+        use_cpu=not torch.cuda.is_available(),
+        disable_tqdm=True,
+        **settings,
+    )
     if arguments.n_gpu > 1:
-        arguments._n_gpu = 1  # one process per device (torchrun), never DataParallel
+        arguments._n_gpu = 1  # several devices need several processes (torchrun), never DataParallel
     return arguments
