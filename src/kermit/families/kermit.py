@@ -157,9 +157,8 @@ class KermitFamily:
 
     def check(self, recipe: Recipe) -> None:
         """Check that every source supports its factorizations, and that objective, model and decoding agree."""
-        mixes_of(recipe)
-        if recipe.data.validation is not None:
-            _mix(recipe.data.validation, recipe, "data.validation")
+        for place, source in recipe.data.sources.items():
+            _mix(source, recipe, place)
         model = self.shape(recipe)
         _check_objective(recipe, model)
         chosen = recipe.decoding.strategy if isinstance(recipe.decoding, DecodingChoices) else None
