@@ -166,9 +166,9 @@ def test_common_ids_are_for_repeated_runs() -> None:
         ObjectiveSettings(kept="bernoulli", common_ids=7)
 
 
-def test_the_weight_and_the_rate_of_empty_slots_reach_the_objective() -> None:
-    built = ObjectiveSettings(empty_slot_weight=0.3, empty_slot_rate=0.5).build(Termination.SLOT)
-    assert isinstance(built, SlotObjective)
-    assert (built.empty_slot_weight, built.empty_slot_rate) == (0.3, 0.5)
+def test_the_settings_of_a_recipe_reach_the_objective() -> None:
+    settings = {"empty_slot_weight": 0.3, "empty_slot_rate": 0.5, "span_length": 3.0, "drop_probability": 0.2}
+    built = ObjectiveSettings(kept="bernoulli", **settings).build(Termination.SLOT)
+    assert {name: getattr(built, name) for name in settings} == settings
     with pytest.raises(ValueError, match="empty_slot_weight"):
         ObjectiveSettings(empty_slot_weight=-1)
