@@ -112,7 +112,7 @@ def test_the_log_probability_is_the_models_own(model: Any, tokenizer: PreTrained
     ids = [*found.token_ids, end] if found.finished else found.token_ids
     source, target = torch.tensor([[10, 11, end]]), torch.tensor([[start, *ids[:-1]]])
     log_probs = model(input_ids=source, decoder_input_ids=target).logits[0].log_softmax(1)
-    assert found.log_prob == pytest.approx(float(log_probs[range(len(ids)), ids].sum()), abs=1e-4)
+    assert found.log_prob == pytest.approx(log_probs[range(len(ids)), ids].sum().item(), abs=1e-4)
 
 
 def test_methods_that_a_transformer_lacks_are_errors(facade: Kermit) -> None:
