@@ -26,7 +26,7 @@ def files(folder: Path, x: str, y: str) -> TextSource:
 
 def test_rows_hold_both_sides_and_their_source(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     source = files(tmp_path, "one\ntwo\n", "eins\nzwei\n")
-    text = encode_sources([source, TextSource(y=tmp_path / "y")], tokenizer, max_tokens=20, cache=tmp_path / "c")
+    text = encode_sources([source, TextSource(y=tmp_path / "y")], tokenizer, max_tokens=20)
     rows = text.fetch(range(len(text)))
     assert [decode_ids(tokenizer, row["x"]) for row in rows] == ["one", "two", "", ""]
     assert [decode_ids(tokenizer, row["y"]) for row in rows] == ["eins", "zwei", "eins", "zwei"]
@@ -40,7 +40,7 @@ def test_the_cache_is_reused_and_a_changed_file_is_read_again(
     tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def encode() -> list[str]:
-        text = encode_sources([source], tokenizer, max_tokens=20, cache=tmp_path / "c")
+        text = encode_sources([source], tokenizer, max_tokens=20)
         return [decode_ids(tokenizer, row["x"]) for row in text.fetch(range(len(text)))]
 
     source = files(tmp_path, "one\n", "eins\n")
@@ -53,17 +53,21 @@ def test_the_cache_is_reused_and_a_changed_file_is_read_again(
 
 
 def test_a_text_beyond_the_limit_is_an_error_with_its_line_or_is_reported(
-    tokenizer: PreTrainedTokenizerFast, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tokenizer: PreTrainedTokenizerFast,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("KERMIT_CACHE", str(tmp_path / "c"))
     source = files(tmp_path, "one\n" + "q" * 30 + "\n", "eins\nzwei\n")
     with pytest.raises(DataError, match=r"x:2: text longer than the limit \(30 tokens, .*`data.max_tokens` is 8\)"):
-        encode_sources([source], tokenizer, max_tokens=8, cache=tmp_path / "c")
+        encode_sources([source], tokenizer, max_tokens=8)
     other = files(tmp_path, "one\ntwo\n", "eins\n" + "q" * 30 + "\n")
     with pytest.raises(DataError, match=r"y:2: text longer than the limit"):
-        encode_sources([other], tokenizer, max_tokens=8, cache=tmp_path / "c")
+        encode_sources([other], tokenizer, max_tokens=8)
     source = files(tmp_path, "one\n" + "q" * 30 + "\n", "eins\nzwei\n")
     with caplog.at_level("INFO", "kermit"):
-        text = encode_sources([source], tokenizer, max_tokens=8, on_bad=OnBad.SKIP, cache=tmp_path / "c")
+        text = encode_sources([source], tokenizer, max_tokens=8, on_bad=OnBad.SKIP)
     assert len(text) == 1
     assert "read 1 texts, skipped 1: 1 text longer than the limit" in caplog.text
     assert not list((tmp_path / "c" / "encoded").glob(".*")), "a failed encoding leaves nothing behind"
@@ -72,4 +76,4 @@ def test_a_text_beyond_the_limit_is_an_error_with_its_line_or_is_reported(
 def test_no_remaining_text_is_an_error(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     source = files(tmp_path, "\n", "eins\n")
     with pytest.raises(DataError, match="no valid text"):
-        encode_sources([source], tokenizer, max_tokens=8, on_bad=OnBad.SKIP, cache=tmp_path / "c")
+        encode_sources([source], tokenizer, max_tokens=8, on_bad=OnBad.SKIP)

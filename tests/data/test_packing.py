@@ -140,7 +140,7 @@ def test_encoding_keeps_all_text_with_its_articles_and_sources(
     (tmp_path / "a").write_text("One two. Three.\nFour five.\n\nSix.\n")
     (tmp_path / "b").write_text("Seven " * 30 + "\n")
     sources = [ArticleSource(text=tmp_path / name) for name in "ab"]
-    text = encode_articles(sources, tokenizer, max_tokens=12, cache=tmp_path / "cache")
+    text = encode_articles(sources, tokenizer, max_tokens=12)
     pieces = [
         decode_ids(tokenizer, text.slice(int(start), int(end - start)))
         for start, end in zip(text.starts[:-1], text.starts[1:], strict=True)
@@ -162,7 +162,6 @@ def test_an_article_whose_first_sentence_has_no_tokens_starts_with_the_next(tmp_
         [ArticleSource(text=tmp_path / "a")],
         PreTrainedTokenizerFast(tokenizer_object=backend),
         max_tokens=12,
-        cache=tmp_path / "cache",
     )
     assert text.slice(0, 4) == [0, 1, 2, 0]
     assert text.opens.tolist() == [True, False, True, False]
@@ -171,4 +170,4 @@ def test_an_article_whose_first_sentence_has_no_tokens_starts_with_the_next(tmp_
 def test_text_without_a_sentence_is_an_error(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("\n\n")
     with pytest.raises(DataError, match="no valid text"):
-        encode_articles([ArticleSource(text=tmp_path / "a")], tokenizer, max_tokens=12, cache=tmp_path / "cache")
+        encode_articles([ArticleSource(text=tmp_path / "a")], tokenizer, max_tokens=12)

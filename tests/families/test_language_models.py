@@ -135,7 +135,7 @@ def test_the_causal_loss_is_the_sum_of_transformers_loss(tokenizer: PreTrainedTo
 def test_a_causal_model_does_not_see_later_tokens(tokenizer: PreTrainedTokenizerFast, shape: str) -> None:
     model = built(loaded("causal_lm", shape), tokenizer)
     one, two = torch.tensor([[1, 30, 31, 32, 2]]), torch.tensor([[1, 30, 31, 99, 2]])
-    first, second = (run(model, input_ids=ids, attention_mask=torch.ones_like(ids)) for ids in (one, two))
+    first, second = (run(model, ids, torch.ones_like(ids)) for ids in (one, two))
     torch.testing.assert_close(first[:, :3], second[:, :3])
     assert not torch.allclose(first[:, 3:], second[:, 3:], atol=1e-4)
 

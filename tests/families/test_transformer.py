@@ -106,10 +106,13 @@ def test_white_space_around_a_text_has_no_effect(facade: Kermit) -> None:
     assert spaced.log_prob == pytest.approx(plain.log_prob, abs=1e-4)
 
 
-def test_the_log_probability_is_the_models_own(facade: Kermit) -> None:
-    (result,) = facade.translate(["one two"], "y", settings=BeamSearch(beams=2, max_tokens=6))
-    assert result.log_prob < 0
-    assert result.finish in ("finished", "max_tokens")
+def test_the_log_probability_is_the_models_own(model: Any, tokenizer: PreTrainedTokenizerFast) -> None:
+    searcher, start, end = TRANSFORMER.runner(model, tokenizer), tokenizer.cls_token_id, tokenizer.sep_token_id
+    [found] = searcher.search([[10, 11]], BeamSearch(beams=2, max_tokens=6))
+    ids = [*found.token_ids, end] if found.finished else found.token_ids
+    source, target = torch.tensor([[10, 11, end]]), torch.tensor([[start, *ids[:-1]]])
+    log_probs = model(input_ids=source, decoder_input_ids=target).logits[0].log_softmax(1)
+    assert found.log_prob == pytest.approx(log_probs[range(len(ids)), ids].sum().item(), abs=1e-4)
 
 
 def test_methods_that_a_transformer_lacks_are_errors(facade: Kermit) -> None:

@@ -17,6 +17,7 @@ from transformers import (
 )
 
 from kermit import DecodingSettings
+from kermit.families.language_model import segment_inputs
 from kermit.loading import position_limit
 from kermit.tasks.cloze import CausalLMSystem, InsertionSystem, MaskedLMSystem
 from kermit.tasks.cloze.system import spelled
@@ -70,7 +71,7 @@ def test_logits_at_the_gap_are_those_of_the_whole_output(family):
     inputs = system.inputs(layouts, 3)
     with torch.inference_mode():
         found = system._logits(inputs.token_ids, inputs.valid, inputs.segment_ids, inputs.gap)
-        segments = {"token_type_ids": inputs.segment_ids} if system.has_segments else {}
+        segments = segment_inputs(model, inputs.segment_ids)
         whole = model(input_ids=inputs.token_ids, attention_mask=inputs.valid.long(), **segments).logits
     for row, places in enumerate(inputs.gap.tolist()):
         assert torch.allclose(found[row], whole[row, places], atol=1e-4)

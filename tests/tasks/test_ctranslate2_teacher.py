@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from kermit.data.plain import OnBad
 from kermit.errors import DataError, ModelError
 from kermit.families.transformer import BeamSearch
 from kermit.pipeline import Kermit
@@ -117,15 +116,6 @@ def test_distillation_continues_only_with_the_same_backend(
     again = distill(newer, *asked, output, block_size=100)
     assert again.target.read_text() == whole.target.read_text()
     assert json.loads((output / "train.en-de.json").read_text())["backend_version"] == "99.0"
-
-
-def test_a_text_too_long_is_skipped(translator: Kermit, converted: Kermit, teacher: Path, tmp_path: Path) -> None:
-    (tmp_path / "long.en").write_text("one\n" + "two " * 600 + "\nthree\n")
-    asked: Any = (converted, teacher, tmp_path / "long.en", EN_DE, BeamSearch(max_tokens=30), tmp_path / "out")
-    with pytest.raises(DataError, match=r"long\.en:2: text longer than the limit"):
-        distill(*asked)
-    made = distill(*asked, on_bad=OnBad.SKIP)
-    assert made.texts + made.unfinished == 2
 
 
 def test_unsupported_settings_of_the_backend_are_errors(

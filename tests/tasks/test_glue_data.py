@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from glue_files import SIZES, write_cola, write_glue, write_qqp
+from glue_files import SIZES, write_glue
 
 from kermit.errors import DataError
 from kermit.tasks.glue.data import Example, GlueData, Part, examples_checksum
@@ -98,7 +98,7 @@ def test_a_text_may_hold_other_line_separators_and_loses_the_space_around_it(tmp
 
 
 def test_the_broken_rows_of_qqp_are_left_out_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write_qqp(tmp_path)
+    write_glue(tmp_path)
     [part] = GlueData(tmp_path).read(task_named("QQP"), Split.TRAIN)
     assert len(part.examples) == SIZES["train"]
     assert f"skipped 1 invalid rows of the published file; the first: {tmp_path}/QQP/train.tsv:4" in caplog.text
@@ -140,7 +140,7 @@ def test_a_broken_row_is_an_error_with_file_and_line(
 
 
 def test_a_missing_or_empty_file_is_an_error_that_names_it(tmp_path: Path) -> None:
-    write_cola(tmp_path)
+    write_glue(tmp_path)
     (tmp_path / "CoLA" / "dev.tsv").unlink()
     (tmp_path / "CoLA" / "train.tsv").write_text("", encoding="utf-8")
     data, cola = GlueData(tmp_path), task_named("CoLA")

@@ -18,12 +18,11 @@ from torch import nn
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertConfig, BertModel, PreTrainedTokenizerFast
 
 from kermit import KermitForInsertion, cli
-from kermit.canvas import Canvas, SpecialTokens, Termination
+from kermit.canvas import Canvas, SpecialTokens
 from kermit.data.encoding import Row
 from kermit.data.joint_tokenizer import load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
 from kermit.families.kermit import recovered_by
-from kermit.families.objective_settings import ObjectiveSettings
 from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
 from kermit.loading import list_checkpoints
 from kermit.tasks.held_out import DROP_PROBABILITY, held_out_batches, judge
@@ -340,11 +339,6 @@ def test_the_validation_loss_includes_every_empty_slot(articles: Path, tokenizer
     training, whole, sampled, also_whole = asked
     assert training == whole == also_whole
     assert sampled[0] < whole[0] / 3
-
-
-def test_recipes_can_drop_spans() -> None:
-    built = ObjectiveSettings(kept="bernoulli", span_length=3.0, drop_probability=0.2).build(Termination.SLOT)
-    assert (built.span_length, built.drop_probability) == (3.0, 0.2)
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ class Dictionary:
 def test_a_direction_is_scored_against_the_other_side_of_the_pairs(way: str) -> None:
     sides = [("one two one two", "eins zwei eins zwei"), ("two two one one", "zwei zwei eins eins")]
     pairs = [Pair(x, y, (Place("x"), Place("y"))) for x, y in sides]
-    scores, _ = evaluate_translation(Dictionary(), pairs, Direction.parse(way))  # type: ignore[arg-type]
+    scores, _ = evaluate_translation(Dictionary(), pairs, Direction.parse(way), BeamSearch())  # type: ignore[arg-type]
     assert (scores.direction, scores.bleu, scores.length_ratio) == (way, 100.0, 1.0)
 
 
@@ -220,7 +220,7 @@ def test_a_text_too_long_for_the_teacher_is_an_error_with_its_line_or_is_skipped
         Pair("two " * 600, "zwei", (Place("en", 2), Place("de", 2))),
     ]
     with pytest.raises(DataError, match=r"^en:2: \d+ tokens"):
-        evaluate_translation(translator, pairs, EN_DE)
+        evaluate_translation(translator, pairs, EN_DE, BeamSearch())
 
 
 def test_half_precision_leaves_the_frequencies_of_positions_exact() -> None:

@@ -7,15 +7,20 @@ from torch.optim import _muon as torch_muon
 from kermit.training.muon import Muon, orthogonalised
 
 
-@pytest.mark.parametrize("shape", [(3, 8, 8), (2, 4, 12), (2, 12, 4)])
-def test_singular_vectors_stay_and_singular_values_come_near_one(shape: tuple[int, int, int]) -> None:
-    matrices = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+@pytest.mark.parametrize("shape", [(3, 48, 48), (2, 96, 24), (2, 24, 96), (1, 1, 8)])
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e6])
+def test_singular_vectors_stay_and_singular_values_come_near_one(shape: tuple[int, ...], scale: float) -> None:
+    torch.manual_seed(0)
+    matrices = torch.randn(shape) * scale
     left, values, right = torch.linalg.svd(matrices, full_matrices=False)
     found = left.mT @ orthogonalised(matrices) @ right.mT
     diagonal = found.diagonal(dim1=1, dim2=2)
-    torch.testing.assert_close(found, torch.diag_embed(diagonal), atol=1e-4, rtol=0)
-    well = values / values.amax(1, keepdim=True) > 0.1
-    assert ((diagonal[well] > 0.6) & (diagonal[well] < 1.3)).all()
+    assert (found - torch.diag_embed(diagonal)).abs().max() < 1e-2
+    assert ((diagonal - 1).abs()[values > 0.02 * values[:, :1]] < 0.35).all()
+
+
+def test_a_matrix_of_zeros_stays_zero() -> None:
+    assert torch.equal(orthogonalised(torch.zeros(1, 4, 6)), torch.zeros(1, 4, 6))
 
 
 def torch_orthogonalised(matrices: torch.Tensor) -> torch.Tensor:

@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch import nn
 
-from kermit.training.muon import orthogonalised
 from kermit.training.optimizers import JointOptimizer, build_optimizer, build_schedule, rate_at
 from kermit.training.settings import OptimizerSettings, ScheduleSettings
 
@@ -66,25 +65,6 @@ def test_muon_takes_the_layers_matrices_and_adamw_the_rest() -> None:
     }
     count = sum(len(group["params"]) for group in [*muon.param_groups, *adamw.param_groups])
     assert count == len(list(network.parameters()))
-
-
-@pytest.mark.parametrize("shape", [(3, 48, 48), (2, 96, 24), (2, 24, 96), (1, 1, 8)])
-@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e6])
-def test_orthogonalised_matrices_keep_only_their_singular_vectors(shape: tuple[int, ...], scale: float) -> None:
-    torch.manual_seed(0)
-    matrices = torch.randn(shape) * scale
-    found = orthogonalised(matrices)
-    left, values, right = torch.linalg.svd(matrices, full_matrices=False)
-    clear = values > 0.02 * values[:, :1]
-    singular = left.mT @ found @ right.mT
-    assert ((singular.diagonal(dim1=1, dim2=2) - 1).abs()[clear] < 0.35).all()
-    off_diagonal = singular - torch.diag_embed(singular.diagonal(dim1=1, dim2=2))
-    assert off_diagonal.abs().max() < 1e-2
-    assert torch.isfinite(found).all()
-
-
-def test_a_matrix_of_zeros_stays_zero() -> None:
-    assert torch.equal(orthogonalised(torch.zeros(1, 4, 6)), torch.zeros(1, 4, 6))
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])

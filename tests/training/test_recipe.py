@@ -78,6 +78,7 @@ def test_an_unknown_key_is_an_error_with_its_path_and_the_nearest_name(
         ("optimizer.muon_learning_rate=0.1", "optimizer: muon_learning_rate applies only to muon"),
         ("schedule.final=0.1", "schedule: final has no effect on inverse_sqrt"),
         ("tokenizer={path: here, texts: [a]}", "tokenizer: texts apply only when training a tokenizer"),
+        ("tokenizer.replaces=true", "tokenizer.replaces needs init_from"),
         (
             "data.languages={x: en, y: en}",
             "data.languages: x and y have the same name, en",

@@ -382,14 +382,6 @@ def test_finetuning_starts_from_a_saved_model(tiny_recipe: dict[str, Any], corpu
     for name, tensor in first.items():
         if tensor.shape == third[name].shape:
             assert torch.allclose(tensor, third[name], atol=1e-6)
-    narrow = {**other, "model": {**other["model"], "width": 48, "heads": 2}}
-    with pytest.raises(RecipeError, match="shape"):
-        train(check_recipe(narrow, data=corpus), tmp_path / "fourth")
-
-
-def test_replacing_the_tokenizer_needs_an_initial_model(tiny_recipe: dict[str, Any], corpus: Path) -> None:
-    with pytest.raises(RecipeError, match=r"tokenizer\.replaces needs init_from"):
-        loaded(tiny_recipe, corpus, tokenizer={"vocab_size": 318, "replaces": True})
 
 
 @pytest.mark.slow

@@ -64,7 +64,6 @@ class Batch:
 
     epoch: int
     index: int
-    batches_in_epoch: int
     rows: tuple[int, ...]
 
 
@@ -98,7 +97,7 @@ class BatchPlanner:
         rows = rows[np.lexsort((within, alike))]
         groups = list(self._groups(rows, (lengths[rows] + SPECIALS_PER_ROW).tolist()))
         order = random.permutation(len(groups))
-        return [Batch(epoch, index, len(groups), groups[place]) for index, place in enumerate(order)]
+        return [Batch(epoch, index, groups[place]) for index, place in enumerate(order)]
 
     def _check(self, longest: int) -> None:
         """Raise if a batch cannot hold the longest text, or not one per process."""

@@ -75,15 +75,13 @@ def encode_sources(
     *,
     max_tokens: int,
     on_bad: OnBad = OnBad.ERROR,
-    cache: Path | None = None,
 ) -> EncodedText:
     """Encode every source, or load it from the cache, and concatenate them; `source` of a row is its index here.
 
     A side of more than `max_tokens` tokens, without special tokens, is invalid.
     """
-    folder = cache_folder() if cache is None else cache
     tables = [
-        encode_source(source, index, tokenizer, max_tokens=max_tokens, on_bad=on_bad, cache=folder)
+        _encode_source(source, index, tokenizer, max_tokens=max_tokens, on_bad=on_bad)
         for index, source in enumerate(sources)
     ]
     rows = datasets.concatenate_datasets(tables)
@@ -95,10 +93,9 @@ def encode_sources(
     )
 
 
-def encode_source(
-    source: TextSource, index: int, tokenizer: PreTrainedTokenizerFast, *, max_tokens: int, on_bad: OnBad, cache: Path
+def _encode_source(
+    source: TextSource, index: int, tokenizer: PreTrainedTokenizerFast, *, max_tokens: int, on_bad: OnBad
 ) -> datasets.Dataset:
-    """Encode one source into the cache, or load it from there."""
     key = repr((_LAYOUT, source_checksum(source), fingerprint(tokenizer), max_tokens, str(on_bad), index))
     name = source.hub or ", ".join(str(path) for path in source.paths)
 
@@ -109,10 +106,10 @@ def encode_source(
                 rows = [dict(row) for row in _encode_block(block, index, tokenizer, max_tokens, report)]
                 writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=_SCHEMA))
 
-    return arrow_rows(encoded_once(key, name, write, on_bad=on_bad, cache=cache) / "rows.arrow", name)
+    return arrow_rows(encoded_once(key, name, write, on_bad) / "rows.arrow", name)
 
 
-def encoded_once(key: str, name: str, write: Callable[[Path, Report], None], *, on_bad: OnBad, cache: Path) -> Path:
+def encoded_once(key: str, name: str, write: Callable[[Path, Report], None], on_bad: OnBad) -> Path:
     """Return the cache folder of a source; the first time, `write` fills it, and the report is saved there.
 
     `key` is everything that determines what is written.
@@ -123,7 +120,7 @@ def encoded_once(key: str, name: str, write: Callable[[Path, Report], None], *, 
         write(scratch, report)
         (scratch / "report.json").write_text(json.dumps({"source": name, "summary": report.summary()}))
 
-    folder = made_once(cache / "encoded" / hashlib.sha256(key.encode()).hexdigest()[:24], make)
+    folder = made_once(cache_folder() / "encoded" / hashlib.sha256(key.encode()).hexdigest()[:24], make)
     logger.info("%s: %s", name, json.loads((folder / "report.json").read_text())["summary"])
     return folder
 

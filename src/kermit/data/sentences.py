@@ -19,7 +19,6 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from kermit.data.articles import ArticleSource, articles_checksum, read_paragraphs, split_sentences
-from kermit.data.cache import cache_folder
 from kermit.data.encoding import arrow_rows, arrow_writer, encoded_once
 from kermit.data.joint_tokenizer import fingerprint
 from kermit.data.plain import OnBad, Report
@@ -67,17 +66,15 @@ def encode_articles(
     *,
     max_tokens: int,
     on_bad: OnBad = OnBad.ERROR,
-    cache: Path | None = None,
 ) -> EncodedSentences:
     """Encode every source, or load it from the cache.
 
     A sentence is encoded with a leading space, unless it opens an article; one of more than `max_tokens` tokens is
     split into even pieces.
     """
-    folder = cache_folder() if cache is None else cache
     streams, lengths, opens, indices = [], [], [], []
     for index, source in enumerate(sources):
-        made = _encode_source(source, tokenizer, max_tokens=max_tokens, on_bad=on_bad, cache=folder)
+        made = _encode_source(source, tokenizer, max_tokens=max_tokens, on_bad=on_bad)
         streams.append(arrow_rows(made / "tokens.arrow", source.title))
         sentences = arrow_rows(made / "sentences.arrow", source.title).data
         lengths.append(sentences.column("length").to_numpy())
@@ -92,7 +89,7 @@ def encode_articles(
 
 
 def _encode_source(
-    source: ArticleSource, tokenizer: PreTrainedTokenizerFast, *, max_tokens: int, on_bad: OnBad, cache: Path
+    source: ArticleSource, tokenizer: PreTrainedTokenizerFast, *, max_tokens: int, on_bad: OnBad
 ) -> Path:
     key = repr(("sentences", _LAYOUT, articles_checksum(source), fingerprint(tokenizer), max_tokens, str(on_bad)))
 
@@ -110,7 +107,7 @@ def _encode_source(
                 sentences.write_batch(pa.record_batch(arrays, schema=_SENTENCES))
                 bar.update(len(stream))
 
-    return encoded_once(key, source.title, write, on_bad=on_bad, cache=cache)
+    return encoded_once(key, source.title, write, on_bad)
 
 
 def _sentences(source: ArticleSource, report: Report) -> Iterator[tuple[str, bool]]:

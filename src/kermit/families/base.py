@@ -95,16 +95,13 @@ def refuse_orders(recipe: Recipe, needed: str) -> None:
 
 def check_one_direction(recipe: Recipe, learner: str) -> None:
     """Raise unless a recipe and all its sources train one direction of translation, from pairs."""
-    mix, data = set(recipe.factorizations), recipe.data
+    mix = set(recipe.factorizations)
     if len(mix) != 1 or not mix <= {Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y}:
         raise RecipeError(
             f"factorizations: {learner} translates in one direction; give only y_given_x or only x_given_y,"
             f" not {', '.join(factorization.value for factorization in recipe.factorizations)}"
         )
-    sources = {f"data.train.{number}": source for number, source in enumerate(data.train)}
-    if data.validation is not None:
-        sources["data.validation"] = data.validation
-    for place, source in sources.items():
+    for place, source in recipe.data.sources.items():
         if not getattr(source, "paired", False) or set(source.mix(recipe.factorizations)) != mix:
             raise RecipeError(
                 f"{place}: {learner} trains only on pairs in the recipe's direction; remove or change this"

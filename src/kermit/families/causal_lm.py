@@ -20,7 +20,7 @@ from kermit.canvas import SpecialTokens
 from kermit.canvas.arrays import Array
 from kermit.data.batching import WHOLE, RankShare
 from kermit.families.base import ITEMS, Collator
-from kermit.families.language_model import LanguageModelFamily, build_language_model, recovered, run, token_loss
+from kermit.families.language_model import LanguageModelFamily, recovered, run, token_loss
 from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
 from kermit.modeling import specials_of
 
@@ -49,10 +49,7 @@ class CausalLMFamily(LanguageModelFamily):
 
     name = "causal_lm"
     kind = AutoModelForCausalLM
-
-    def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        """Build a new model, or start from a checkpoint, possibly that of an encoder."""
-        return build_language_model(recipe.model, tokenizer, self.kind, is_decoder=True)
+    role = {"is_decoder": True}  # noqa: RUF012
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Return a collator of whole texts."""
@@ -61,18 +58,15 @@ class CausalLMFamily(LanguageModelFamily):
     def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:
         """Compute the cross-entropy, summed over all tokens but the first of each text."""
         token_ids, valid = batch["token_ids"], batch["valid"]
-        vectors = _vectors(model, token_ids, valid)
+        vectors = run(model, token_ids, valid, use_cache=False)
         return token_loss(model, vectors[:, :-1][valid[:, 1:]], token_ids[:, 1:][valid[:, 1:]])
 
     def recover(self, model: PreTrainedModel, held_out: HeldOutBatch) -> Recovered:
         """Predict each dropped token from everything before it."""
         batch = held_out.texts.batch
         planes = (torch.as_tensor(plane, device=model.device) for plane in (batch.token_ids, batch.valid))
-        return recovered(model, held_out, _vectors(model, *planes).roll(1, 1))  # the first token is never dropped
-
-
-def _vectors(model: nn.Module, token_ids: Tensor, valid: Tensor) -> Tensor:
-    return run(model, input_ids=token_ids, attention_mask=valid.long(), use_cache=False)
+        vectors = run(model, *planes, use_cache=False)
+        return recovered(model, held_out, vectors.roll(1, 1))  # the first token is never dropped
 
 
 CAUSAL_LM = CausalLMFamily()

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
-
-from kermit.families.base import Collator, check_one_direction
+from kermit.families.base import check_one_direction
 from kermit.families.kermit import KermitFamily, KermitSettings
 from kermit.families.objective_settings import ObjectiveName, ObjectiveSettings
 from kermit.families.trunk_settings import EncoderDecoderSettings
@@ -45,32 +43,22 @@ class InsertionTransformerFamily(KermitFamily):
     def check(self, recipe: Recipe) -> None:
         """Check that the recipe trains one direction, from pairs."""
         check_one_direction(recipe, "an Insertion Transformer")
-        super().check(_as_kermit(recipe))
+        super().check(recipe)
 
-    def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        """Build a new model."""
-        return super().build(_as_kermit(recipe), tokenizer)
-
-    def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
-        """Return a collator of whole generations."""
-        return super().collator(_as_kermit(recipe), tokenizer)
-
-
-def _as_kermit(recipe: Recipe) -> Recipe:
-    """Return the recipe with the model section of an equivalent KERMIT model."""
-    shape = recipe.model
-    assert isinstance(shape, InsertionTransformerSettings)
-    trunk = {
-        "model_type": "kermit_encoder",
-        "hidden_size": shape.width,
-        "intermediate_size": shape.feedforward,
-        "num_hidden_layers": shape.encoder_layers + shape.decoder_layers,
-        "given_layers": shape.encoder_layers,
-        "num_attention_heads": shape.heads,
-        "dropout": shape.dropout,
-    }
-    model = KermitSettings(family="kermit", trunk=trunk, slot_vector=shape.slot_vector, cached_context=True)
-    return recipe.model_copy(update={"model": model})
+    def shape(self, recipe: Recipe) -> KermitSettings:
+        """Return the settings of the equivalent KERMIT model."""
+        own = recipe.model
+        assert isinstance(own, InsertionTransformerSettings)
+        trunk = {
+            "model_type": "kermit_encoder",
+            "hidden_size": own.width,
+            "intermediate_size": own.feedforward,
+            "num_hidden_layers": own.encoder_layers + own.decoder_layers,
+            "given_layers": own.encoder_layers,
+            "num_attention_heads": own.heads,
+            "dropout": own.dropout,
+        }
+        return KermitSettings(family="kermit", trunk=trunk, slot_vector=own.slot_vector, cached_context=True)
 
 
 INSERTION_TRANSFORMER = InsertionTransformerFamily()

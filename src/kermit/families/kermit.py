@@ -157,20 +157,22 @@ class KermitFamily:
 
     def check(self, recipe: Recipe) -> None:
         """Check that every source supports its factorizations, and that objective, model and decoding agree."""
-        mixes_of(recipe)
-        if recipe.data.validation is not None:
-            _mix(recipe.data.validation, recipe, "data.validation")
-        model = recipe.model
-        assert isinstance(model, KermitSettings)
+        for place, source in recipe.data.sources.items():
+            _mix(source, recipe, place)
+        model = self.shape(recipe)
         _check_objective(recipe, model)
         chosen = recipe.decoding.strategy if isinstance(recipe.decoding, DecodingChoices) else None
         if model.termination is Termination.SEQUENCE and chosen not in (None, Strategy.SERIAL):
             raise RecipeError("decoding.strategy: must be serial with model.termination: sequence")
 
+    def shape(self, recipe: Recipe) -> KermitSettings:
+        """Return the settings of the model."""
+        assert isinstance(recipe.model, KermitSettings)
+        return recipe.model
+
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """Build a new model, or warm-start one from an encoder."""
-        settings = recipe.model
-        assert isinstance(settings, KermitSettings)
+        settings = self.shape(recipe)
         choices = {
             "slot_vector": settings.slot_vector,
             "copy_width": settings.copy_width,
@@ -200,21 +202,19 @@ class KermitFamily:
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Return the collator that fits the model: of single canvases, or of whole generations."""
-        specials = specials_of(tokenizer)
-        termination = getattr(recipe.model, "termination", Termination.SLOT)
-        if isinstance(recipe.model, KermitSettings) and recipe.model.cached_context:
-            return GenerationCollator(
-                specials,
-                _objective(recipe).generation,
-                mixes_of(recipe),
-                orders_of(recipe),
-                infilling_of(recipe),
-                blank_id=blank_id(tokenizer),
-                blank_room=BlankRoom(recipe.model.blank_width, recipe.model.position_limit),
-                lone_texts=recipe.task == "pretraining",
-            )
-        return InsertionCollator(
-            specials, _objective(recipe).build(termination), mixes_of(recipe), lone_texts=recipe.task == "pretraining"
+        settings, specials, mixes = self.shape(recipe), specials_of(tokenizer), mixes_of(recipe)
+        lone_texts = recipe.task == "pretraining"
+        if not settings.cached_context:
+            return InsertionCollator(specials, _objective(recipe).build(settings.termination), mixes, lone_texts)
+        return GenerationCollator(
+            specials,
+            _objective(recipe).generation,
+            mixes,
+            orders_of(recipe),
+            infilling_of(recipe),
+            blank_id=blank_id(tokenizer),
+            blank_room=BlankRoom(settings.blank_width, settings.position_limit),
+            lone_texts=lone_texts,
         )
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor], recipe: Recipe) -> Tensor:

@@ -7,6 +7,7 @@ up to the output layer; logits are then computed in chunks, and only where neede
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,12 @@ _ROWS = 256  # positions whose logits are computed at a time
 
 
 class LanguageModelFamily:
-    """What the families of language models share; `kind` is transformers' class."""
+    """What the families of language models share.
+
+    Attributes:
+        kind: the class of transformers.
+        role: values that the trunk's configuration needs, where it has them.
+    """
 
     kind: type[AutoModelForMaskedLM] | type[AutoModelForCausalLM]
     tasks: tuple[str, ...] = ("pretraining",)
@@ -37,9 +43,27 @@ class LanguageModelFamily:
     model_settings: type[FamilySettings] = TrunkSettings
     objective_settings: type[Settings] = Settings
     decoding_settings: type[Settings] = Settings
+    role: Mapping[str, Any] = {}
 
     def check(self, recipe: Recipe) -> None:
         """Do nothing: there are no constraints between sections."""
+
+    def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+        """Build a new model, or start from a checkpoint, adding a new head if it has none.
+
+        Like KERMIT's trunk, it has an embedding row for every token of the tokenizer, including end-of-slot.
+        """
+        settings = recipe.model
+        assert isinstance(settings, TrunkSettings)
+        end_of_slot_id(tokenizer)
+        if settings.trunk_from is not None:
+            model = settings.load(self.kind, **self.role)
+        else:
+            config = new_trunk_config(settings, tokenizer, **self.role)
+            model = made("model.trunk", lambda: self.kind.from_config(config))
+        if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+            model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        return model
 
     def load(self, path: Path) -> PreTrainedModel:
         """Load a saved model."""
@@ -54,10 +78,10 @@ def recovered(model: PreTrainedModel, held_out: HeldOutBatch, vectors: Tensor) -
     return Recovered(correct)
 
 
-def run(model: nn.Module, **inputs: Any) -> Tensor:
+def run(model: nn.Module, token_ids: Tensor, valid: Tensor, **more: Any) -> Tensor:
     """Run a model without its output layer; return that layer's input, (batch, length, width)."""
     with withheld_from(inner_model(model).get_output_embeddings()) as vectors:
-        model(**inputs)
+        model(input_ids=token_ids, attention_mask=valid.long(), **more)
     return vectors.value
 
 
@@ -84,29 +108,6 @@ def best_tokens(model: nn.Module, vectors: Tensor) -> Tensor:
 def _output(model: nn.Module) -> tuple[Tensor, Tensor]:
     layer = inner_model(model).get_output_embeddings()
     return layer.weight, layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias
-
-
-def build_language_model(
-    settings: FamilySettings,
-    tokenizer: PreTrainedTokenizerFast,
-    kind: type[AutoModelForMaskedLM] | type[AutoModelForCausalLM],
-    **role: Any,
-) -> PreTrainedModel:
-    """Build a new model of a class of transformers, or load a checkpoint, adding a new head if it has none.
-
-    Like KERMIT's trunk, it has an embedding row for every token of the tokenizer, including end-of-slot. `role` are
-    attributes to set in the trunk's configuration, where it has them.
-    """
-    assert isinstance(settings, TrunkSettings)
-    end_of_slot_id(tokenizer)
-    if settings.trunk_from is not None:
-        model = settings.load(kind, **role)
-    else:
-        config = new_trunk_config(settings, tokenizer, **role)
-        model = made("model.trunk", lambda: kind.from_config(config))
-    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
-        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-    return model
 
 
 def segment_inputs(model: nn.Module, segment_ids: Tensor) -> dict[str, Tensor]:

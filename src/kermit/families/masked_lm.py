@@ -21,14 +21,7 @@ from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.data.batching import WHOLE, RankShare
 from kermit.errors import RecipeError
 from kermit.families.base import ITEMS, Collator
-from kermit.families.language_model import (
-    LanguageModelFamily,
-    build_language_model,
-    recovered,
-    run,
-    segment_inputs,
-    token_loss,
-)
+from kermit.families.language_model import LanguageModelFamily, recovered, run, segment_inputs, token_loss
 from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
 from kermit.modeling import specials_of
 from kermit.objectives.dropping import sample_dropped
@@ -97,12 +90,12 @@ class MaskedLMFamily(LanguageModelFamily):
     objective_settings: type[Settings] = MaskedLMObjective
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        """Build a new model, or start from a checkpoint, adding a new head if it has none."""
+        """Build a new model, or start from a checkpoint; the tokenizer must have a mask token."""
         if tokenizer.mask_token_id is None:
             raise RecipeError(
                 "tokenizer: a masked language model needs a mask token, but this tokenizer has none; set one"
             )
-        model = build_language_model(recipe.model, tokenizer, self.kind)
+        model = super().build(recipe, tokenizer)
         model.config.mask_token_id = tokenizer.mask_token_id
         return model
 
@@ -129,7 +122,7 @@ class MaskedLMFamily(LanguageModelFamily):
 
 
 def _vectors(model: nn.Module, input_ids: Tensor, valid: Tensor, segment_ids: Tensor) -> Tensor:
-    return run(model, input_ids=input_ids, attention_mask=valid.long(), **segment_inputs(model, segment_ids))
+    return run(model, input_ids, valid, **segment_inputs(model, segment_ids))
 
 
 MASKED_LM = MaskedLMFamily()

@@ -56,16 +56,15 @@ KeptMix = Annotated[
 ]
 
 
-_OF_SLOT_LOSS = (
-    "kept",
-    "drop_probability",
-    "span_length",
-    "share",
-    "location_weight",
-    "empty_slot_rate",
-    "empty_slot_weight",
-)
+_OF_BOTH = ("location_weight", "empty_slot_weight")
+_OF_SLOT_LOSS = ("kept", "drop_probability", "span_length", "common_ids", "share", "empty_slot_rate")
 _OF_GENERATIONS = ("completion_weight", "infilling", "missing", "unmarked", "staggered")
+_WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
+    ObjectiveName.SLOT: _OF_GENERATIONS,
+    ObjectiveName.LOWER_BOUND: (*_OF_SLOT_LOSS, *_OF_BOTH, *_OF_GENERATIONS),
+    ObjectiveName.GENERATION: _OF_SLOT_LOSS,
+}
+"""The settings that a built-in objective does not use; custom ones may use all."""
 
 
 class ObjectiveSettings(Settings):
@@ -117,22 +116,9 @@ class ObjectiveSettings(Settings):
             raise ValueError("common_ids applies only to repeated runs; add repeated to kept, or leave it out")
         if self.prior != PriorName.BALANCED_TREE and self.changed("temperature"):
             raise ValueError("temperature applies only to the prior balanced_tree; other priors have prior_settings")
-        for name in self._unused():
+        for name in self.changed(*_WITHOUT_EFFECT.get(self.name, ())):
             raise ValueError(f"{name} has no effect on the objective {self.name}; leave it out")
         return self
-
-    def _unused(self) -> list[str]:
-        """Return the keys that were given but that this objective does not use."""
-        match self.name:
-            case ObjectiveName.LOWER_BOUND:
-                return self.changed(*_OF_SLOT_LOSS, *_OF_GENERATIONS)
-            case ObjectiveName.GENERATION:
-                shared = ("location_weight", "empty_slot_weight")
-                return self.changed(*(name for name in (*_OF_SLOT_LOSS, "common_ids") if name not in shared))
-            case ObjectiveName.SLOT:
-                return self.changed(*_OF_GENERATIONS)
-            case _:
-                return []
 
     def for_validation(self) -> ObjectiveSettings:
         """Return the settings without random omission of empty slots."""
@@ -145,28 +131,19 @@ class ObjectiveSettings(Settings):
         return make_prior(self.prior, temperature=self.temperature, **self.prior_settings)
 
     def build(self, termination: Termination) -> Objective:
-        """Return the objective for single canvases, created once."""
-        if termination not in self._objectives:
-            self._objectives[termination] = self._make(termination)
-        return self._objectives[termination]
-
-    @cached_property
-    def generation(self) -> GenerationObjective:
-        """The objective for whole generations, created once."""
-        names = ("location_weight", "empty_slot_weight", *_OF_GENERATIONS)
-        return GenerationObjective(self.order_prior, **{name: getattr(self, name) for name in names})
-
-    @cached_property
-    def _objectives(self) -> dict[Termination, Objective]:
-        return {}
-
-    def _make(self, termination: Termination) -> Objective:
+        """Create the objective for single canvases."""
         make = _OBJECTIVES.get(self.name)
         if self.name == ObjectiveName.LOWER_BOUND:
             return make(self.order_prior, **self.settings)
-        shared = {name: getattr(self, name) for name in (*_OF_SLOT_LOSS, "common_ids")}
-        shared["kept"] = self.kept if len(self.kept) > 1 else next(iter(self.kept))
-        return make(self.order_prior, termination=termination, **shared, **self.settings)
+        chosen = {name: getattr(self, name) for name in (*_OF_SLOT_LOSS, *_OF_BOTH)}
+        chosen["kept"] = self.kept if len(self.kept) > 1 else next(iter(self.kept))
+        return make(self.order_prior, termination=termination, **chosen, **self.settings)
+
+    @property
+    def generation(self) -> GenerationObjective:
+        """The objective for whole generations."""
+        chosen = {name: getattr(self, name) for name in (*_OF_BOTH, *_OF_GENERATIONS)}
+        return GenerationObjective(self.order_prior, **chosen)
 
 
 def _known(name: str, known: list[str]) -> str:

@@ -7,7 +7,7 @@ which are the same for models of all families, is also reported (`kermit.tasks.h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from pydantic import Field, PositiveInt
@@ -101,13 +101,8 @@ class PretrainingTask:
         if text is None:
             return None
         rows = text.epoch(0).fetch(range(len(text)))
-        specials = specials_of(tokenizer)
-        family = cast("PretrainingFamily", loaded.family)
-
-        def evaluate(model: PreTrainedModel) -> Mapping[str, float]:
-            return judge(family, model, specials, rows)
-
-        return evaluate
+        specials, family = specials_of(tokenizer), cast("PretrainingFamily", loaded.family)
+        return lambda model: judge(family, model, specials, rows)
 
     def describe(self, model: PreTrainedModel, recipe: Recipe) -> None:
         """Check that the model has enough positions for a packed pair."""

@@ -123,7 +123,7 @@ def evaluate_translation(
     facade: Kermit,
     pairs: Sequence[Pair],
     direction: Direction,
-    decoding: ChosenDecoding | None = None,
+    decoding: ChosenDecoding,
     *,
     note: str = "",
     progress: Callable[[int], None] | None = None,
@@ -138,8 +138,8 @@ def evaluate_translation(
         results = facade.translate(
             sources,
             direction.target,
-            settings=None if decoding is None else decoding.settings(),
-            seeds=None if decoding is None else decoding.seeds(len(sources)),
+            settings=decoding.settings(),
+            seeds=decoding.seeds(len(sources)),
             split_sentences=False,
             on_progress=progress,
         )

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
+
 from kermit.data.parallel import Pair
 from kermit.families import family_of_model_type
 from kermit.pipeline import Kermit
@@ -15,6 +17,18 @@ from kermit.provenance import listed, model_checksum, signature
 from kermit.results import Generation
 from kermit.searcher import ChosenDecoding
 from kermit.tasks.translation import TranslationScores
+
+_COLUMNS = (
+    ("direction", "direction", ""),
+    ("BLEU", "bleu", ".2f"),
+    ("chrF", "chrf", ".2f"),
+    ("length ratio", "length_ratio", ".3f"),
+    ("rounds", "mean_rounds", ".2f"),
+    ("tokens", "mean_tokens", ".2f"),
+    ("log2(n+1)", "mean_log2", ".2f"),
+    ("texts/s", "sentences_per_second", ".1f"),
+)
+"""The columns of the table of scores: the head, the score and its format."""
 
 
 def note_of(facade: Kermit, decoding: ChosenDecoding, split: str, pairs: Sequence[Pair]) -> str:
@@ -33,22 +47,10 @@ def note_of(facade: Kermit, decoding: ChosenDecoding, split: str, pairs: Sequenc
 
 def scores_table(results: Sequence[TranslationScores]) -> str:
     """Format scores as a table, with their signatures below."""
-    heads = ["direction", "BLEU", "chrF", "length ratio", "rounds", "tokens", "log2(n+1)", "texts/s"]
-    rows = [
-        [
-            scores.direction,
-            f"{scores.bleu:.2f}",
-            f"{scores.chrf:.2f}",
-            f"{scores.length_ratio:.3f}",
-            f"{scores.mean_rounds:.2f}",
-            f"{scores.mean_tokens:.2f}",
-            f"{scores.mean_log2:.2f}",
-            f"{scores.sentences_per_second:.1f}",
-        ]
-        for scores in results
-    ]
-    widths = [max(len(row[column]) for row in [heads, *rows]) for column in range(len(heads))]
-    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in [heads, *rows]]
+    rows = [[head for head, _, _ in _COLUMNS]]
+    rows += [[format(getattr(scores, name), form) for _, name, form in _COLUMNS] for scores in results]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     return "\n".join([*lines, *(scores.signature for scores in results)])
 
 
@@ -68,8 +70,6 @@ def plot_rounds(by_direction: Mapping[str, Sequence[Generation]], path: Path) ->
         lengths = sorted(rounds)
         longest = max([longest, *lengths])
         axes.plot(lengths, [fmean(rounds[length]) for length in lengths], marker=".", label=direction)
-    import numpy as np
-
     grid = np.arange(longest + 1)
     axes.plot(grid, np.log2(grid + 1), color="black", linestyle="--", label="log2(n + 1)")
     axes.set_xlabel("tokens generated")

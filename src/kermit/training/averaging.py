@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 
 class MovingAverage:
@@ -19,37 +19,39 @@ class MovingAverage:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-        self._names, self._live = [name for name, _ in named], [parameter for _, parameter in named]
-        self._average = [parameter.detach().clone() for parameter in self._live]
+        self._live = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        self._average = self._copied()
 
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Include the weights after update number `step` (from 1)."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(self._average, [parameter.detach() for parameter in self._live], 1.0 - decay)
+        live = [weight.detach() for weight in self._live.values()]
+        torch._foreach_lerp_(list(self._average.values()), live, 1.0 - decay)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
         """Give the model the averaged weights inside this context."""
-        own = [parameter.detach().clone() for parameter in self._live]
-        self._copy(self._average)
+        own = self._copied()
+        _copy(self._average, self._live)
         try:
             yield
         finally:
-            self._copy(own)
-
-    @torch.no_grad()
-    def _copy(self, tensors: list[torch.Tensor]) -> None:
-        for parameter, tensor in zip(self._live, tensors, strict=True):
-            parameter.copy_(tensor)
+            _copy(own, self._live)
 
     def save(self, path: Path) -> None:
         """Write the average as safetensors."""
-        save_file({name: tensor.contiguous() for name, tensor in zip(self._names, self._average, strict=True)}, path)
+        save_file({name: tensor.contiguous() for name, tensor in self._average.items()}, path)
 
     def load(self, path: Path) -> None:
         """Read what `save` wrote."""
-        saved = load_file(path)
-        for name, tensor in zip(self._names, self._average, strict=True):
-            tensor.copy_(saved[name])
+        _copy(load_file(path), self._average)
+
+    def _copied(self) -> dict[str, Tensor]:
+        return {name: weight.detach().clone() for name, weight in self._live.items()}
+
+
+@torch.no_grad()
+def _copy(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
+    for name, tensor in target.items():
+        tensor.copy_(source[name])

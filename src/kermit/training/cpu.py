@@ -22,7 +22,10 @@ from transformers import TrainingArguments
 
 @contextmanager
 def fast_on_cpu(entropy: Sequence[int], arguments: TrainingArguments) -> Iterator[None]:
-    """Speed up a forward and a backward pass inside this context; `entropy` seeds dropout."""
+    """Speed up a forward and a backward pass inside this context, if it runs on a CPU; `entropy` seeds dropout."""
+    if arguments.device.type != "cpu" or arguments.gradient_checkpointing:
+        yield
+        return
     with FastDropout(entropy), SingleAttention() if arguments.bf16 or arguments.fp16 else nullcontext():
         yield
 
@@ -53,22 +56,7 @@ class FastDropout(TorchFunctionMode):
         words = self._bits.random_raw((input.numel() + 7) // 8)
         drawn = torch.from_numpy(words.view(np.uint8))[: input.numel()]
         keep = drawn.view(input.shape) >= threshold
-        return _Masked.apply(input, keep, 256 / (256 - threshold))  # type: ignore[no-untyped-call, no-any-return]
-
-
-class _Masked(torch.autograd.Function):
-    """Scale values where the mask is set, zero elsewhere; only the mask is saved for the backward pass."""
-
-    @staticmethod
-    def forward(context: Any, values: Tensor, keep: Tensor, scale: float) -> Tensor:
-        context.save_for_backward(keep)
-        context.scale = scale
-        return (values * keep).mul_(scale)
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (keep,) = context.saved_tensors
-        return (gradient * keep).mul_(context.scale), None, None
+        return (input * keep).mul_(256 / (256 - threshold))  # only the mask is saved for the backward pass
 
 
 class SingleAttention(TorchFunctionMode):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -53,12 +53,8 @@ class Muon(torch.optim.Optimizer):
         self.orthogonalise_in = orthogonalise_in
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Update every matrix that has a gradient."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
         for group in self.param_groups:
             by_shape: defaultdict[torch.Size, list[Tensor]] = defaultdict(list)
             for parameter in group["params"]:
@@ -66,7 +62,6 @@ class Muon(torch.optim.Optimizer):
                     by_shape[parameter.shape].append(parameter)
             for shape, parameters in by_shape.items():
                 self._update(parameters, group, lr=group["lr"] * 0.2 * math.sqrt(max(shape)))
-        return loss
 
     def _update(self, parameters: list[Tensor], group: dict[str, float], *, lr: float) -> None:
         directions = []
@@ -77,7 +72,6 @@ class Muon(torch.optim.Optimizer):
                 state["momentum_buffer"] = torch.zeros_like(parameter)
             state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
             directions.append(gradient.lerp(state["momentum_buffer"], group["momentum"]))
-        for parameter, update in zip(
-            parameters, orthogonalised(torch.stack(directions).to(self.orthogonalise_in)), strict=True
-        ):
+        updates = orthogonalised(torch.stack(directions).to(self.orthogonalise_in))
+        for parameter, update in zip(parameters, updates, strict=True):
             parameter.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-lr)

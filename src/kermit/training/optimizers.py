@@ -7,7 +7,6 @@ updates embeddings, norms and biases; the two act as one optimiser.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -64,12 +63,10 @@ class JointOptimizer(torch.optim.Optimizer):
         self.param_groups = [group for part in parts for group in part.param_groups]
         self.defaults = dict(parts[-1].defaults)
 
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Step every part; a closure is evaluated once."""
-        loss = closure() if closure is not None else None
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Step every part."""
         for part in self.parts:
             part.step()
-        return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear every part's gradients."""

@@ -10,12 +10,10 @@ from __future__ import annotations
 import importlib
 import os
 import re
-import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from types import UnionType
-from typing import Any, cast, get_args, get_origin
+from typing import Any, cast, get_args
 
 import yaml
 from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, create_model, model_validator
@@ -278,13 +276,12 @@ def _known(name: Any, known: Sequence[str], place: str) -> str:
 
 def _fields_at(schema: type[BaseModel], location: Sequence[str | int]) -> list[str]:
     """List the keys that the schema allows at a location; indices of list items are skipped."""
-    current: type[Any] | None = schema
+    keys = _annotations(schema)
     for part in location:
-        if isinstance(part, int) or current is None:
-            continue
-        annotation = _annotations(current).get(part)
-        current = None if annotation is None else _section_in(annotation)
-    return [] if current is None else list(_annotations(current))
+        if isinstance(part, str):
+            section = next(_sections_in(keys.get(part)), None)
+            keys = {} if section is None else _annotations(section)
+    return list(keys)
 
 
 def _annotations(section: type[Any]) -> dict[str, Any]:
@@ -294,11 +291,8 @@ def _annotations(section: type[Any]) -> dict[str, Any]:
     return {field.name: field.type for field in fields(section)}
 
 
-def _section_in(annotation: Any) -> type[Any] | None:
+def _sections_in(annotation: Any) -> Iterator[type[Any]]:
     if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or is_dataclass(annotation)):
-        return annotation
-    if get_origin(annotation) in (tuple, list, UnionType, typing.Union):
-        for inner in get_args(annotation):
-            if found := _section_in(inner):
-                return found
-    return None
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _sections_in(inner)

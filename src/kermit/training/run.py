@@ -56,7 +56,7 @@ def train(loaded: LoadedRecipe, output: Path, *, resume: bool = False) -> Traini
     """
     recipe = loaded.recipe
     _check_precision(recipe)
-    main = _is_main_process()
+    main = int(os.environ.get("RANK", "0")) == 0
     checkpoint = _prepare_output(recipe, output, resume=resume, write=main)
     tokenizer = prepare_tokenizer(loaded)
     _check_inputs(loaded, tokenizer, output, resumed=checkpoint is not None, write=main)
@@ -209,8 +209,7 @@ def _check_inputs(
     loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast, output: Path, *, resumed: bool, write: bool
 ) -> None:
     """Record checksums of text and tokenizer; raise if they differ from those of the training being resumed."""
-    kept, data = output / "inputs.json", loaded.recipe.data
-    sources = [*data.train, *([] if data.validation is None else [data.validation])]
+    kept, sources = output / "inputs.json", loaded.recipe.data.sources.values()
     now = {name: found for source in sources for name, found in source.checksums(loaded.data).items()}
     now["tokenizer"] = fingerprint(tokenizer)
     before = json.loads(kept.read_text(encoding="utf-8")) if resumed and kept.is_file() else now
@@ -243,7 +242,3 @@ def _keep(trainer: KermitTrainer, output: Path, parameters: int) -> None:
         "seed": trainer.recipe.seed,
     }
     write_json(output / "summary.json", summary)
-
-
-def _is_main_process() -> bool:
-    return int(os.environ.get("RANK", "0")) == 0

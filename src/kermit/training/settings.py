@@ -50,6 +50,12 @@ class TextSettings(Settings):
     max_tokens: PositiveInt = 128
     on_bad: OnBad = OnBad.ERROR
 
+    @property
+    def sources(self) -> dict[str, SourceSettings]:
+        """The sources of both, by their place in a recipe."""
+        found = {f"data.train.{number}": source for number, source in enumerate(self.train)}
+        return found if self.validation is None else found | {"data.validation": self.validation}
+
     @model_validator(mode="after")
     def _validation_once(self) -> TextSettings:
         if self.validation is not None and self.validation.weight != 1:

@@ -12,7 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -79,10 +79,12 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         output: Path,
     ) -> None:
         self.signals = Signals(self)
+        optimizer = build_optimizer(model, recipe.optimizer, recipe.runtime.precision)
         super().__init__(
             model=model,
             args=_arguments(recipe, output),
             eval_dataset=validation,
+            optimizers=(optimizer, build_schedule(optimizer, recipe.schedule)),
             callbacks=[Progress(self), Log(), Bar(None, hidden=not logger.isEnabledFor(logging.INFO)), self.signals],
         )
         self.remove_callback(PrinterCallback)
@@ -139,8 +141,7 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
         self._last_step = self.state.global_step
         entropy = [self.recipe.seed, self._last_step, self._batch_in_step, self.args.process_index]
         torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0]))
-        on_cpu = self.args.device.type == "cpu" and not self.recipe.runtime.gradient_checkpointing
-        with fast_on_cpu(entropy, self.args) if on_cpu else nullcontext():
+        with fast_on_cpu(entropy, self.args):
             return super().training_step(model, inputs, num_items_in_batch)
 
     _last_step = -1
@@ -152,36 +153,14 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
             return value
         return float(self.accelerator.gather(torch.tensor([value], device=self.args.device)).max())
 
-    # Optimiser
-
-    def create_optimizer(self, model: torch.nn.Module | None = None) -> Any:
-        """Create the recipe's optimiser."""
-        if self.optimizer is None:
-            self.optimizer = build_optimizer(
-                self.model if model is None else model, self.recipe.optimizer, self.recipe.runtime.precision
-            )
-        return self.optimizer
-
-    def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> Any:
-        """Create the recipe's schedule."""
-        if self.lr_scheduler is None:
-            self.lr_scheduler = build_schedule(optimizer or self.optimizer, self.recipe.schedule)
-            self._created_lr_scheduler = True
-        return self.lr_scheduler
-
     # Evaluation
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Use the averaged weights inside this context, if there is an average."""
-        context: AbstractContextManager[None] = nullcontext() if self.average is None else self.average.applied()
-        training = self.model.training
+        """Use the averaged weights, if there is an average, in evaluation mode; the next step sets training mode."""
         self.model.eval()
-        try:
-            with context:
-                yield
-        finally:
-            self.model.train(training)
+        with nullcontext() if self.average is None else self.average.applied():
+            yield
 
     def evaluate(self, *arguments: Any, **keywords: Any) -> dict[str, float]:
         """Compute validation loss and metrics with the averaged weights; save the model to `best` if it is the best."""
@@ -295,9 +274,9 @@ def on_validation_text(recipe: Recipe) -> Recipe:
 
 
 def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:
-    precision = recipe.runtime.precision
-    arguments = TrainingArguments(
-        output_dir=str(output),
+    return training_arguments(
+        output,
+        recipe.runtime.precision,
         max_steps=recipe.schedule.max_steps,
         gradient_accumulation_steps=recipe.batch.accumulate,
         learning_rate=recipe.optimizer.learning_rate,
@@ -308,18 +287,26 @@ def _arguments(recipe: Recipe, output: Path) -> TrainingArguments:
         eval_steps=recipe.evaluation.every,
         save_strategy="steps",
         save_steps=recipe.checkpoints.every,
-        bf16=precision is Precision.BFLOAT16,
-        fp16=precision is Precision.FLOAT16,
         gradient_checkpointing=recipe.runtime.gradient_checkpointing,
-        use_cpu=not torch.cuda.is_available(),
         ddp_backend="gloo" if "WORLD_SIZE" in os.environ and not torch.cuda.is_available() else None,
         ddp_find_unused_parameters=False,
         report_to=["tensorboard"],
-        disable_tqdm=True,
         remove_unused_columns=False,
         logging_nan_inf_filter=False,
         seed=recipe.seed,
     )
+
+
+def training_arguments(output: Path, precision: Precision, **settings: Any) -> TrainingArguments:
+    """Return the arguments of transformers' Trainer for one process per device, without its progress bar."""
+    arguments = TrainingArguments(
+        output_dir=str(output),
+        bf16=precision is Precision.BFLOAT16,
+        fp16=precision is Precision.FLOAT16,
+        use_cpu=not torch.cuda.is_available(),
+        disable_tqdm=True,
+        **settings,
+    )
     if arguments.n_gpu > 1:
-        arguments._n_gpu = 1  # one process per device (torchrun), never DataParallel
+        arguments._n_gpu = 1  # several devices need several processes (torchrun), never DataParallel
     return arguments

@@ -95,10 +95,7 @@ def carry_over(old: PreTrainedModel, new: PreTrainedModel, pieces: list[list[int
 
     The row of each new token is the mean of the old rows of its `pieces` (see `pieces_of`).
     """
-    rows = torch.repeat_interleave(torch.tensor([len(ids) for ids in pieces]))
-    parts = torch.tensor([token_id for ids in pieces for token_id in ids])
-    counts = torch.bincount(rows, minlength=len(pieces))
-    tokens = old.get_input_embeddings().num_embeddings
+    before, tokens = old.state_dict(), old.get_input_embeddings().num_embeddings
 
     def carried(name: str, target: Tensor) -> Tensor:
         weight: Tensor | None = before.get(name)
@@ -108,9 +105,8 @@ def carry_over(old: PreTrainedModel, new: PreTrainedModel, pieces: list[list[int
             )
         for dimension, size in enumerate(weight.shape):
             if (size, target.shape[dimension]) == (tokens, len(pieces)):
-                parted = weight.movedim(dimension, 0)
-                total = parted.new_zeros(len(pieces), *parted.shape[1:]).index_add_(0, rows, parted[parts])
-                weight = (total / counts.view(-1, *[1] * (total.dim() - 1))).movedim(0, dimension)
+                by_token = weight.movedim(dimension, 0)
+                weight = torch.stack([by_token[ids].mean(0) for ids in pieces]).movedim(0, dimension)
                 break
         if weight.shape != target.shape:
             raise RecipeError(
@@ -118,7 +114,6 @@ def carry_over(old: PreTrainedModel, new: PreTrainedModel, pieces: list[list[int
             )
         return weight
 
-    before = old.state_dict()
     new.load_state_dict({name: carried(name, target) for name, target in new.state_dict().items()})
 
 

@@ -8,10 +8,8 @@ of the beam that are no better than the best answer so far are dropped, as sums 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.errors import DecodingError, ModelError
-from kermit.modeling.captured_inputs import withheld_from
+from kermit.families.language_model import run, segment_inputs
 from kermit.tasks.cloze.layout import ClozeLayout
 from kermit.tasks.cloze.system import FRAME, ClozeAnswer, ClozeSystem, spelled
 
@@ -64,8 +62,6 @@ class MaskedLMSystem(ClozeSystem):
             )
         super().__init__(model, tokenizer, oracle_length=oracle_length)
         self.beams = beams
-        accepted = inspect.signature(model.forward).parameters
-        self.has_segments = "token_type_ids" in accepted and getattr(model.config, "type_vocab_size", 0) > 1
 
     @property
     def settings(self) -> Mapping[str, object]:
@@ -165,15 +161,11 @@ class MaskedLMSystem(ClozeSystem):
 
     def _logits(self, token_ids: Tensor, valid: Tensor, segment_ids: Tensor, gap: Tensor) -> Tensor:
         """Return (rows, n, vocabulary) logits at the gap; if the head is known, no others are computed."""
-        inputs: dict[str, Any] = {"input_ids": token_ids, "attention_mask": valid.long()}
-        if self.has_segments:
-            inputs["token_type_ids"] = segment_ids
+        segments = segment_inputs(self.model, segment_ids)
         head = self.model.get_output_embeddings()
         if head is None:
-            return _at(self.model(**inputs).logits, gap)
-        with withheld_from(head) as vectors:
-            self.model(**inputs)
-        logits: Tensor = head(_at(vectors.value, gap))
+            return _at(self.model(input_ids=token_ids, attention_mask=valid.long(), **segments).logits, gap)
+        logits: Tensor = head(_at(run(self.model, token_ids, valid, **segments), gap))
         return logits
 
     def _lengths(self, layout: ClozeLayout) -> range:

@@ -8,8 +8,8 @@ length share a batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -22,6 +22,7 @@ from kermit.tasks.glue.data import Example
 from kermit.training.callbacks import Bar
 from kermit.training.cpu import fast_on_cpu
 from kermit.training.settings import Precision
+from kermit.training.trainer import training_arguments
 
 WARMUP, WEIGHT_DECAY, CLIP_NORM, EPSILON = 0.1, 0.01, 1.0, 1e-6
 SUBSAMPLE_SEED = 0
@@ -53,7 +54,7 @@ def finetune(
     with TemporaryDirectory() as scratch, torch.random.fork_rng():
         trainer = _GlueTrainer(
             model=classifier.model,
-            args=_arguments(setting, seed, scratch),
+            args=_arguments(setting, seed, Path(scratch)),
             train_dataset=classifier.encode(examples),
             data_collator=DataCollatorWithPadding(classifier.tokenizer),
             callbacks=[Bar(title, hidden=title is None)],
@@ -75,14 +76,14 @@ class _GlueTrainer(Trainer):  # type: ignore[misc]
     """transformers' Trainer with faster steps on a CPU."""
 
     def training_step(self, model: torch.nn.Module, inputs: Features, num_items_in_batch: Any = None) -> Any:
-        entropy = [self.args.seed, self.state.global_step]
-        with fast_on_cpu(entropy, self.args) if self.args.device.type == "cpu" else nullcontext():
+        with fast_on_cpu([self.args.seed, self.state.global_step], self.args):
             return super().training_step(model, inputs, num_items_in_batch)
 
 
-def _arguments(setting: Setting, seed: int, scratch: str) -> TrainingArguments:
-    arguments = TrainingArguments(
-        output_dir=scratch,
+def _arguments(setting: Setting, seed: int, scratch: Path) -> TrainingArguments:
+    return training_arguments(
+        scratch,
+        setting.precision,
         per_device_train_batch_size=setting.batch_size,
         num_train_epochs=setting.epochs,
         learning_rate=setting.learning_rate,
@@ -94,15 +95,8 @@ def _arguments(setting: Setting, seed: int, scratch: str) -> TrainingArguments:
         train_sampling_strategy="group_by_length",
         seed=seed,
         data_seed=seed,
-        bf16=setting.precision is Precision.BFLOAT16,
-        fp16=setting.precision is Precision.FLOAT16,
-        use_cpu=not torch.cuda.is_available(),
         dataloader_pin_memory=torch.cuda.is_available(),
         save_strategy="no",
         logging_strategy="no",
         report_to="none",
-        disable_tqdm=True,
     )
-    if arguments.n_gpu > 1:
-        arguments._n_gpu = 1  # prevent DataParallel, which would change the batch size
-    return arguments

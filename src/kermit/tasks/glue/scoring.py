@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 
 import numpy as np
@@ -18,6 +19,13 @@ from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 from kermit.errors import DataError
 from kermit.tasks.glue.data import Part
 from kermit.tasks.glue.table import GlueTask, Metric, task_named
+
+_OF_LABELS = {
+    Metric.MATTHEWS: matthews_corrcoef,
+    Metric.ACCURACY: accuracy_score,
+    Metric.F1: partial(f1_score, zero_division=0),
+}
+_CORRELATIONS = {Metric.PEARSON: pearsonr, Metric.SPEARMAN: spearmanr}
 
 
 @dataclass(frozen=True)
@@ -51,18 +59,10 @@ def score_task(task: GlueTask, parts: Sequence[Part], answers: Sequence[NDArray[
 
 
 def _value(metric: Metric, labels: NDArray[np.floating], answers: NDArray[np.floating]) -> float:
-    match metric:
-        case Metric.MATTHEWS:
-            return float(matthews_corrcoef(labels, answers))
-        case Metric.ACCURACY:
-            return float(accuracy_score(labels, answers))
-        case Metric.F1:
-            return float(f1_score(labels, answers, zero_division=0))
-        case Metric.PEARSON | Metric.SPEARMAN:
-            if np.ptp(labels) == 0 or np.ptp(answers) == 0:
-                return 0.0
-            correlation = pearsonr if metric is Metric.PEARSON else spearmanr
-            return float(correlation(labels, answers).statistic)
+    if metric in _CORRELATIONS:
+        varied = np.ptp(labels) > 0 and np.ptp(answers) > 0
+        return float(_CORRELATIONS[metric](labels, answers).statistic) if varied else 0.0
+    return float(_OF_LABELS[metric](labels, answers))
 
 
 def glue_average(scores: Mapping[str, float]) -> float | None:
