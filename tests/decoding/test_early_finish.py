@@ -9,7 +9,7 @@ from kermit.canvas import Canvas, Factorization
 from kermit.decoding import Constraints, Decoded, DecodingSettings, Finish, Sampling, Strategy, decode
 from kermit.errors import DecodingError
 
-SURE, COMPLETE = 0.8, 0.95
+SURE, COMPLETE = 0.99, 0.97
 PARALLEL = DecodingSettings(strategy=Strategy.PARALLEL)
 
 
@@ -59,26 +59,26 @@ def test_slots_that_predict_end_of_slot_count_with_their_probability() -> None:
     assert result.log_prob == pytest.approx(5 * math.log(SURE) + ends, abs=1e-5)
 
 
-@pytest.mark.parametrize("settings", [{"early_finish": 1.0}, {"early_finish": 0.96}])
-def test_below_the_threshold_the_model_is_asked_again(settings: dict[str, float]) -> None:
-    result = one(speller(SEVEN), DecodingSettings(strategy=Strategy.PARALLEL, **settings))  # type: ignore[arg-type]
+@pytest.mark.parametrize("early_finish", [1.0, 0.86])  # (0.99 * 0.97) ** 4 is 0.85
+def test_below_the_threshold_the_model_is_asked_again(early_finish: float) -> None:
+    result = one(speller(SEVEN), DecodingSettings(strategy=Strategy.PARALLEL, early_finish=early_finish))
     assert (result.canvas.segments, result.rounds) == ((SEVEN, ()), 4)
     assert result.log_prob == pytest.approx(15 * math.log(SURE), abs=1e-5)
 
 
-def test_a_lower_threshold_ends_with_doubtful_slots() -> None:
-    doubtful = speller(SEVEN, 0.6)
-    assert one(doubtful).rounds == 4
-    assert one(doubtful, DecodingSettings(strategy=Strategy.PARALLEL, early_finish=0.5)).rounds == 3
+@pytest.mark.parametrize(("early_finish", "rounds"), [(0.85, 3), (0.4, 3), (0.86, 4)])
+def test_the_threshold_is_the_probability_of_all_tokens_and_completions(early_finish: float, rounds: int) -> None:
+    assert one(speller(SEVEN), DecodingSettings(strategy=Strategy.PARALLEL, early_finish=early_finish)).rounds == rounds
 
 
-def test_one_doubtful_slot_is_enough_to_ask_again() -> None:
+@pytest.mark.parametrize(("token", "completion"), [(0.99, 0.5), (0.55, 0.99)], ids=["completion", "token"])
+def test_one_doubtful_slot_is_enough_to_ask_again(token: float, completion: float) -> None:
     def rule(canvas: Canvas) -> Says:
         if not canvas.segments[0]:
             return Says({1: {B: SURE, END: 1 - SURE}})
         if canvas.segments[0] == (B,):
-            both = {A: SURE, END: 1 - SURE}
-            return Says({1: both, 2: both}, completion={1: 0.99, 2: 0.5})
+            slots = {1: {A: SURE, END: 1 - SURE}, 2: {A: token, END: 1 - token}}
+            return Says(slots, completion={1: 0.99, 2: completion})
         return Says({})
 
     assert one(TableEngine(rule, predicts_completion=True)).rounds == 3

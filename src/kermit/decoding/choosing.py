@@ -146,9 +146,9 @@ class Chooser:
         """Find the texts that the insertions complete; `rows` are the slots' rows."""
         assert answer.completion is not None
         batch, filled = len(choice.blocked), slots.searchsorted(choice.slots)
-        inserted, sure = rows[filled], answer.completion[filled] >= self.completed_from
-        complete = (np.bincount(inserted, minlength=batch) > 0) & (np.bincount(inserted, ~sure, batch) == 0)
-        complete &= ~choice.blocked
+        inserted, sure = rows[filled], answer.completion[filled] + choice.log_probs
+        complete = (np.bincount(inserted, minlength=batch) > 0) & ~choice.blocked
+        complete &= np.bincount(inserted, sure, batch) >= self.completed_from
         log_probs = answer.end.copy()
         log_probs[filled] = answer.completion[filled]
         end_log_prob = np.where(complete, np.bincount(rows, log_probs, batch), choice.end_log_prob)

@@ -27,7 +27,7 @@ LENGTH_REWARD = 0.5
 """Default for translations: because mean log-probabilities favour short texts."""
 
 
-EARLY_FINISH = 0.9
+EARLY_FINISH = 0.6
 """Default probability at which parallel decoding ends a text without a round that finds nothing more to insert."""
 
 
@@ -146,8 +146,9 @@ class DecodingSettings:
         sampling: how to draw tokens; None takes the best.
         termination_penalty: taken off the log-probability of end-of-slot, or of stopping; None for the model's own
             where a whole side is translated, and for none elsewhere.
-        early_finish: in parallel, end a text when each token of a round completes its slot with at least this
-            probability, without asking again; 1 always asks again. None for `EARLY_FINISH` if the model predicts it.
+        early_finish: in parallel, end a text without asking again when a round's tokens are right and complete their
+            slots with at least this probability together; 1 always asks again. None for `EARLY_FINISH` if the model
+            predicts completion.
         max_rounds: end after this many forward passes.
         max_tokens: insert at most this many tokens per text; None for `MAX_TOKENS`, and for at most 2 n + 10 where a
             text of n tokens is translated.

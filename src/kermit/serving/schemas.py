@@ -125,7 +125,8 @@ class Generating(Request):
         default=None,
         gt=0,
         le=1,
-        description="In parallel decoding, the probability at which a text ends without asking again; 1 always asks.",
+        description="In parallel decoding, the probability that a round completes a text, from which it ends without"
+        " asking again; 1 always asks again.",
     )
     temperature: float | None = Field(default=None, ge=0.01, le=100)
     top_k: Count | None = None
