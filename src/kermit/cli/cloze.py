@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kermit.cli import completion, logs
+from kermit.cli import completion
 from kermit.cli.inputs import check_there
 from kermit.cli.options import decoding_choices, progress_bar, set_option, settings_of
 from kermit.cli.output import check_file
@@ -33,41 +33,34 @@ class SystemName(StrEnum):
 
 
 def cloze(
-    system: Annotated[SystemName, typer.Option(help="How to fill gaps.", show_default=False)],
-    model: Annotated[
-        str, typer.Option(help="Folder of the model, a name on the Hub, or a .gguf file.", show_default=False)
-    ],
-    qa2d: Annotated[Path, typer.Option(help="QA2D's TSV, plain or .gz.", show_default=False)],
-    squad: Annotated[Path, typer.Option(help="The SQuAD JSON that QA2D refers to, plain or .gz.", show_default=False)],
+    system: Annotated[SystemName, typer.Option(help="How to fill gaps.")],
+    model: Annotated[str, typer.Option(help="Folder of the model, a name on the Hub, or a .gguf file.")],
+    qa2d: Annotated[Path, typer.Option(help="QA2D's TSV, plain or .gz.")],
+    squad: Annotated[Path, typer.Option(help="The SQuAD JSON that QA2D refers to, plain or .gz.")],
     limit: Annotated[int | None, typer.Option(min=1, help="Evaluate only the first N instances.")] = None,
     oracle_length: Annotated[
         bool, typer.Option("--oracle-length", help="Give the system the number of tokens of the gap.")
     ] = False,
     decoding: Annotated[
         Literal["serial", "parallel", "left_to_right"] | None,
-        typer.Option(help="Strategy, for kermit; parallel by default.", show_default=False),
+        typer.Option(help="Strategy, for kermit; parallel by default."),
     ] = None,
     set_: Annotated[list[str] | None, set_option("Decoding setting, for kermit.", completion.decoding_settings)] = None,
     min_tokens: Annotated[
-        int | None,
-        typer.Option(min=0, help="Minimum number of tokens to insert, for kermit; 0 by default.", show_default=False),
+        int | None, typer.Option(min=0, help="Minimum number of tokens to insert, for kermit; 0 by default.")
     ] = None,
-    beams: Annotated[
-        int | None, typer.Option(min=1, help="Number of beams, for masked-lm; 5 by default.", show_default=False)
-    ] = None,
+    beams: Annotated[int | None, typer.Option(min=1, help="Number of beams, for masked-lm; 5 by default.")] = None,
     samples: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of continuations, for causal-lm; 20 by default.", show_default=False),
+        int | None, typer.Option(min=1, help="Number of continuations, for causal-lm; 20 by default.")
     ] = None,
     continuation_tokens: Annotated[
-        int | None,
-        typer.Option(min=1, help="Length of continuations, for causal-lm; 20 by default.", show_default=False),
+        int | None, typer.Option(min=1, help="Length of continuations, for causal-lm; 20 by default.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Random seed; 0 by default.", show_default=False)] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed; 0 by default.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Instances per batch; does not change answers.")] = 8,
     precision: Annotated[
         Literal["float32", "bfloat16", "float16"] | None,
-        typer.Option(help="Precision; float32 by default, the checkpoint's own on a GPU.", show_default=False),
+        typer.Option(help="Precision; float32 by default, the checkpoint's own on a GPU."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Append predictions to this file as JSON lines; a second run resumes from it.")
@@ -81,7 +74,6 @@ def cloze(
     check_there("--qa2d", qa2d)
     check_there("--squad", squad)
     check_file("--output", output, in_new_folder=True)
-    logs.set_up()
     import json
     from dataclasses import asdict
 
