@@ -97,7 +97,7 @@ def test_decided_rounds_are_streamed_too(live: Live) -> None:
         ({"start": [[0], []]}, "special token"),
         ({"open_slots": [77]}, "slot 77 does not exist"),
         ({"strategy": "left_to_right"}, "needs a model trained with left_to_right"),
-        ({"slots": 3}, "unknown field 'slots'; did you mean 'slot'?"),
+        ({"slots": 3}, "unknown field 'slots' (did you mean 'slot'?)"),
     ],
 )
 def test_impossible_requests_are_rejected_with_a_reason(live: Live, changed: dict[str, Any], detail: str) -> None:

@@ -211,7 +211,7 @@ def test_health_says_ok(live: Live) -> None:
         (
             "translate",
             {"texts": ["a"], "to": "de", "temprature": 1},
-            "unknown field 'temprature'; did you mean 'temperature'?",
+            "unknown field 'temprature' (did you mean 'temperature'?)",
         ),
         ("translate", {"texts": ["a"], "to": "de", "temperature": 0}, "temperature: Input should be greater than or"),
         ("translate", {"texts": ["a"], "to": "de", "strategy": "diagonal"}, "strategy: Input should be 'serial', '"),
@@ -236,7 +236,7 @@ def test_health_says_ok(live: Live) -> None:
         ("embed", {"x": ["x" * 90]}, "x.0: the text has 90 tokens, but may have at most 64"),
         ("sample", {"segment": "fr"}, "unknown language 'fr'"),
         ("sample", {"count": 10**9}, "1000000000 texts, but a request may have at most 32"),
-        ("sample", {"segments": "x"}, "unknown field 'segments'; did you mean 'segment'?"),
+        ("sample", {"segments": "x"}, "unknown field 'segments' (did you mean 'segment'?)"),
         ("embed", {"x": ["a"], "qqq": 1}, "unknown field 'qqq'; known: x, y, side, pooling"),
         ("translate", {"texts": ["a"], "to": "de", "ranking": "again"}, "ranking needs several candidates"),
         ("translate", {"texts": ["a"], "to": "de", "candidates": 33}, "candidates: Input should be less than"),
