@@ -4,9 +4,8 @@ import math
 from typing import Any
 
 import pytest
-from services import PAIRS, Live
+from services import ENGLISH, GERMAN, Live
 
-ENGLISH, GERMAN = (list(side) for side in zip(*PAIRS, strict=True))
 BODIES: dict[str, dict[str, Any]] = {
     "translate": {"texts": [ENGLISH[2]], "to": "de"},
     "infill": {"x": ["A man ____ a red ____."], "y": ["Ein Mann fährt ein ____ Rad."]},
