@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,7 +10,7 @@ import typer
 
 from kermit.cli import completion
 from kermit.cli.inputs import check_there
-from kermit.cli.options import decoding_choices, progress_bar, set_option, settings_of
+from kermit.cli.options import decoding_choices, progress_bar, refuse, set_option, settings_of
 from kermit.cli.output import check_file
 from kermit.errors import DecodingError
 
@@ -32,7 +31,20 @@ class SystemName(StrEnum):
     CAUSAL_LM = "causal-lm"
 
 
+_OWNERS = {
+    "--decoding": (SystemName.KERMIT,),
+    "--set": (SystemName.KERMIT,),
+    "--min-tokens": (SystemName.KERMIT,),
+    "--beams": (SystemName.MASKED_LM,),
+    "--samples": (SystemName.CAUSAL_LM,),
+    "--continuation-tokens": (SystemName.CAUSAL_LM,),
+    "--seed": (SystemName.KERMIT, SystemName.CAUSAL_LM),
+}
+"""The systems that an option applies to."""
+
+
 def cloze(
+    context: typer.Context,
     system: Annotated[SystemName, typer.Option(help="How to fill gaps.")],
     model: Annotated[str, typer.Option(help="Folder of the model, a name on the Hub, or a .gguf file.")],
     qa2d: Annotated[Path, typer.Option(help="QA2D's TSV, plain or .gz.")],
@@ -74,6 +86,12 @@ def cloze(
     check_there("--qa2d", qa2d)
     check_there("--squad", squad)
     check_file("--output", output, in_new_folder=True)
+    for option, owners in _OWNERS.items():
+        if system not in owners:
+            refuse(context, [option], f"applies only to --system {' and '.join(owners)}, not to {system}; leave it out")
+    if oracle_length:
+        lengths = ["--min-tokens", "--continuation-tokens"]
+        refuse(context, lengths, "and --oracle-length both set the length of answers; leave one out")
     import json
     from dataclasses import asdict
 
@@ -92,16 +110,6 @@ def cloze(
     )
     from kermit.tasks.cloze.models import load_causal_lm, load_masked_lm, model_files
 
-    given = {
-        "--decoding": decoding,
-        "--set": set_,
-        "--min-tokens": min_tokens,
-        "--beams": beams,
-        "--samples": samples,
-        "--continuation-tokens": continuation_tokens,
-        "--seed": seed,
-    }
-    _refuse_unused(system, [option for option, value in given.items() if value is not None], oracle_length)
     data = read_cloze(qa2d, squad)
     instances = data.instances[:limit]
     dtype = None if precision is None else getattr(torch, precision)
@@ -127,29 +135,6 @@ def cloze(
         raise DecodingError("no instance fits the model, even without its passage; lower the length of answers")
     scores = cloze_scores(asked.name, predictions, data, signature_of(model, settings, limit))
     typer.echo(json.dumps(asdict(scores), ensure_ascii=False) if json_ else str(scores))
-
-
-_OWNERS = {
-    "--decoding": (SystemName.KERMIT,),
-    "--set": (SystemName.KERMIT,),
-    "--min-tokens": (SystemName.KERMIT,),
-    "--beams": (SystemName.MASKED_LM,),
-    "--samples": (SystemName.CAUSAL_LM,),
-    "--continuation-tokens": (SystemName.CAUSAL_LM,),
-    "--seed": (SystemName.KERMIT, SystemName.CAUSAL_LM),
-}
-_LENGTHS = ("--min-tokens", "--continuation-tokens")
-
-
-def _refuse_unused(system: SystemName, options: Sequence[str], oracle_length: bool) -> None:
-    """Raise if an option does not apply to the system, or contradicts --oracle-length."""
-    for option in options:
-        if system not in _OWNERS[option]:
-            raise DecodingError(
-                f"{option} applies only to --system {' and '.join(_OWNERS[option])}, not to {system}; leave it out"
-            )
-        if oracle_length and option in _LENGTHS:
-            raise DecodingError(f"{option} and --oracle-length both set the length of answers; leave one out")
 
 
 def _kermit(

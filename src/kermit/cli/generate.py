@@ -64,7 +64,7 @@ def translate(
         return kermit.translate([one.x for one in chunk], to, **asked, **options)
 
     def texts_of(one: InputText, result: Generation) -> dict[str, Any]:
-        return dict(zip(("source", "text"), (getattr(result, name) for name in names), strict=True))
+        return {"source": getattr(result, names[0]), "text": getattr(result, names[1])}
 
     produce(kermit, given, ask, how, texts_of, f"to {to}", seeded=False)
 
