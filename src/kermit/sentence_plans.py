@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from kermit.canvas import Segment
 from kermit.decoding import Finish
@@ -38,12 +39,6 @@ class PlannedRow:
     text: str = ""
     recased: bool = False
 
-    @classmethod
-    def of(cls, index: int, sentence: int, seed: int, text: str, recase: Recase | None) -> PlannedRow:
-        """Plan to translate a text, in sentence case if it is in capitals and `recase` agrees."""
-        recased = recase is not None and in_capitals(text) and recase(text)
-        return cls(index, sentence, seed, sentence_case(text) if recased else text, recased)
-
     def written(self, result: Generation) -> Generation:
         """Return the result with both sides in capitals if the text was."""
         return replace(result, x=result.x.upper(), y=(result.y or "").upper()) if self.recased else result
@@ -55,12 +50,12 @@ class Plan:
 
     Args:
         texts: the texts to translate; None if the plan is not for a translation.
-        splits: their sentences; None if they are translated whole.
+        splits: the sentences of each text to translate; a text that is translated whole is one of them.
     """
 
     rows: tuple[PlannedRow, ...]
     texts: tuple[str, ...] | None = None
-    splits: tuple[SplitText, ...] | None = None
+    splits: tuple[SplitText, ...] = ()
 
     @classmethod
     def of_size(cls, seeds: Sequence[int]) -> Plan:
@@ -68,38 +63,31 @@ class Plan:
         return cls(tuple(PlannedRow(index, 0, seed) for index, seed in enumerate(seeds)))
 
     @classmethod
-    def whole(cls, texts: Sequence[str], seeds: Sequence[int], recase: Recase | None = None) -> Plan:
-        """Plan to translate each text whole."""
-        numbered = enumerate(zip(texts, seeds, strict=True))
-        rows = (PlannedRow.of(index, 0, seed, text, recase) for index, (text, seed) in numbered)
-        return cls(tuple(rows), tuple(texts))
-
-    @classmethod
-    def split(cls, texts: Sequence[str], seeds: Sequence[int], language: str, recase: Recase | None = None) -> Plan:
-        """Plan to translate texts sentence by sentence; an empty text is one row.
+    def of(cls, texts: Sequence[str], seeds: Sequence[int], language: str | None, recase: Recase | None) -> Plan:
+        """Plan to translate texts; an empty text is one row.
 
         Args:
             seeds: one per text; the seeds of its sentences follow in steps of `SENTENCE_SEED_STEP`.
-            language: the code of the texts' language, for the rules of splitting.
+            language: the code of the texts' language, for the rules of splitting; None to translate texts whole.
+            recase: decides whether a row in capitals is read in sentence case; None if no row is.
         """
-        splits = tuple(split_text(text, language) for text in texts)
-        rows = [
-            PlannedRow.of(index, number, seed + number * SENTENCE_SEED_STEP, sentence, recase)
-            for index, (split, seed) in enumerate(zip(splits, seeds, strict=True))
-            for number, sentence in enumerate(split.sentences or ("",))
-        ]
-        return cls(tuple(rows), tuple(texts), splits)
+        splits = [SplitText((text,), ("", "")) if language is None else split_text(text, language) for text in texts]
+        rows = []
+        for index, (split, seed) in enumerate(zip(splits, seeds, strict=True)):
+            for number, text in enumerate(split.sentences or ("",)):
+                recased = recase is not None and in_capitals(text) and recase(text)
+                read = sentence_case(text) if recased else text
+                rows.append(PlannedRow(index, number, seed + number * SENTENCE_SEED_STEP, read, recased))
+        return cls(tuple(rows), tuple(texts), tuple(splits))
 
     def fold(self, results: Sequence[Generation], target: Segment) -> list[Generation]:
         """Combine the results of the rows into results of the texts; `target` is the side that was translated into."""
         if self.texts is None:
             return list(results)
-        written = (row.written(result) for row, result in zip(self.rows, results, strict=True))
-        left, folded = iter(written), []
-        for index, text in enumerate(self.texts):
-            split = None if self.splits is None else self.splits[index]
-            parts = [next(left) for _ in range(max(1, len(split.sentences)) if split else 1)]
-            whole = parts[0] if split is None or len(parts) == 1 else _together(split, parts, target)
+        written, folded = (row.written(result) for row, result in zip(self.rows, results, strict=True)), []
+        for text, split in zip(self.texts, self.splits, strict=True):
+            parts = list(islice(written, len(split.sentences) or 1))
+            whole = parts[0] if len(parts) == 1 else _together(split, parts, target)
             folded.append(replace(whole, x=text) if target is Segment.Y else replace(whole, y=text))
         return folded
 

@@ -128,10 +128,16 @@ class TextModel:
         """Return the text of content tokens."""
         return self._detokenizer.text(token_ids)
 
-    def recases(self, text: str) -> bool:
-        """Return whether a text in capitals is read in sentence case: if it has fewer tokens then."""
-        capitals, cased = self._encode([text, sentence_case(text)])
-        return len(cased) < len(capitals)
+    def plan(
+        self, texts: Sequence[str], target: Segment, seeds: Sequence[int], *, split: bool = True, recase: bool = True
+    ) -> Plan:
+        """Plan to translate texts into a side; capitals are read in sentence case if that has fewer tokens."""
+
+        def shorter(text: str) -> bool:
+            capitals, cased = self._encode([text, sentence_case(text)])
+            return len(cased) < len(capitals)
+
+        return Plan.of(texts, seeds, self.languages[1 - target] if split else None, shorter if recase else None)
 
     def readable(self, trace: Trace | None) -> ReadableTrace | None:
         """Return a trace with the text of its tokens, for display or JSON."""
@@ -191,10 +197,8 @@ class TextModel:
         if len(numbers) != len(texts):
             raise DecodingError(f"{len(numbers)} seeds for {len(texts)} texts; give one per text")
         followed = options.get("begun") is not None or options.get("on_round") is not None
-        recase = self.recases if options.get("recase", True) else None
-        if followed or not options.get("split_sentences", True):
-            return Plan.whole(texts, numbers, recase)
-        return Plan.split(texts, numbers, self.languages[1 - target], recase)
+        split = options.get("split_sentences", True) and not followed
+        return self.plan(texts, target, numbers, split=split, recase=options.get("recase", True))
 
     def _insert(
         self, plan: Plan, target: Segment, settings: DecodingSettings, options: GenerationOptions

@@ -1,11 +1,13 @@
 """The command as a user runs it, and a small untrained model to run it with."""
 
 import io
+import json
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from insertion_models import cached_model_of
@@ -22,6 +24,11 @@ class Outcome:
     code: int
     out: str
     err: str
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The JSON objects that it printed, one per line."""
+        return [json.loads(line) for line in self.out.splitlines()]
 
 
 class Terminal(io.StringIO):

@@ -6,10 +6,6 @@ import re
 import pytest
 
 
-def records(outcome):
-    return [json.loads(line) for line in outcome.out.splitlines()]
-
-
 def test_infill_keeps_the_given_text(ask):
     limits = ("--max-tokens-per-blank", 3, "--min-tokens-per-blank", 1)
     assert re.fullmatch(r"A man.+ a red.+\.\n", ask("infill", "A man ____ a red ____.", *limits).out)
@@ -17,23 +13,23 @@ def test_infill_keeps_the_given_text(ask):
 
 def test_infill_draws_n_samples_and_the_same_ones_for_the_same_seed(ask):
     arguments = ["infill", "A ____ bike.", "--samples", 3, "--seed", 5, "--max-tokens-per-blank", 4, "--json"]
-    lines = records(ask(*arguments))
+    lines = ask(*arguments).records
     assert [line["seed"] for line in lines] == [5, 6, 7]
     assert len({line["x"] for line in lines}) > 1
-    assert records(ask(*arguments)) == lines
+    assert ask(*arguments).records == lines
     assert {"x", "rounds", "tokens", "log_prob", "finish", "seed"} == set(lines[0])
 
 
 def test_infill_works_on_the_second_language_alone(ask):
     limits = ("--max-tokens-per-blank", 2)
     assert re.fullmatch(r"Ein.* Rad\.\n", ask("infill", "Ein ____ Rad.", "--side", "de", *limits).out)
-    (found,) = records(ask("infill", "Ein ____ Rad.", "--side", "de", *limits, "--json"))
+    (found,) = ask("infill", "Ein ____ Rad.", "--side", "de", *limits, "--json").records
     assert "x" not in found
 
 
 def test_infill_works_on_both_sides_at_once(ask):
     limits = ["--max-tokens-per-blank", 2, "--json"]
-    (found,) = records(ask("infill", "--x", "A ____ bike.", "--y", "Ein rotes ____", *limits))
+    (found,) = ask("infill", "--x", "A ____ bike.", "--y", "Ein rotes ____", *limits).records
     assert re.fullmatch(r"A.* bike\.", found["x"])
     assert found["y"].startswith("Ein rotes")
 
@@ -63,9 +59,9 @@ def test_complete_reads_fragments_from_a_file_and_samples_each(ask, tmp_path):
 
 
 def test_sample_draws_one_side_or_both(ask):
-    (both,) = records(ask("sample", "--json", "--set", "max_tokens=6"))
+    (both,) = ask("sample", "--json", "--set", "max_tokens=6").records
     assert {"x", "y"} <= set(both)
-    german = records(ask("sample", "--segment", "de", "-n", 2, "--json"))
+    german = ask("sample", "--segment", "de", "-n", 2, "--json").records
     assert len(german) == 2
     assert all("x" not in line and "y" in line for line in german)
 
@@ -81,7 +77,7 @@ def test_translate_shows_the_rounds(ask):
     lines = ask("translate", "--to", "de", "A man.", "--trace", "--set", "max_tokens=4").out.splitlines()
     assert lines[0] == "de"
     assert "[" in lines[1]
-    (record,) = records(ask("translate", "--to", "de", "A man.", "--trace", "--json", "--set", "max_tokens=4"))
+    (record,) = ask("translate", "--to", "de", "A man.", "--trace", "--json", "--set", "max_tokens=4").records
     assert len(record["trace"]["rounds"]) == record["rounds"]
     assert sum(map(len, record["trace"]["rounds"])) == record["tokens"]
 

@@ -56,7 +56,7 @@ def test_every_command_inserts_one_token_after_the_other(ask_ordered, verb):
 def test_a_text_that_reached_a_limit_is_reported_on_stderr(ask_ordered, verb):
     assert "max_tokens; the text may be incomplete" in ask_ordered(verb, *GENERATE[verb], *ENDLESS).err
     enough = ("--set", "max_tokens=200", "--set", "termination_penalty=-50")
-    assert "ended by" not in ask_ordered(verb, *GENERATE[verb], *enough).err
+    assert "stopped by" not in ask_ordered(verb, *GENERATE[verb], *enough).err
 
 
 @pytest.mark.parametrize("verb", list(GENERATE))

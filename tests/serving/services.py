@@ -34,6 +34,7 @@ PAIRS = [
     ("A man rides a red bike.", "Ein Mann fährt ein rotes Rad."),
     ("Two girls run over the street.", "Zwei Mädchen laufen über die Straße."),
 ]
+ENGLISH, GERMAN = (list(side) for side in zip(*PAIRS, strict=True))
 WAYS = (Factorization.Y_GIVEN_X, Factorization.X_GIVEN_Y, Factorization.JOINT)
 PATIENCE = 120.0
 """Timeout in seconds, generous for a busy machine."""

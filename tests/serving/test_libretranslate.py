@@ -3,11 +3,9 @@
 from typing import Any
 
 import pytest
-from services import PAIRS, Live, running
+from services import ENGLISH, GERMAN, Live, running
 
 from kermit import Kermit
-
-ENGLISH, GERMAN = (list(side) for side in zip(*PAIRS, strict=True))
 
 
 def test_a_text_and_a_list_are_translated(live: Live) -> None:

@@ -4,9 +4,8 @@ import math
 from typing import Any
 
 import pytest
-from services import PAIRS, Live
+from services import ENGLISH, GERMAN, Live
 
-ENGLISH, GERMAN = (list(side) for side in zip(*PAIRS, strict=True))
 BODIES: dict[str, dict[str, Any]] = {
     "translate": {"texts": [ENGLISH[2]], "to": "de"},
     "infill": {"x": ["A man ____ a red ____."], "y": ["Ein Mann fährt ein ____ Rad."]},
@@ -97,7 +96,7 @@ def test_decided_rounds_are_streamed_too(live: Live) -> None:
         ({"start": [[0], []]}, "special token"),
         ({"open_slots": [77]}, "slot 77 does not exist"),
         ({"strategy": "left_to_right"}, "needs a model trained with left_to_right"),
-        ({"slots": 3}, "unknown field 'slots'; did you mean 'slot'?"),
+        ({"slots": 3}, "unknown field 'slots' (did you mean 'slot'?)"),
     ],
 )
 def test_impossible_requests_are_rejected_with_a_reason(live: Live, changed: dict[str, Any], detail: str) -> None:

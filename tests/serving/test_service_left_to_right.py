@@ -6,12 +6,11 @@ from typing import Any
 import httpx
 import pytest
 from insertion_models import cached_model_of
-from services import PAIRS, Live, running
+from services import ENGLISH, GERMAN, Live, running
 
 from kermit import DecodingSettings, Factorization, Kermit, Sampling, Strategy
 from kermit.decoding import DRAWING_TEMPERATURE
 
-ENGLISH, GERMAN = (list(side) for side in zip(*PAIRS, strict=True))
 ORDERED: dict[str, Any] = {"strategy": "left_to_right", "max_tokens": 5}
 GENERATE: dict[str, dict[str, Any]] = {
     "translate": {"texts": ENGLISH[:2], "to": "de"},

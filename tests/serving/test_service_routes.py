@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from services import PAIRS, Live, running
+from services import ENGLISH, GERMAN, PAIRS, Live, running
 
 from kermit import BalancedTreePrior, DecodingSettings, Factorization, Kermit, Sampling, Strategy
 from kermit.decoding import DRAWING_TEMPERATURE, Constraints
 from kermit.serving.app import STATIC
 from kermit.serving.settings import ServiceSettings
-
-ENGLISH, GERMAN = (list(side) for side in zip(*PAIRS, strict=True))
 
 
 def results(live: Live, path: str, **body: Any) -> list[dict[str, Any]]:
@@ -163,14 +161,9 @@ def test_a_score_accepts_the_temperature_of_the_tree_prior(live: Live, kermit: K
     assert found[0] != found[1]
 
 
-def test_a_score_from_one_order_has_a_null_error_in_valid_json(live: Live) -> None:
-    (found,) = results(live, "/v1/score", x=[ENGLISH[0]], orders=1, prior="balanced_tree")
-    assert math.isfinite(found["log_prob"])
-    assert found["standard_error"] is None
-
-
-def test_a_score_from_one_fixed_order_has_no_error(live: Live) -> None:
-    (found,) = results(live, "/v1/score", x=[ENGLISH[0]], prior="left_to_right")
+@pytest.mark.parametrize("drawn", [{"orders": 1, "prior": "balanced_tree"}, {"prior": "left_to_right"}], ids=str)
+def test_a_score_from_one_order_has_a_null_error_in_valid_json(live: Live, drawn: dict[str, Any]) -> None:
+    (found,) = results(live, "/v1/score", x=[ENGLISH[0]], **drawn)
     assert math.isfinite(found["log_prob"])
     assert found["standard_error"] is None
 
@@ -211,7 +204,7 @@ def test_health_says_ok(live: Live) -> None:
         (
             "translate",
             {"texts": ["a"], "to": "de", "temprature": 1},
-            "unknown field 'temprature'; did you mean 'temperature'?",
+            "unknown field 'temprature' (did you mean 'temperature'?)",
         ),
         ("translate", {"texts": ["a"], "to": "de", "temperature": 0}, "temperature: Input should be greater than or"),
         ("translate", {"texts": ["a"], "to": "de", "strategy": "diagonal"}, "strategy: Input should be 'serial', '"),
@@ -236,12 +229,17 @@ def test_health_says_ok(live: Live) -> None:
         ("embed", {"x": ["x" * 90]}, "x.0: the text has 90 tokens, but may have at most 64"),
         ("sample", {"segment": "fr"}, "unknown language 'fr'"),
         ("sample", {"count": 10**9}, "1000000000 texts, but a request may have at most 32"),
-        ("sample", {"segments": "x"}, "unknown field 'segments'; did you mean 'segment'?"),
+        ("sample", {"segments": "x"}, "unknown field 'segments' (did you mean 'segment'?)"),
         ("embed", {"x": ["a"], "qqq": 1}, "unknown field 'qqq'; known: x, y, side, pooling"),
         ("translate", {"texts": ["a"], "to": "de", "ranking": "again"}, "ranking needs several candidates"),
         ("translate", {"texts": ["a"], "to": "de", "candidates": 33}, "candidates: Input should be less than"),
         ("sample", {"count": 2, "begun": [[]]}, "begun has rounds for 1 texts, not 2"),
         ("sample", {"seed": -1}, "seed: Input should be greater than or equal to 0"),
+        ("infill", {"x": ["A ____", "A man"]}, "text 1: no blank to fill; write a blank as four underscores, ____"),
+        ("complete", {"x": ["A man"], "y": ["Hund"]}, "no open place; write ... where text may be inserted"),
+        ("embed", {}, "no text given; give x, y or both"),
+        ("embed", {"x": ["A"], "y": ["B"], "side": "de"}, "side can only be given with x alone"),
+        ("score", {"x": ["A"], "side": "fr"}, "unknown language 'fr'"),
     ],
 )
 def test_invalid_requests_are_rejected_with_a_reason(live: Live, path: str, body: dict[str, Any], detail: str) -> None:
@@ -278,11 +276,6 @@ def test_the_error_for_a_body_that_is_not_a_json_object_says_what_to_send(live: 
     assert "at character 16" in broken[1]
     object_wanted = (422, "the body must be a JSON object, sent with Content-Type: application/json")
     assert answer(b"") == answer(b"3") == answer(b'{"texts": ["a"], "to": "de"}', "text/plain") == object_wanted
-
-
-def test_a_body_without_the_json_content_type_is_rejected(live: Live) -> None:
-    content = json.dumps({"texts": ["a"], "to": "de"})
-    assert live.client.post("/v1/translate", content=content, headers={"Content-Type": "text/plain"}).status_code == 422
 
 
 def test_too_large_a_body_is_rejected_with_or_without_content_length(live: Live) -> None:
@@ -412,19 +405,3 @@ def test_texts_of_the_second_side_can_be_given_alone(live: Live) -> None:
     assert scored == results(live, "/v1/score", y=["Hund"], orders=2)
     vectors = [live.post("/v1/embed", **body).json() for body in ({"y": ["Hund"]}, {"x": ["Hund"], "side": "y"})]
     assert vectors[0] == vectors[1]
-
-
-@pytest.mark.parametrize(
-    ("route", "body", "reason"),
-    [
-        ("infill", {"x": ["A ____", "A man"]}, "text 1: no blank to fill; write a blank as four underscores, ____"),
-        ("complete", {"x": ["A man"], "y": ["Hund"]}, "no open place; write ... where text may be inserted"),
-        ("embed", {}, "no text given; give x, y or both"),
-        ("embed", {"x": ["A"], "y": ["B"], "side": "de"}, "side can only be given with x alone"),
-        ("score", {"x": ["A"], "side": "fr"}, "unknown language 'fr'"),
-    ],
-)
-def test_missing_fields_are_errors_that_name_them(live: Live, route: str, body: dict[str, Any], reason: str) -> None:
-    response = live.post(f"/v1/{route}", **body)
-    assert response.status_code == 422
-    assert reason in response.json()["detail"]

@@ -8,11 +8,9 @@ from typing import Any
 
 import httpx
 import pytest
-from services import PAIRS, PATIENCE, Live, held, running, slowed, until
+from services import ENGLISH, PAIRS, PATIENCE, Live, held, running, slowed, until
 
 from kermit import Kermit
-
-ENGLISH = [pair[0] for pair in PAIRS]
 
 
 def ask(live: Live, pool: ThreadPoolExecutor, *requests: tuple[str, dict[str, Any]]) -> list[Future[httpx.Response]]:

@@ -5,7 +5,9 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from kermit.canvas.blanks import as_blanks
+from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.text.detokenizing import Detokenizer
+from kermit.text.tokenizer import encode_texts
 
 SPECIALS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
 PARTS = ["##believ", "##able", "##ing", ".", ",", "-", "(", ")"]
@@ -44,6 +46,18 @@ def test_inserted_tokens_are_spelled_as_in_their_context(
     detokenizer: Detokenizer, text: str, tokens: str, filled: str
 ) -> None:
     assert detokenizer.fill(text, *placed(tokens)) == filled
+
+
+def test_a_token_alone_has_a_space_where_it_begins_a_word(detokenizer: Detokenizer) -> None:
+    assert [detokenizer.piece(WORDS.index(word)) for word in ("man", "play", "##ing", ".")] == [
+        " man",
+        " play",
+        "ing",
+        ".",
+    ]
+    byte_level = train_tokenizer(["a man playing ."] * 4, 290)
+    pieces = map(Detokenizer(byte_level, 290).piece, encode_texts(byte_level, ["a man playing."])[0])
+    assert "".join(pieces) == "a man playing."
 
 
 @pytest.mark.parametrize(

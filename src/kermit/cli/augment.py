@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kermit.cli import completion, logs
+from kermit.cli import completion
 from kermit.cli.inputs import check_there
 from kermit.cli.options import Json, decoding_choices, progress_bar, set_option
 from kermit.cli.output import Results, check_folder
@@ -15,15 +15,9 @@ from kermit.errors import UsageError
 
 
 def augment(
-    x: Annotated[
-        list[Path],
-        typer.Option("--x", metavar="FILE", help="File of X, one text per line, plain or .gz.", show_default=False),
-    ],
-    y: Annotated[
-        list[Path],
-        typer.Option("--y", metavar="FILE", help="File of Y, aligned with X line by line.", show_default=False),
-    ],
-    output: Annotated[Path, typer.Option(help="Folder for the line-aligned files.", show_default=False)],
+    x: Annotated[list[Path], typer.Option("--x", metavar="FILE", help="File of X, one text per line, plain or .gz.")],
+    y: Annotated[list[Path], typer.Option("--y", metavar="FILE", help="File of Y, aligned with X line by line.")],
+    output: Annotated[Path, typer.Option(help="Folder for the line-aligned files.")],
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     set_: Annotated[
         list[str] | None,
@@ -42,7 +36,6 @@ def augment(
         for path in paths:
             check_there(option, path)
     check_folder("--output", output)
-    logs.set_up()
     from kermit.data.augmentation import augment as run
     from kermit.data.plain import OnBad
     from kermit.data.variants import checked
@@ -58,7 +51,7 @@ def augment(
             progress=progress,
         )
     if json_:
-        Results(None).json({"output": str(output), "pairs": result.pairs, "lines": dict(result.lines)})
+        Results().json({"output": str(output), "pairs": result.pairs, "lines": dict(result.lines)})
         return
     for kind, lines in result.lines.items():
         typer.echo(f"{kind}: {' and '.join(f'{count:,} lines in {name}' for name, count in lines.items())}")

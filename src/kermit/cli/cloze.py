@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kermit.cli import completion, logs
+from kermit.cli import completion
 from kermit.cli.inputs import check_there
-from kermit.cli.options import decoding_choices, progress_bar, set_option, settings_of
+from kermit.cli.options import decoding_choices, progress_bar, refuse, set_option, settings_of
 from kermit.cli.output import check_file
 from kermit.errors import DecodingError
 
@@ -32,42 +31,48 @@ class SystemName(StrEnum):
     CAUSAL_LM = "causal-lm"
 
 
+_OWNERS = {
+    "--decoding": (SystemName.KERMIT,),
+    "--set": (SystemName.KERMIT,),
+    "--min-tokens": (SystemName.KERMIT,),
+    "--beams": (SystemName.MASKED_LM,),
+    "--samples": (SystemName.CAUSAL_LM,),
+    "--continuation-tokens": (SystemName.CAUSAL_LM,),
+    "--seed": (SystemName.KERMIT, SystemName.CAUSAL_LM),
+}
+"""The systems that an option applies to."""
+
+
 def cloze(
-    system: Annotated[SystemName, typer.Option(help="How to fill gaps.", show_default=False)],
-    model: Annotated[
-        str, typer.Option(help="Folder of the model, a name on the Hub, or a .gguf file.", show_default=False)
-    ],
-    qa2d: Annotated[Path, typer.Option(help="QA2D's TSV, plain or .gz.", show_default=False)],
-    squad: Annotated[Path, typer.Option(help="The SQuAD JSON that QA2D refers to, plain or .gz.", show_default=False)],
+    context: typer.Context,
+    system: Annotated[SystemName, typer.Option(help="How to fill gaps.")],
+    model: Annotated[str, typer.Option(help="Folder of the model, a name on the Hub, or a .gguf file.")],
+    qa2d: Annotated[Path, typer.Option(help="QA2D's TSV, plain or .gz.")],
+    squad: Annotated[Path, typer.Option(help="The SQuAD JSON that QA2D refers to, plain or .gz.")],
     limit: Annotated[int | None, typer.Option(min=1, help="Evaluate only the first N instances.")] = None,
     oracle_length: Annotated[
         bool, typer.Option("--oracle-length", help="Give the system the number of tokens of the gap.")
     ] = False,
     decoding: Annotated[
         Literal["serial", "parallel", "left_to_right"] | None,
-        typer.Option(help="Strategy, for kermit; parallel by default.", show_default=False),
+        typer.Option(help="Strategy, for kermit; parallel by default."),
     ] = None,
     set_: Annotated[list[str] | None, set_option("Decoding setting, for kermit.", completion.decoding_settings)] = None,
     min_tokens: Annotated[
-        int | None,
-        typer.Option(min=0, help="Minimum number of tokens to insert, for kermit; 0 by default.", show_default=False),
+        int | None, typer.Option(min=0, help="Minimum number of tokens to insert, for kermit; 0 by default.")
     ] = None,
-    beams: Annotated[
-        int | None, typer.Option(min=1, help="Number of beams, for masked-lm; 5 by default.", show_default=False)
-    ] = None,
+    beams: Annotated[int | None, typer.Option(min=1, help="Number of beams, for masked-lm; 5 by default.")] = None,
     samples: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of continuations, for causal-lm; 20 by default.", show_default=False),
+        int | None, typer.Option(min=1, help="Number of continuations, for causal-lm; 20 by default.")
     ] = None,
     continuation_tokens: Annotated[
-        int | None,
-        typer.Option(min=1, help="Length of continuations, for causal-lm; 20 by default.", show_default=False),
+        int | None, typer.Option(min=1, help="Length of continuations, for causal-lm; 20 by default.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Random seed; 0 by default.", show_default=False)] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed; 0 by default.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Instances per batch; does not change answers.")] = 8,
     precision: Annotated[
         Literal["float32", "bfloat16", "float16"] | None,
-        typer.Option(help="Precision; float32 by default, the checkpoint's own on a GPU.", show_default=False),
+        typer.Option(help="Precision; float32 by default, the checkpoint's own on a GPU."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Append predictions to this file as JSON lines; a second run resumes from it.")
@@ -81,7 +86,12 @@ def cloze(
     check_there("--qa2d", qa2d)
     check_there("--squad", squad)
     check_file("--output", output, in_new_folder=True)
-    logs.set_up()
+    for option, owners in _OWNERS.items():
+        if system not in owners:
+            refuse(context, [option], f"applies only to --system {' and '.join(owners)}, not to {system}; leave it out")
+    if oracle_length:
+        lengths = ["--min-tokens", "--continuation-tokens"]
+        refuse(context, lengths, "and --oracle-length both set the length of answers; leave one out")
     import json
     from dataclasses import asdict
 
@@ -100,16 +110,6 @@ def cloze(
     )
     from kermit.tasks.cloze.models import load_causal_lm, load_masked_lm, model_files
 
-    given = {
-        "--decoding": decoding,
-        "--set": set_,
-        "--min-tokens": min_tokens,
-        "--beams": beams,
-        "--samples": samples,
-        "--continuation-tokens": continuation_tokens,
-        "--seed": seed,
-    }
-    _refuse_unused(system, [option for option, value in given.items() if value is not None], oracle_length)
     data = read_cloze(qa2d, squad)
     instances = data.instances[:limit]
     dtype = None if precision is None else getattr(torch, precision)
@@ -135,29 +135,6 @@ def cloze(
         raise DecodingError("no instance fits the model, even without its passage; lower the length of answers")
     scores = cloze_scores(asked.name, predictions, data, signature_of(model, settings, limit))
     typer.echo(json.dumps(asdict(scores), ensure_ascii=False) if json_ else str(scores))
-
-
-_OWNERS = {
-    "--decoding": (SystemName.KERMIT,),
-    "--set": (SystemName.KERMIT,),
-    "--min-tokens": (SystemName.KERMIT,),
-    "--beams": (SystemName.MASKED_LM,),
-    "--samples": (SystemName.CAUSAL_LM,),
-    "--continuation-tokens": (SystemName.CAUSAL_LM,),
-    "--seed": (SystemName.KERMIT, SystemName.CAUSAL_LM),
-}
-_LENGTHS = ("--min-tokens", "--continuation-tokens")
-
-
-def _refuse_unused(system: SystemName, options: Sequence[str], oracle_length: bool) -> None:
-    """Raise if an option does not apply to the system, or contradicts --oracle-length."""
-    for option in options:
-        if system not in _OWNERS[option]:
-            raise DecodingError(
-                f"{option} applies only to --system {' and '.join(_OWNERS[option])}, not to {system}; leave it out"
-            )
-        if oracle_length and option in _LENGTHS:
-            raise DecodingError(f"{option} and --oracle-length both set the length of answers; leave one out")
 
 
 def _kermit(

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from kermit.cli import logs
 from kermit.cli.inputs import check_there
 from kermit.cli.options import Json, Set, To
 from kermit.cli.output import Results, check_folder
@@ -15,26 +14,22 @@ from kermit.errors import DecodingError, ModelError
 
 
 def distill(
-    teacher: Annotated[str, typer.Option(help="Folder of the teacher, or its name on the Hub.", show_default=False)],
-    input_: Annotated[Path, typer.Option("--input", help="Text to translate, one text per line.", show_default=False)],
+    teacher: Annotated[str, typer.Option(help="Folder of the teacher, or its name on the Hub.")],
+    input_: Annotated[Path, typer.Option("--input", help="Text to translate, one text per line.")],
     to: To,
-    output: Annotated[Path, typer.Option(help="Folder for the two line-aligned files.", show_default=False)],
+    output: Annotated[Path, typer.Option(help="Folder for the two line-aligned files.")],
     set_: Set = None,
-    beams: Annotated[int | None, typer.Option(min=1, help="Number of beams.", show_default=False)] = None,
+    beams: Annotated[int | None, typer.Option(min=1, help="Number of beams.")] = None,
     backend: Annotated[
         Literal["transformers", "onnx", "ctranslate2"],
         typer.Option(
             help="Library that runs the teacher; faster: onnx for exported KERMIT models, ctranslate2 for Transformers."
         ),
     ] = "transformers",
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Translate only the first N texts.", show_default=False)
-    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Translate only the first N texts.")] = None,
     precision: Annotated[
         Literal["float32", "bfloat16", "float16", "int8"] | None,
-        typer.Option(
-            help="Precision; by default float32, with ctranslate2 int8, with onnx int8 if exported.", show_default=False
-        ),
+        typer.Option(help="Precision; by default float32, with ctranslate2 int8, with onnx int8 if exported."),
     ] = None,
     filter_: Annotated[bool, typer.Option("--filter", help="Leave out pairs that are clearly wrong.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count invalid lines.")] = False,
@@ -46,7 +41,6 @@ def distill(
     """
     check_there("--input", input_)
     check_folder("--output", output)
-    logs.set_up()
     import torch
 
     from kermit.cli.options import decoding_choices, progress_bar
@@ -92,7 +86,7 @@ def distill(
     if json_:
         files = {"source": str(result.source), "target": str(result.target)}
         counts = {"texts": result.texts, "unfinished": result.unfinished}
-        Results(None).json(files | counts | ({"filtered": result.filtered} if filter_ else {}))
+        Results().json(files | counts | ({"filtered": result.filtered} if filter_ else {}))
         return
     left_out = result.unfinished + sum(result.filtered.values())
     reasons = f" (unfinished {result.unfinished:,}, {counted(result.filtered)})" if filter_ else ""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kermit.cli import logs
 from kermit.cli.inputs import InputText, asked_apart, chunks, sides
 from kermit.cli.options import Json, Model, Output, TextsOrPairs, bundled, load_kermit, progress_bar
 from kermit.cli.output import Results, check_file
@@ -35,7 +34,6 @@ def embed(
 
     Example: kermit embed --input sentences.txt --output sentences.npy
     """
-    logs.set_up()
     given = what.read()
     as_array = output is not None and output.suffix == ".npy"
     if as_array and json_:
@@ -56,8 +54,8 @@ def embed(
                 continue
             for one, vector in zip(chunk, found, strict=True):
                 if json_:
-                    record: dict[str, Any] = {"x": one.x, "y": one.y} if one.y is not None else {"xy"[on_y]: one.x}
-                    results.json(record | {"embedding": [round(value, 6) for value in vector.tolist()]})
+                    embedding = [round(value, 6) for value in vector.tolist()]
+                    results.json(one.record(on_y=on_y) | {"embedding": embedding})
                 else:
                     results.line(" ".join(f"{value:.6g}" for value in vector))
     if as_array and output is not None:

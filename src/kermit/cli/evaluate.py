@@ -7,25 +7,19 @@ from typing import Annotated, Literal
 
 import typer
 
-from kermit.cli import cloze, logs
+from kermit.cli import cloze
 from kermit.cli.options import Decoding, Model, Set, decoding_choices, progress_bar
 from kermit.cli.output import check_file
 from kermit.errors import DataError, ModelError
 
 evaluate_app = typer.Typer(help="Score a model on a task.", no_args_is_help=True)
 
-
-@evaluate_app.callback()
-def _tasks() -> None:
-    """Score a model on a task."""
-
-
 evaluate_app.command("cloze")(cloze.cloze)
 
 
 @evaluate_app.command("translation")
 def translation(
-    data: Annotated[Path, typer.Option(help="Folder with SPLIT.en and SPLIT.de, plain or .gz.", show_default=False)],
+    data: Annotated[Path, typer.Option(help="Folder with SPLIT.en and SPLIT.de, plain or .gz.")],
     model: Model = None,
     split: Annotated[str, typer.Option(help="Name of the files without the language.")] = "test",
     directions: Annotated[
@@ -37,8 +31,7 @@ def translation(
         Literal["float32", "bfloat16", "float16", "int8"] | None,
         typer.Option(
             help="Precision; int8 needs an exported file. By default the exported file if there is one, and otherwise"
-            " float32.",
-            show_default=False,
+            " float32."
         ),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Write the translations to OUTPUT.LANGUAGE.")] = None,
@@ -50,7 +43,6 @@ def translation(
     Example: kermit evaluate translation --model runs/multi30k/kermit --data multi30k --split test
     """
     check_file("--plot", plot)
-    logs.set_up()
     import json
     from dataclasses import asdict
 

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from kermit.cli import logs
 from kermit.cli.options import Json
 from kermit.cli.output import Results, check_folder
 from kermit.errors import UsageError
@@ -15,18 +14,14 @@ from kermit.errors import UsageError
 
 def export(
     model: Annotated[
-        str | None,
-        typer.Argument(help="Folder of the model; the bundled model by default, with --output.", show_default=False),
+        str | None, typer.Argument(help="Folder of the model; the bundled model by default, with --output.")
     ] = None,
     precision: Annotated[
         Literal["float32", "int8", "both"], typer.Option(help="Precision of the weights; int8 is smaller and faster.")
     ] = "both",
     output: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder to write to, with the model's config and tokenizer; the model's folder by default.",
-            show_default=False,
-        ),
+        typer.Option(help="Folder to write to, with the model's config and tokenizer; the model's folder by default."),
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -36,7 +31,6 @@ def export(
     """
     if output is not None:
         check_folder("--output", output)
-    logs.set_up()
     from kermit.loading import BUNDLED, find_model
 
     if (model is None or model == BUNDLED) and output is None:
@@ -47,7 +41,7 @@ def export(
 
     precisions = tuple(FilePrecision) if precision == "both" else (FilePrecision(precision),)
     files = export_model(folder, output, precisions=precisions)
-    with Results(None) as results:
+    with Results() as results:
         for file in files:
             apart = file.difference
             if json_:

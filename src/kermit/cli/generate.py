@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kermit.cli import logs
 from kermit.cli.inputs import InputText, asked_apart, chunks, drawn, given_pairs, given_texts, sides
 from kermit.cli.options import (
     NO_DRAW,
@@ -55,7 +54,6 @@ def translate(
 
     Example: kermit translate --to de "A dog sleeps in the sun."
     """
-    logs.set_up()
     given = [replace(one, seed=how.seed + number) for number, one in enumerate(given_texts(texts, input_))]
     kermit = load_kermit(how.model)
     settings = chosen_decoding(context, kermit, how.decoding, how.set_).settings()
@@ -66,7 +64,7 @@ def translate(
         return kermit.translate([one.x for one in chunk], to, **asked, **options)
 
     def texts_of(one: InputText, result: Generation) -> dict[str, Any]:
-        return dict(zip(("source", "text"), (getattr(result, name) for name in names), strict=True))
+        return {"source": getattr(result, names[0]), "text": getattr(result, names[1])}
 
     produce(kermit, given, ask, how, texts_of, f"to {to}", seeded=False)
 
@@ -76,9 +74,7 @@ def infill(
     context: typer.Context,
     what: TextsOrPairs,
     min_tokens_per_blank: Annotated[int, typer.Option(help="Minimum number of tokens per blank.")] = 1,
-    max_tokens_per_blank: Annotated[
-        int | None, typer.Option(help="Maximum number of tokens per blank.", show_default=False)
-    ] = None,
+    max_tokens_per_blank: Annotated[int | None, typer.Option(help="Maximum number of tokens per blank.")] = None,
     samples: Samples = 0,
     *,
     how: HowToGenerate,
@@ -87,7 +83,6 @@ def infill(
 
     Example: kermit infill "A man ____ a red ____." --samples 3
     """
-    logs.set_up()
     settings = settings_of(how.decoding, how.set_, samples, min_tokens_per_blank, max_tokens_per_blank)
     if not settings.draws:
         refuse(context, ["--seed"], f"{NO_DRAW} with --samples 1")
@@ -120,7 +115,6 @@ def complete(
 
     Example: kermit complete --x "A man ..." --y "... Fahrrad." --samples 3
     """
-    logs.set_up()
     settings = settings_of(how.decoding, how.set_, samples)
     if not settings.draws:
         refuse(context, ["--seed"], f"{NO_DRAW} with --samples 1")
@@ -145,7 +139,6 @@ def sample(
 
     Example: kermit sample -n 5 --set temperature=0.8
     """
-    logs.set_up()
     settings = settings_of(how.decoding, how.set_, count)
     if not settings.draws:
         refuse(context, ["--seed", *(["--count"] if count > 1 else [])], f"{NO_DRAW} with --set temperature=0.7")

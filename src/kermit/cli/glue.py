@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kermit.cli import logs, options
+from kermit.cli import logs
 from kermit.cli.options import Json
 from kermit.cli.output import Results, check_file, check_folder
 from kermit.errors import UsageError
@@ -23,23 +23,10 @@ submit_app = typer.Typer(help="Write a submission for a task's test server.", no
 Data = Annotated[Path | None, typer.Option(help="Folder with CoLA, SST-2 and so on; by default glue in KERMIT_DATA.")]
 
 
-@finetune_app.callback()
-def _finetune() -> None:
-    """Finetune a model on a task."""
-
-
-@submit_app.callback()
-def _submit() -> None:
-    """Write a submission for a task's test server."""
-
-
 @finetune_app.command("glue")
 def finetune(
-    model: Annotated[
-        str,
-        typer.Option(help="Folder or Hub name of a KERMIT model, masked or causal LM, or encoder.", show_default=False),
-    ],
-    output: Annotated[Path, typer.Option(help="Folder for results and finetuned models.", show_default=False)],
+    model: Annotated[str, typer.Option(help="Folder or Hub name of a KERMIT model, masked or causal LM, or encoder.")],
+    output: Annotated[Path, typer.Option(help="Folder for results and finetuned models.")],
     task: Annotated[str, typer.Option(help="Tasks such as CoLA,RTE, or all with data.")] = "all",
     data: Data = None,
     seeds: Annotated[str, typer.Option(help="Random seeds, such as 0,1,2; one run per seed.")] = "0",
@@ -48,7 +35,9 @@ def finetune(
     batch_size: Annotated[int, typer.Option(min=1, help="Examples per step.")] = 32,
     max_length: Annotated[int, typer.Option(min=5, help="Maximum number of tokens of a text or pair.")] = 128,
     subsample: Annotated[int | None, typer.Option(min=1, help="Train on N examples, drawn at random.")] = None,
-    precision: options.PrecisionOption = "float32",
+    precision: Annotated[
+        Literal["float32", "bfloat16", "float16"], typer.Option(help="Precision of weights and arithmetic.")
+    ] = "float32",
     scores_only: Annotated[
         bool, typer.Option("--scores-only", help="Save only results, not the finetuned models.")
     ] = False,
@@ -61,7 +50,6 @@ def finetune(
     check_folder("--output", output)
     if not all(seed.strip().isdecimal() for seed in seeds.split(",")):
         raise UsageError(f"--seeds {seeds}: write whole numbers separated by commas, such as 0,1,2")
-    logs.set_up()
     from dataclasses import asdict
 
     from rich.console import Console
@@ -86,7 +74,7 @@ def finetune(
     summary = summarise([run.result for run in find_runs(output)])
     write_json(output / "summary.json", asdict(summary))
     if json_:
-        Results(None).json(asdict(summary))
+        Results().json(asdict(summary))
     else:
         Console().print(_table(summary))
 
@@ -105,8 +93,8 @@ def _table(summary: Summary) -> Table:
 
 
 def evaluate(
-    model: Annotated[str, typer.Option(help="Folder of a finetuned model.", show_default=False)],
-    task: Annotated[str, typer.Option(help="Task; AX needs a model finetuned on MNLI.", show_default=False)],
+    model: Annotated[str, typer.Option(help="Folder of a finetuned model.")],
+    task: Annotated[str, typer.Option(help="Task; AX needs a model finetuned on MNLI.")],
     data: Data = None,
     split: Annotated[Literal["dev", "train"], typer.Option(help="Split; test labels are not public.")] = "dev",
     max_length: Annotated[
@@ -118,7 +106,6 @@ def evaluate(
 
     Example: kermit evaluate glue --model runs/glue/CoLA/seed-0 --task CoLA --data glue_data
     """
-    logs.set_up()
     from dataclasses import asdict
 
     from kermit.tasks.glue.data import GlueData
@@ -128,7 +115,7 @@ def evaluate(
     shown = not logs.spoken.quiet
     result = run(model, task_named(task), GlueData.find(data), Split(split), max_length=max_length, progress=shown)
     if json_:
-        Results(None).json(asdict(result))
+        Results().json(asdict(result))
         return
     metrics = ", ".join(f"{name} {value:.2f}" for name, value in result.metrics.items())
     typer.echo(f"{result.task} {result.split}: {metrics}, score {result.score:.2f} ({result.examples:,} examples)")
@@ -137,7 +124,7 @@ def evaluate(
 
 @submit_app.command("glue")
 def submit(
-    runs: Annotated[Path, typer.Option(help="The output folder of `kermit finetune glue`.", show_default=False)],
+    runs: Annotated[Path, typer.Option(help="The output folder of `kermit finetune glue`.")],
     output: Annotated[Path, typer.Option(help="The zip to write.")] = Path("glue.zip"),
     data: Data = None,
     json_: Json = False,
@@ -147,7 +134,6 @@ def submit(
     Example: kermit submit glue --runs runs/glue --data glue_data --output glue.zip
     """
     check_file("--output", output, in_new_folder=True)
-    logs.set_up()
     from dataclasses import asdict
 
     from kermit.tasks.glue.data import GlueData
@@ -163,6 +149,6 @@ def submit(
             fg=typer.colors.RED,
         )
     if json_:
-        Results(None).json({"path": str(output), "files": [asdict(file) for file in files]})
+        Results().json({"path": str(output), "files": [asdict(file) for file in files]})
     else:
         typer.echo(f"{output}: {len(files) - len(placeholders)} files answered, {len(placeholders)} placeholders")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from kermit.cli import logs
 from kermit.cli.options import Json, Model
 from kermit.cli.output import Results
 
@@ -15,12 +14,11 @@ def info(model: Model = None, json_: Json = False) -> None:
 
     Example: kermit info --model runs/multi30k/kermit --json
     """
-    logs.set_up()
     from kermit.loading import bundled_model, find_model
 
     folder = bundled_model() if model is None else find_model(model)
     facts = installation() | {"model": None if folder is None else model_facts(folder)}
-    with Results(None) as results:
+    with Results() as results:
         if json_:
             results.json(facts)
             return

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kermit.errors import DataError, Place, placed
 
@@ -29,6 +29,10 @@ class InputText:
     y: str | None
     place: Place
     seed: int = 0
+
+    def record(self, *, on_y: bool) -> dict[str, Any]:
+        """Return the given sides for JSON; a single text belongs to the second side if `on_y`."""
+        return {"xy"[on_y]: self.x} if self.y is None else {"x": self.x, "y": self.y}
 
 
 def given_texts(texts: Sequence[str] | None, input_: Path | None) -> list[InputText]:

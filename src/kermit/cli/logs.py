@@ -23,9 +23,10 @@ spoken = Spoken()
 
 
 def hear(context: typer.Context, option: typer.CallbackParam, value: bool) -> None:
-    """Store `--debug` and `--quiet`, which may come before or after the verb."""
+    """Store `--debug` or `--quiet`, which may come before or after the verb, and log accordingly."""
     before = context.parent is not None and getattr(spoken, str(option.name))
     setattr(spoken, str(option.name), value or before)
+    _set_up()
 
 
 def is_main_process() -> bool:
@@ -33,7 +34,7 @@ def is_main_process() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def set_up() -> None:
+def _set_up() -> None:
     """Log to stderr, so that stdout holds only results."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # transformers' bars too; the verbs have their own

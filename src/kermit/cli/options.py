@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -22,36 +24,23 @@ if TYPE_CHECKING:
     from kermit.searcher import ChosenDecoding
 
 Model = Annotated[
-    str | None,
-    typer.Option(help="Folder of the model, or its name on the Hub; the bundled model by default.", show_default=False),
+    str | None, typer.Option(help="Folder of the model, or its name on the Hub; the bundled model by default.")
 ]
 Input = Annotated[
-    Path | None,
-    typer.Option("--input", "-i", help="File with one text per line, plain or .gz; - for stdin.", show_default=False),
+    Path | None, typer.Option("--input", "-i", help="File with one text per line, plain or .gz; - for stdin.")
 ]
 PairInput = Annotated[
     Path | None,
-    typer.Option(
-        "--input",
-        "-i",
-        help="File with one text, or one pair separated by a tab, per line; - for stdin.",
-        show_default=False,
-    ),
+    typer.Option("--input", "-i", help="File with one text, or one pair separated by a tab, per line; - for stdin."),
 ]
 TextArguments = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="TEXT", help="Texts; by default from --input or stdin.", show_default=False),
+    list[str] | None, typer.Argument(metavar="TEXT", help="Texts; by default from --input or stdin.")
 ]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write to this file instead of stdout.", show_default=False)
-]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file instead of stdout.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 Decoding = Annotated[
     Literal["serial", "parallel", "left_to_right"] | None,
-    typer.Option(
-        help="Insert one token per round, one per open slot, or left to right (for models trained for it).",
-        show_default=False,
-    ),
+    typer.Option(help="Insert one token per round, one per open slot, or left to right (for models trained for it)."),
 ]
 
 
@@ -63,20 +52,10 @@ def set_option(help_: str, known: Callable[..., Any], metavar: str = "KEY=VALUE"
 Set = Annotated[
     list[str] | None, set_option("Decoding setting, such as top_p=0.9. Repeatable.", completion.decoding_settings)
 ]
-To = Annotated[
-    str,
-    typer.Option("--to", help="Language to translate into.", show_default=False, autocompletion=completion.languages),
-]
-PrecisionOption = Annotated[
-    Literal["float32", "bfloat16", "float16"], typer.Option(help="Precision of weights and arithmetic.")
-]
+To = Annotated[str, typer.Option("--to", help="Language to translate into.", autocompletion=completion.languages)]
 Samples = Annotated[int, typer.Option(min=0, help="Number of samples per text; 0 takes the best tokens instead.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of the first sample; the others count up from it.")]
-TraceFlag = Annotated[bool, typer.Option("--trace", help="Show the rounds.")]
-X = Annotated[str | None, typer.Option("--x", help="First side of a pair, or a text of that side.", show_default=False)]
-Y = Annotated[
-    str | None, typer.Option("--y", help="Second side of a pair, or a text of that side.", show_default=False)
-]
+X = Annotated[str | None, typer.Option("--x", help="First side of a pair, or a text of that side.")]
+Y = Annotated[str | None, typer.Option("--y", help="Second side of a pair, or a text of that side.")]
 Side = Annotated[
     str, typer.Option(help="Language of single texts; x and y always work.", autocompletion=completion.languages)
 ]
@@ -101,11 +80,11 @@ NO_DRAW = "has no effect without sampling; remove it, or sample"
 class HowToGenerate:
     """The options of every verb that generates."""
 
-    seed: SeedOption = 0
+    seed: Annotated[int, typer.Option(help="Seed of the first sample; the others count up from it.")] = 0
     decoding: Decoding = None
     set_: Set = None
     model: Model = None
-    trace: TraceFlag = False
+    trace: Annotated[bool, typer.Option("--trace", help="Show the rounds.")] = False
     output: Output = None
     json_: Json = False
 
@@ -190,16 +169,12 @@ def settings_of(
     max_tokens_per_blank: int | None = None,
 ) -> DecodingSettings:
     """Return the decoder's settings; samples use temperature 0.7 unless another one is set."""
-    from dataclasses import replace
+    from kermit.arguments import settings_from
+    from kermit.decoding import Constraints
 
-    from kermit.decoding import DRAWING_TEMPERATURE, Constraints
-    from kermit.decoding.flat_settings import DecodingChoices
-
-    choices = seedless_choices(decoding, chosen)
-    if samples:
-        choices.setdefault("temperature", DRAWING_TEMPERATURE)
+    settings = settings_from(seedless_choices(decoding, chosen), draws=samples > 0)
     constraints = Constraints(min_tokens_per_blank=min_tokens_per_blank, max_tokens_per_blank=max_tokens_per_blank)
-    return replace(DecodingChoices.of(choices).settings(), constraints=constraints)
+    return replace(settings, constraints=constraints)
 
 
 def chosen_decoding(
@@ -213,30 +188,21 @@ def chosen_decoding(
 
 
 def load_kermit(model: str | None, threads: int | None = None) -> Kermit:
-    """Load a model of any family."""
-    with loading():
+    """Load a model of any family; show a status on stderr meanwhile, if it is a terminal."""
+    status: AbstractContextManager[object] = nullcontext()
+    if sys.stderr.isatty() and not logs.spoken.quiet:
+        from rich.console import Console
+
+        status = Console(stderr=True).status("loading the model")
+    with status:
         from kermit.pipeline import Kermit
 
         return Kermit.from_pretrained(model, threads=threads)
 
 
-def loading() -> AbstractContextManager[object]:
-    """Show a status on stderr while libraries and weights are loaded, if stderr is a terminal."""
-    import sys
-
-    if logs.spoken.quiet or not sys.stderr.isatty():
-        return nullcontext()
-    from rich.console import Console
-
-    return Console(stderr=True).status("loading the model")
-
-
 @contextmanager
-def progress_bar(total: int, title: str) -> Iterator[Callable[[int], None]]:
+def progress_bar(total: int, title: str) -> Iterator[Callable[[int], Any]]:
     """Show a progress bar on stderr while the block runs, if it is a terminal; yield a function that advances it."""
-    import sys
-    from time import monotonic
-
     from tqdm import tqdm
 
     due = monotonic() + BAR_DELAY
@@ -250,8 +216,4 @@ def progress_bar(total: int, title: str) -> Iterator[Callable[[int], None]]:
 
     hidden = True if logs.spoken.quiet else None
     with Patient(total=total, desc=title, file=sys.stderr, disable=hidden, delay=BAR_DELAY, leave=False) as bar:
-
-        def advance(count: int) -> None:
-            bar.update(count)
-
-        yield advance
+        yield bar.update

@@ -28,19 +28,18 @@ class Results:
     file that looks complete. A missing folder is an error at the start. Files named ``.gz`` are compressed.
     """
 
-    def __init__(self, output: Path | None) -> None:
+    def __init__(self, output: Path | None = None) -> None:
         self.output = output
-        self._target = None if output is None else output.resolve()  # a link stays one
-        in_place = self._target is None or (self._target.exists() and not self._target.is_file())  # such as /dev/null
-        self._part = None if in_place or self._target is None else partial(self._target)
         self._stream: IO[str] | None = None
 
     def __enter__(self) -> Results:
-        path = self._part or self._target
-        if path is not None and self._target is not None:
+        if self.output is not None:
+            self._target = self.output.resolve()  # a link stays one
+            in_place = self._target.exists() and not self._target.is_file()  # such as /dev/null
+            self._path = self._target if in_place else partial(self._target)
+            packed = self._target.suffix == ".gz"
             try:
-                packed = self._target.suffix == ".gz"
-                self._stream = gzip.open(path, "wt", encoding="utf-8") if packed else path.open("w", encoding="utf-8")
+                self._stream = (gzip.open if packed else Path.open)(self._path, "wt", encoding="utf-8")
             except OSError as error:
                 raise DataError(f"--output {self.output}: {error.strerror}") from error
         return self
@@ -51,11 +50,12 @@ class Results:
         if self._stream is None:
             return
         self._stream.close()
-        if self._part is not None and self._target is not None:
-            if kind is None:
-                self._part.replace(self._target)
-            elif self._part.stat().st_size == 0:
-                self._part.unlink()
+        if self._path == self._target:
+            return
+        if kind is None:
+            self._path.replace(self._target)
+        elif self._path.stat().st_size == 0:
+            self._path.unlink()
 
     def line(self, text: str) -> None:
         """Write one line; line breaks in the text become spaces."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from kermit.cli import logs
 from kermit.cli.inputs import sides
 from kermit.cli.options import Json, Model, Output, TextsOrPairs, bundled, load_kermit, progress_bar, refuse
 from kermit.cli.output import Results
@@ -24,10 +23,7 @@ def score(
     what: TextsOrPairs,
     factorization: Annotated[
         Literal["joint", "y_given_x", "x_given_y", "x", "y"] | None,
-        typer.Option(
-            help="Which sides to score, and which to condition on; by default all given sides are scored.",
-            show_default=False,
-        ),
+        typer.Option(help="Which sides to score, and which to condition on; by default all given sides are scored."),
     ] = None,
     method: Annotated[
         Literal["exact", "importance", "bound", "paper_bound", "left_to_right"],
@@ -54,7 +50,6 @@ def score(
 
     Example: kermit score --x "A dog sleeps." --y "Ein Hund schläft." --factorization y_given_x
     """
-    logs.set_up()
     if method in NOT_DRAWN:
         refuse(context, DRAWING, f"has no effect: --method {method} {NOT_DRAWN[method]}; remove it")
     if prior != "balanced_tree":
@@ -78,12 +73,8 @@ def score(
                 )
             advance(1)
             if json_:
-                texts_of: dict[str, Any] = {"x": one.x, "y": one.y} if one.y is not None else {"xy"[on_y]: one.x}
-                results.json(
-                    texts_of
-                    | {"log_prob": found.log_prob, "method": method}
-                    | ({"standard_error": found.standard_error} if method == "importance" else {})
-                )
+                record = one.record(on_y=on_y) | {"log_prob": found.log_prob, "method": method}
+                results.json(record | ({"standard_error": found.standard_error} if method == "importance" else {}))
             else:
                 error = "" if found.standard_error is None else f"\t{found.standard_error:.4f}"
                 results.line(f"{found.log_prob:.4f}{error}")

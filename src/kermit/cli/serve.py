@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from kermit.cli import logs
 from kermit.cli.options import Model, load_kermit
 
 
@@ -14,9 +13,7 @@ def serve(
     model: Model = None,
     host: Annotated[str, typer.Option(help="Address to listen on; by default only this machine.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 for any free one.", min=0, max=65535)] = 8000,
-    token: Annotated[
-        str | None, typer.Option(help="Require this bearer token.", envvar="KERMIT_TOKEN", show_default=False)
-    ] = None,
+    token: Annotated[str | None, typer.Option(help="Require this bearer token.", envvar="KERMIT_TOKEN")] = None,
     queue: Annotated[int, typer.Option(help="Maximum number of waiting texts; beyond that the answer is 429.")] = 256,
     max_wait_ms: Annotated[
         float, typer.Option(help="How long a text may wait for others to share its batch, in milliseconds.")
@@ -29,15 +26,12 @@ def serve(
         typer.Option(
             metavar="ORIGIN",
             help="Origin whose pages may call the service, such as https://example.com; * for all. Repeatable.",
-            show_default=False,
         ),
     ] = None,
     threads: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            help="Number of CPU threads; by default 1, or torch's choice for a model without an ONNX file.",
-            show_default=False,
+            min=1, help="Number of CPU threads; by default 1, or torch's choice for a model without an ONNX file."
         ),
     ] = None,
 ) -> None:
@@ -45,7 +39,6 @@ def serve(
 
     Example: KERMIT_TOKEN=secret kermit serve --host 0.0.0.0
     """
-    logs.set_up()
     from kermit.serving.app import create_app
     from kermit.serving.server import serve as run
     from kermit.serving.settings import ServiceSettings

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from kermit.cli import completion, logs, options
+from kermit.cli import completion, options
 from kermit.cli.inputs import given_lines, given_texts
 from kermit.cli.output import Results
 from kermit.errors import DataError, Place, placed
@@ -38,39 +38,27 @@ def trace(
     context: typer.Context,
     texts: options.TextArguments = None,
     to: Annotated[
-        str | None,
-        typer.Option(
-            "--to", help="Language to translate into.", show_default=False, autocompletion=completion.languages
-        ),
+        str | None, typer.Option("--to", help="Language to translate into.", autocompletion=completion.languages)
     ] = None,
     input_: options.Input = None,
-    infill: Annotated[str | None, typer.Option(help="Fill the blanks of this text.", show_default=False)] = None,
+    infill: Annotated[str | None, typer.Option(help="Fill the blanks of this text.")] = None,
     side: options.Side = "x",
     x: options.X = None,
     y: options.Y = None,
     from_: Annotated[
         Path | None,
-        typer.Option(
-            "--from",
-            help="Show traces written by another command with --json --trace; - for stdin.",
-            show_default=False,
-        ),
+        typer.Option("--from", help="Show traces written by another command with --json --trace; - for stdin."),
     ] = None,
     format_: Annotated[
         Literal["html", "svg", "png", "pdf", "json", "text"] | None,
-        typer.Option(
-            "--format", "-f", help="Output format; by default from the suffix of --output, or text.", show_default=False
-        ),
+        typer.Option("--format", "-f", help="Output format; by default from the suffix of --output, or text."),
     ] = None,
     layout: Annotated[
         Literal["rounds", "tree", "animated"],
         typer.Option(help="Rounds from top to bottom, the insertion tree, or moving words (SVG, HTML)."),
     ] = "rounds",
     title: Annotated[
-        str | None,
-        typer.Option(
-            help="Title of the picture; by default the languages and the number of rounds.", show_default=False
-        ),
+        str | None, typer.Option(help="Title of the picture; by default the languages and the number of rounds.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed for --x and --y, or for sampling.")] = 0,
     decoding: options.Decoding = None,
@@ -91,24 +79,28 @@ def trace(
     if infill is None:
         options.refuse(context, ["--side"], "applies only to --infill; remove it")
     chosen = format_ or format_of(output)
-    logs.set_up()
     if from_ is not None:
         decided = ["--model", "--decoding", "--set", "--seed"]
         options.refuse(context, decided, "has no effect with --from, which shows a finished decode; remove it")
         traces = read_traces(from_)
     elif to is not None:
-        traces = translations(context, texts, input_, to, seed, decoding, set_, model)
+        given = given_texts(texts, input_)
+        kermit = options.load_kermit(model)
+        how: dict[str, Any] = {"settings": options.chosen_decoding(context, kermit, decoding, set_).settings()}
+        how |= {"seeds": range(seed, seed + len(given)), "trace": True, "split_sentences": False}
+        with options.progress_bar(len(given), f"to {to}") as progress, placed([one.place for one in given]):
+            traces = readable(kermit, kermit.translate([one.x for one in given], to, on_progress=progress, **how))
     else:
         settings = options.settings_of(decoding, set_, samples=0 if infill is not None else 1)
         if not settings.draws:
             options.refuse(context, ["--seed"], f"{options.NO_DRAW} with --set temperature=0.7")
         kermit = options.load_kermit(model)
         with placed([Place("the pair" if infill is None else "--infill")]):
+            how = {"settings": settings, "seeds": [seed], "trace": True}
             if infill is None:
-                found = kermit.complete([x or ""], [y or ""], settings=settings, seeds=[seed], trace=True)
+                traces = readable(kermit, kermit.complete([x or ""], [y or ""], **how))
             else:
-                found = kermit.infill([infill], side=side, settings=settings, seeds=[seed], trace=True)
-        traces = readable(kermit, found)
+                traces = readable(kermit, kermit.infill([infill], side=side, **how))
     write(traces, chosen, layout, title, output)
 
 
@@ -118,33 +110,6 @@ def format_of(output: Path | None) -> str:
     if suffix and suffix not in FORMATS:
         raise DataError(f"--output {output}: unknown suffix; known: {', '.join(FORMATS)}; or give --format")
     return FORMATS.get(suffix, "text")
-
-
-def translations(
-    context: typer.Context,
-    texts: list[str] | None,
-    input_: Path | None,
-    to: str,
-    seed: int,
-    decoding: str | None,
-    set_: list[str] | None,
-    model: str | None,
-) -> list[ReadableTrace]:
-    """Trace translations."""
-    given = given_texts(texts, input_)
-    kermit = options.load_kermit(model)
-    settings = options.chosen_decoding(context, kermit, decoding, set_).settings()
-    with options.progress_bar(len(given), f"to {to}") as progress, placed([one.place for one in given]):
-        found = kermit.translate(
-            [one.x for one in given],
-            to,
-            split_sentences=False,
-            settings=settings,
-            seeds=range(seed, seed + len(given)),
-            trace=True,
-            on_progress=progress,
-        )
-    return readable(kermit, found)
 
 
 def readable(kermit: Kermit, results: list[Generation]) -> list[ReadableTrace]:
@@ -182,9 +147,9 @@ def write(traces: list[ReadableTrace], chosen: str, layout: str, title: str | No
     laid_out = Layout(layout)
     check(traces, chosen, laid_out, title, output)
     if chosen in BINARY and output is not None:
-        picture = traces[0].png(laid_out, title=title) if chosen == "png" else traces[0].pdf(laid_out, title=title)
+        draw = traces[0].png if chosen == "png" else traces[0].pdf
         try:
-            output.write_bytes(picture)
+            output.write_bytes(draw(laid_out, title=title))
         except OSError as error:
             raise DataError(f"--output {output}: {error.strerror}") from error
         return

@@ -13,7 +13,7 @@ from kermit.cli.output import Results, check_folder
 
 
 def train(
-    recipe: Annotated[Path, typer.Argument(help="The recipe, a YAML file.", show_default=False)],
+    recipe: Annotated[Path, typer.Argument(help="The recipe, a YAML file.")],
     data: Annotated[
         Path | None, typer.Option(help="Folder that the recipe's paths are relative to; KERMIT_DATA by default.")
     ] = None,
@@ -30,7 +30,6 @@ def train(
     """
     output = output or Path("runs") / recipe.parent.name / recipe.stem
     check_folder("--output", output)
-    logs.set_up()
     from kermit.training.recipe import load_recipe
     from kermit.training.run import train as run
 
@@ -43,7 +42,7 @@ def train(
         return
     if json_:
         record = {"model": str(result.model), "steps": result.steps, "metric": result.metric.name, "best": result.best}
-        Results(None).json(record)
+        Results().json(record)
         return
     best = "" if result.best is None else f", best validation {result.metric.title} {result.best:.6g}"
     typer.echo(f"{result.model}: {result.steps} steps{best}")

@@ -8,10 +8,8 @@ layout, words appear where they are inserted and others make room. Nothing here 
 `layouts` turns a trace into a `picture` of texts, boxes and lines, which `svg` and `figure` draw.
 """
 
-from kermit.rendering.html import page
-from kermit.rendering.insertion_times import Layout, When
-from kermit.rendering.readable import ReadableTrace
-from kermit.rendering.terminal import HIDDEN, STYLES, terminal_lines
-from kermit.rendering.tree import parents
+from kermit.rendering.insertion_times import parents
+from kermit.rendering.readable import Layout, ReadableTrace, page
+from kermit.rendering.terminal import terminal_lines
 
-__all__ = ["HIDDEN", "STYLES", "Layout", "ReadableTrace", "When", "page", "parents", "terminal_lines"]
+__all__ = ["Layout", "ReadableTrace", "page", "parents", "terminal_lines"]

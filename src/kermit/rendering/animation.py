@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from kermit.rendering.layouts import Sheet, Word, flow, title_of
+from kermit.rendering.layouts import Sheet, Word, flow
 from kermit.rendering.picture import MARGIN, ROW, Ink, Label, Picture, baseline, row_box, underline
 from kermit.rendering.svg import STYLE, document, element
 
@@ -72,10 +72,10 @@ class Animation:
 
 def animate(trace: ReadableTrace, title: str | None = None) -> Animation:
     """Lay out an animated decode."""
-    sheet = Sheet(title_of(trace) if title is None else title)
+    sheet = Sheet(trace, title)
     rounds = max((number for number, found in enumerate(trace.trace.rounds, start=1) if found), default=0)
     moving: list[Moving] = []
-    for row in sheet.sides(trace):
+    for row in sheet.sides():
         after = []
         for number in range(rounds + 1):
             there = [word for word in row if word.token.round <= number]

@@ -7,7 +7,6 @@ import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 from kermit.rendering.picture import FONTS, LIGHT, SIZE, Box, Ink, Label, Picture, Stroke
-from kermit.rendering.text_width import width
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,7 +17,6 @@ DPI = 200
 
 def draw_file(picture: Picture, kind: Literal["png", "pdf"]) -> bytes:
     """Draw a picture as a file; the text of a PDF can be selected."""
-    width(" ")  # raises if matplotlib is missing
     import matplotlib
 
     settings = {"pdf.fonttype": 42, "font.family": FONTS[0], "font.size": SIZE}

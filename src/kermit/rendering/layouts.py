@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kermit.decoding.trace import TracedToken
-from kermit.rendering.insertion_times import When, content, when
+from kermit.rendering.insertion_times import content, ink_in, parents
 from kermit.rendering.picture import MARGIN, ROW, SIZE, Box, Ink, Label, Picture, Stroke, baseline, row_box, underline
 from kermit.rendering.text_width import visible, width
-from kermit.rendering.tree import parents
 from kermit.text.languages import language_name
 
 if TYPE_CHECKING:
@@ -25,8 +24,6 @@ ROUNDS_WIDTH = 1000
 
 WORD_GAP, JOINT_GAP = 0.4, 0.12
 """The gaps before a token that begins a word and before one that continues it, in ems."""
-
-INKS = {When.GIVEN: Ink.GIVEN, When.BEFORE: Ink.TEXT, When.NOW: Ink.NOW, When.LATER: Ink.LATER}
 
 
 @dataclass(frozen=True)
@@ -110,11 +107,12 @@ def title_of(trace: ReadableTrace) -> str:
 class Sheet:
     """Items from top to bottom; `y` is the middle of the next row."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, trace: ReadableTrace, title: str | None) -> None:
+        self.trace = trace
         self.items: list[Label | Box | Stroke] = []
         self.y = float(MARGIN + ROW / 2)
-        self.title = title
-        self.note(MARGIN, title, Ink.TEXT, bold=True)
+        self.title = title_of(trace) if title is None else title
+        self.note(MARGIN, self.title, Ink.TEXT, bold=True)
         self.y += ROW
 
     def note(self, x: float, text: str, ink: Ink = Ink.NOTE, *, bold: bool = False) -> None:
@@ -133,11 +131,11 @@ class Sheet:
             self.items.append(underline(x, y, word.room))
         self.items.append(Label(x, baseline(y), word.text, ink, word.given, word.hover))
 
-    def sides(self, trace: ReadableTrace) -> Iterator[list[Word]]:
+    def sides(self) -> Iterator[list[Word]]:
         """Write the name of each side that is not empty at the end, and yield its words."""
-        for segment in range(len(trace.trace.start.segments)):
-            if row := words_of_side(trace, segment):
-                self.note(MARGIN, language_name(trace.names[segment]), bold=True)
+        for segment in range(len(self.trace.trace.start.segments)):
+            if row := words_of_side(self.trace, segment):
+                self.note(MARGIN, language_name(self.trace.names[segment]), bold=True)
                 self.y += ROW
                 yield row
                 self.y += 0.3 * ROW
@@ -166,15 +164,15 @@ class Sheet:
 
 def rounds_picture(trace: ReadableTrace, title: str | None = None) -> Picture:
     """Lay out the rounds from top to bottom, each as the final text at that round."""
-    sheet = Sheet(title_of(trace) if title is None else title)
-    for row in sheet.sides(trace):
+    sheet = Sheet(trace, title)
+    for row in sheet.sides():
         places = flow(row, MARGIN + GUTTER, ROUNDS_WIDTH)
         for number in sorted({word.token.round for word in row} - {0}) or [0]:
             if number:
                 sheet.number(str(number))
             for word, place in zip(row, places, strict=True):
-                seen = when(word.token, number)
-                sheet.word(word, place.x, sheet.y + place.line * ROW, INKS[seen], new=seen is When.NOW)
+                ink = ink_in(number, word.token)
+                sheet.word(word, place.x, sheet.y + place.line * ROW, ink, new=ink is Ink.NOW)
             sheet.y += ROW * (1 + places[-1].line)
     inserted = [("inserted", Ink.TEXT), ("new in this round", Ink.NOW), ("still to come", Ink.LATER)]
     sheet.legend([("given", Ink.GIVEN), *inserted])
@@ -184,8 +182,8 @@ def rounds_picture(trace: ReadableTrace, title: str | None = None) -> Picture:
 def tree_picture(trace: ReadableTrace, title: str | None = None) -> Picture:
     """Lay out each token at the height of its round and under its parent."""
     above = parents(trace.trace.tokens())
-    sheet = Sheet(title_of(trace) if title is None else title)
-    for row in sheet.sides(trace):
+    sheet = Sheet(trace, title)
+    for row in sheet.sides():
         numbers = sorted({word.token.round for word in row})
         heights = {number: sheet.y + 1.5 * ROW * level for level, number in enumerate(numbers)}
         places = {word.index: place.x for word, place in zip(row, flow(row, MARGIN + GUTTER, math.inf), strict=True)}

@@ -1,9 +1,11 @@
-"""A trace with the text of its tokens: the record from which every picture of a decode is drawn."""
+"""A trace with the text of its tokens: the record from which every picture of a decode is drawn, and pages of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from html import escape
 from itertools import chain
 from typing import Any
 
@@ -14,15 +16,21 @@ from kermit.decoding.trace import Trace, TracedInsertion
 from kermit.errors import DataError, UsageError, member_of
 from kermit.rendering import figure
 from kermit.rendering.animation import animate, animated_svg
-from kermit.rendering.html import page
-from kermit.rendering.insertion_times import Layout, content
+from kermit.rendering.insertion_times import content, parents
 from kermit.rendering.layouts import rounds_picture, tree_picture
-from kermit.rendering.picture import Picture
-from kermit.rendering.svg import svg
+from kermit.rendering.picture import DARK, LIGHT, Ink, Picture
+from kermit.rendering.svg import FAMILY, svg
 from kermit.rendering.terminal import terminal_lines, terminal_tree
-from kermit.rendering.tree import parents
 
 _NO_SPECIALS = SpecialTokens(-1, -2, -3, -4)  # no content token has such an id
+
+
+class Layout(StrEnum):
+    """The layout of a decode: its rounds from top to bottom, its insertion tree, or moving words."""
+
+    ROUNDS = "rounds"
+    TREE = "tree"
+    ANIMATED = "animated"
 
 
 @dataclass(frozen=True)
@@ -63,13 +71,6 @@ class ReadableTrace:
             raise DataError(f"not a trace written by --json --trace: {what}") from error
         return cls(trace, texts.__getitem__, (x, y))
 
-    def sides(self) -> list[str]:
-        """Return the final texts."""
-        texts = [""] * len(self.trace.start.segments)
-        for _, token in content(self.trace):
-            texts[token.segment] += self.text(token.token_id)
-        return [text.strip() for text in texts]
-
     def terminal_lines(self, *, colour: bool, layout: Layout = Layout.ROUNDS) -> list[Text]:
         """Return the lines of the sides that changed: the name, then one line per round, or per token of the tree."""
         draw = terminal_tree if _is_tree(layout) else terminal_lines
@@ -94,7 +95,7 @@ class ReadableTrace:
         return figure.draw_file(self._picture(layout, title), "pdf")
 
     def html(self, layout: Layout = Layout.ROUNDS) -> str:
-        """Return a page with the picture; `kermit.rendering.page` makes one of several."""
+        """Return a page with the picture; `page` makes one of several."""
         return page([self], layout)
 
     def _picture(self, layout: Layout, title: str | None) -> Picture:
@@ -129,3 +130,28 @@ class ReadableTrace:
 
 def _is_tree(layout: Layout) -> bool:
     return member_of(Layout, layout, "layout") is Layout.TREE
+
+
+TITLES = {
+    Layout.ROUNDS: "Insertion, round by round",
+    Layout.TREE: "The insertion tree",
+    Layout.ANIMATED: "Insertion, as it happens",
+}
+
+
+def page(traces: Sequence[ReadableTrace], layout: Layout, *, title: str | None = None) -> str:
+    """Return a self-contained page of pictures; the probability of a token is shown on hover."""
+    layout = member_of(Layout, layout, "layout")
+    heading = escape(TITLES[layout] if title is None else title)
+    light, dark = (f"body{{background:{inks[Ink.PAPER]};color:{inks[Ink.TEXT]}}}" for inks in (LIGHT, DARK))
+    drawn = (trace.svg(layout, prefix=f"p{number}") for number, trace in enumerate(traces))
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+        f"<title>{heading}</title>\n<style>body{{font:16px/1.5 {FAMILY};margin:2rem}}h1{{font-size:1.3rem}}"
+        f"figure{{margin:1.5rem 0;overflow-x:auto}}{light}@media (prefers-color-scheme:dark){{{dark}}}</style>\n"
+        f"</head>\n<body>\n<h1>{heading}</h1>\n"
+        + "".join(f"<figure>\n{picture}</figure>\n" for picture in drawn)
+        + "</body>\n</html>\n"
+    )

@@ -8,10 +8,10 @@ from rich.text import Text
 
 from kermit.canvas import Segment
 from kermit.decoding.trace import Trace
-from kermit.rendering.insertion_times import When, content, when
-from kermit.rendering.tree import parents
+from kermit.rendering.insertion_times import content, ink_in, parents
+from kermit.rendering.picture import Ink
 
-STYLES = {When.GIVEN: "bold", When.BEFORE: "", When.NOW: "blue underline", When.LATER: "grey58"}
+STYLES = {Ink.GIVEN: "bold", Ink.TEXT: "", Ink.NOW: "blue underline", Ink.LATER: "grey58"}
 """The style of a token in a terminal with colours."""
 
 HIDDEN = "·"
@@ -25,17 +25,17 @@ def terminal_lines(trace: Trace, segment: Segment, text: Callable[[int], str], *
     for number in (number for number, insertions in enumerate(trace.rounds, start=1) if insertions):
         line = _numbered(number, colour)
         for token in tokens:
-            seen, word = when(token, number), text(token.token_id)
-            line.append(word if colour else _plain(word, seen), style=STYLES[seen] if colour else "")
+            ink, word = ink_in(number, token), text(token.token_id)
+            line.append(word if colour else _plain(word, ink), style=STYLES[ink] if colour else "")
         lines.append(line)
     return lines
 
 
-def _plain(word: str, seen: When) -> str:
-    if seen is When.LATER:
+def _plain(word: str, ink: Ink) -> str:
+    if ink is Ink.LATER:
         return "".join(symbol if symbol.isspace() else HIDDEN for symbol in word)
     bare = word.lstrip()
-    return f"{word[: len(word) - len(bare)]}[{bare}]" if seen is When.NOW else word
+    return f"{word[: len(word) - len(bare)]}[{bare}]" if ink is Ink.NOW else word
 
 
 def terminal_tree(trace: Trace, segment: Segment, text: Callable[[int], str], *, colour: bool = True) -> list[Text]:

@@ -22,7 +22,7 @@ from kermit.errors import KermitError
 from kermit.pipeline import Kermit
 from kermit.serving import answers, libretranslate, schemas
 from kermit.serving.guards import Guard, hung_up, is_token
-from kermit.serving.http_errors import CallerGoneError, TokenError, headers_of, status_of
+from kermit.serving.http_errors import TokenError, headers_of, status_of
 from kermit.serving.service import Event, Service
 from kermit.serving.settings import ServiceSettings
 
@@ -156,9 +156,7 @@ def _endpoint(service: Service, kind: type[schemas.Request]) -> Callable[..., An
         if not getattr(asked, "stream", False):
             return await service.answer(asked, lambda: hung_up(http))
         events = service.stream(asked, lambda: hung_up(http))
-        first = await anext(events, None)
-        if first is None:
-            raise CallerGoneError("the caller has disconnected")
+        first = await anext(events)
         return EventSourceResponse(_as_sse(first, events), headers={"Cache-Control": "no-store"})
 
     answer.__annotations__ = {"asked": kind, "http": HttpRequest}  # FastAPI reads these and the docstring

@@ -5,7 +5,6 @@ Requests mirror the methods of `kermit.pipeline.Kermit`: lists of texts in, list
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Hashable
 from typing import Annotated, ClassVar
 
@@ -16,6 +15,7 @@ from kermit.arguments import GivenTexts
 from kermit.canvas import Factorization
 from kermit.canvas.blanks import BlankedText
 from kermit.decoding import DRAWING_TEMPERATURE, Ranking, Strategy, TracedInsertion, TracedRounds
+from kermit.errors import nearest
 from kermit.objectives.priors import PriorName
 from kermit.results import Pooling, ScoreMethod
 from kermit.serving.answers import Schema
@@ -42,16 +42,12 @@ class Request(Schema):
     @classmethod
     def _known_fields(cls, body: object) -> object:
         """Refuse unknown fields, and suggest the field that was probably meant."""
-        unknown = [name for name in body if name not in cls.model_fields] if isinstance(body, dict) else []
-        if unknown:
-            raise PydanticCustomError("unknown_field", "{what}", {"what": "; ".join(map(cls._unknown, unknown))})
+        known = list(cls.model_fields)
+        if isinstance(body, dict) and (unknown := [name for name in body if name not in known]):
+            hints = [nearest(name, known) or f"; known: {', '.join(known)}" for name in unknown]
+            wrong = [f"unknown field {name[:100]!r}{hint}" for name, hint in zip(unknown, hints, strict=True)]
+            raise PydanticCustomError("unknown_field", "{what}", {"what": "; ".join(wrong)})
         return body
-
-    @classmethod
-    def _unknown(cls, name: str) -> str:
-        close = difflib.get_close_matches(name, cls.model_fields, n=1)
-        known = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(cls.model_fields)}"
-        return f"unknown field {name[:100]!r}; {known}"
 
     @property
     def given(self) -> dict[str, list[str]]:

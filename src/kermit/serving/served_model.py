@@ -16,6 +16,7 @@ from kermit.arguments import GenerationOptions, settings_from
 from kermit.canvas import Factorization, Segment
 from kermit.decoding import Constraints, DecodingSettings, Trace, strategies_of
 from kermit.decoding.flat_settings import DecodingChoices
+from kermit.errors import DataError
 from kermit.objectives.priors import make_prior
 from kermit.pipeline import Kermit
 from kermit.results import Generation, Score
@@ -35,7 +36,6 @@ from kermit.serving.answers import (
     Vectors,
 )
 from kermit.serving.card import read_card
-from kermit.serving.http_errors import TooLongError
 from kermit.serving.jobs import Job
 from kermit.serving.schemas import (
     MAX_CANDIDATES,
@@ -88,17 +88,17 @@ class ServedModel:
         )
 
     def check_size(self, request: Request) -> None:
-        """Raise a TooLongError for too many texts or too large a `max_tokens`; needs no model."""
+        """Raise a DataError for too many texts or too large a `max_tokens`; needs no model."""
         most = self.settings.max_texts
         if request.size > most:
-            raise TooLongError(f"{request.size} texts, but a request may have at most {most}; split it", limit=most)
+            raise DataError(f"{request.size} texts, but a request may have at most {most}; split it", limit=most)
         asked = getattr(request, "max_tokens", None)
         if asked is not None and asked > self.settings.max_tokens:
             most = self.settings.max_tokens
-            raise TooLongError(f"max_tokens: must be at most {most} for this service, not {asked}", limit=most)
+            raise DataError(f"max_tokens: must be at most {most} for this service, not {asked}", limit=most)
 
     def check_lengths(self, request: Request) -> None:
-        """Raise a TooLongError if a given text, or a sentence of it, has too many tokens."""
+        """Raise a DataError if a given text, or a sentence of it, has too many tokens."""
         parts = request.fragments
         if isinstance(request, TranslateRequest):
             plan = self._plan(request)
@@ -106,7 +106,7 @@ class ServedModel:
         for place, fragments in parts:
             length = sum(map(len, encode_texts(self.kermit.tokenizer, fragments)))
             if length > self.max_tokens:
-                raise TooLongError(
+                raise DataError(
                     f"{place}: the text has {length} tokens, but may have at most {self.max_tokens}; shorten or"
                     " split it",
                     limit=self.max_tokens,
@@ -149,11 +149,8 @@ class ServedModel:
         seeds = range(request.seed, request.seed + request.size)
         if not isinstance(request, TranslateRequest):
             return Plan.of_size(seeds)
-        recase = self.kermit.recases if request.recase else None
-        if not request.splits:
-            return Plan.whole(request.texts, seeds, recase)
-        language = self.kermit.languages[1 - self.kermit.segment(request.to)]
-        return Plan.split(request.texts, seeds, language, recase)
+        target = self.kermit.segment(request.to)
+        return self.kermit.plan(request.texts, target, seeds, split=request.splits, recase=request.recase)
 
     def _decode(
         self, jobs: Sequence[Job], asked: Sequence[Generating], plans: Sequence[Plan], rows: Sequence[PlannedRow]
@@ -276,7 +273,7 @@ def _sides(requests: Sequence[Any]) -> tuple[list[str] | None, list[str] | None]
 
 def _place(plan: Plan, row: PlannedRow) -> str:
     """Return the place of a row in its request, for error messages."""
-    several = plan.splits is not None and len(plan.splits[row.index].sentences) > 1
+    several = len(plan.splits[row.index].sentences) > 1
     return f"texts.{row.index}, sentence {row.sentence + 1}" if several else f"texts.{row.index}"
 
 

@@ -64,18 +64,15 @@ class Service:
 
     async def answer(self, request: Request, disconnected: Disconnected) -> Reply:
         """Answer a request."""
-        async with aclosing(self._events(request, disconnected, rounds=False)) as events:
-            async for event in events:
-                assert not isinstance(event, StartEvent | RoundEvent)
-                return event
-        raise CallerGoneError("the caller has disconnected")
+        async with aclosing(self.stream(request, disconnected, rounds=False)) as events:
+            answer = await anext(events)
+            assert not isinstance(answer, StartEvent | RoundEvent)
+            return answer
 
-    def stream(self, request: Request, disconnected: Disconnected) -> AsyncGenerator[Event]:
-        """Yield every round as it happens, then the answer; raises the same errors as `answer`."""
-        return self._events(request, disconnected, rounds=True)
-
-    async def _events(self, request: Request, disconnected: Disconnected, *, rounds: bool) -> AsyncGenerator[Event]:
-        """Queue a job and yield its events; end early if the caller disconnects."""
+    async def stream(
+        self, request: Request, disconnected: Disconnected, *, rounds: bool = True
+    ) -> AsyncGenerator[Event]:
+        """Queue a request, yield every round as it happens, if `rounds`, and then the answer."""
         self.model.check_size(request)
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[StartEvent | RoundEvent | None] = asyncio.Queue()
@@ -100,6 +97,7 @@ class Service:
                     return
                 elif time.monotonic() >= job.deadline:
                     raise DeadlineError(self.settings.deadline)
+            raise CallerGoneError("the caller has disconnected")
         finally:
             gone.cancel()
             news.cancel()

@@ -1,20 +1,16 @@
-// Alternatives to an inserted word: a small dialog beside the word, to pick one.
+// Alternatives to an inserted word: a small dialog beside the word, to pick one. Escape or a click elsewhere closes it.
 
 import { button, element } from "./element.js";
 import { percent, visible } from "./record.js";
 
 /** Shows alternatives to a word. */
 export class Choices {
-  /** root: the dialog's element, with a heading and a list in it. */
+  /** root: the dialog's element, a popover, with a heading and a list in it. */
   constructor(root) {
     this.root = root;
     this.heading = root.querySelector("h2");
     this.list = root.querySelector("ul");
-    root.querySelector("[data-close]").addEventListener("click", () => this.close());
-    root.addEventListener("keydown", (event) => this.#key(event));
-    document.addEventListener("pointerdown", ({ target }) => {
-      if (!root.hidden && !root.contains(target) && target !== this.word) this.close({ refocus: false });
-    });
+    root.addEventListener("keydown", (event) => this.#move(event));
   }
 
   /** Open beside a word; `load()` returns the alternatives, `onPick(alternative)` is called with the chosen one. */
@@ -22,30 +18,26 @@ export class Choices {
     this.word = word;
     this.heading.textContent = `Instead of “${visible(token.text)}”`;
     this.list.replaceChildren(this.#note("Loading …"));
-    this.root.hidden = false;
+    word.focus(); // where the focus returns to
+    this.root.togglePopover(true);
     this.#place();
-    this.root.querySelector("[data-close]").focus();
-    let found;
+    this.root.querySelector("button").focus();
+    let rows;
     try {
-      found = await load();
+      const found = await load();
+      rows = found.results.map((one) => this.#row(one, token, onPick));
+      rows.push(this.#note(`Nothing more belongs here: ${percent(found.end_log_prob)}`));
     } catch (error) {
-      if (this.word === word) this.list.replaceChildren(this.#note(error.message));
-      return;
+      rows = [this.#note(error.message)];
     }
-    if (this.word !== word) return;
-    this.list.replaceChildren(
-      ...found.results.map((one) => this.#row(one, token, onPick)),
-      this.#note(`Nothing more belongs here: ${percent(found.end_log_prob)}`),
-    );
+    if (this.word !== word || !this.root.matches(":popover-open")) return;
+    this.list.replaceChildren(...rows);
     this.#place();
     this.list.querySelector("button:not(:disabled)")?.focus();
   }
 
-  close({ refocus = true } = {}) {
-    if (this.root.hidden) return;
-    this.root.hidden = true;
-    if (refocus) this.word?.focus();
-    this.word = null;
+  close() {
+    this.root.hidePopover();
   }
 
   #row(one, token, onPick) {
@@ -72,7 +64,6 @@ export class Choices {
 
   /** Place the dialog below the word and inside the page; on a phone, the style sheet puts it at the bottom. */
   #place() {
-    if (!this.word) return;
     const word = this.word.getBoundingClientRect();
     const most = document.documentElement.clientWidth - this.root.offsetWidth - 8;
     this.root.style.left = `${Math.max(8, Math.min(word.left, most)) + scrollX}px`;
@@ -81,12 +72,7 @@ export class Choices {
     if (getComputedStyle(this.root).position === "fixed" && hidden > 0) scrollBy(0, hidden + 40);
   }
 
-  #key(event) {
-    if (event.key === "Escape") {
-      event.preventDefault();
-      this.close();
-      return;
-    }
+  #move(event) {
     const buttons = [...this.root.querySelectorAll("button:not(:disabled)")];
     const here = buttons.indexOf(document.activeElement);
     const steps = { ArrowDown: here + 1, ArrowUp: here - 1, Home: 0, End: buttons.length - 1 };

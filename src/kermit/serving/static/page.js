@@ -48,7 +48,7 @@ function show(canvas) {
 
 function edit(side) {
   player.pause();
-  choices.close({ refocus: false });
+  choices.close();
   show(false);
   part(side).focus();
 }
@@ -135,7 +135,7 @@ async function run(state) {
   remember(state);
   const focused = document.activeElement;
   busy(true);
-  choices.close({ refocus: false });
+  choices.close();
   forget();
   part("status").textContent = "Waiting for the model …";
   shown = { state, texts: given(state), gaps: [], parts: [] };

@@ -72,13 +72,8 @@ async function* events(body) {
     const blocks = (rest + value).split("\n\n");
     rest = blocks.pop();
     for (const block of blocks) {
-      let name = "message";
-      const data = [];
-      for (const line of block.split("\n")) {
-        if (line.startsWith("event:")) name = line.slice(6).trim();
-        if (line.startsWith("data:")) data.push(line.slice(5));
-      }
-      if (data.length) yield { name, data: JSON.parse(data.join("\n")) };
+      const [, name, data] = block.match(/^event: (.*)\ndata: (.*)$/);
+      yield { name, data: JSON.parse(data) };
     }
   }
 }
