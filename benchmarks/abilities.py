@@ -29,11 +29,11 @@ from sacrebleu.metrics import BLEU, CHRF
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
-from kermit import DecodingSettings, Kermit, Ranking, Sampling, Strategy
+from kermit import DecodingSettings, Kermit, Ranking, Strategy
 from kermit.canvas import Segment
 from kermit.canvas.blanks import BLANK
 from kermit.data.plain import Report, file_checksum, read_texts
-from kermit.decoding import DRAWING_TEMPERATURE, Finish, strategies_of
+from kermit.decoding import DEFAULT_SAMPLING, Finish, strategies_of
 from kermit.errors import KermitError
 from kermit.loading import find_model
 from kermit.tasks.cloze.models import load_causal_lm
@@ -318,7 +318,7 @@ def described(bench, texts, foreign, english):
 
 
 def drawn(bench, segment):
-    settings = DecodingSettings(bench.strategy, sampling=Sampling(DRAWING_TEMPERATURE))
+    settings = DecodingSettings(bench.strategy, sampling=DEFAULT_SAMPLING)
     found = bench.kermit.sample(bench.count, segment=segment, seed=SEED, settings=settings)
     unfinished = share(one.finish != Finish.FINISHED for one in found)
     return {language: [bench.text(one, language) for one in found] for language in OTHER}, unfinished

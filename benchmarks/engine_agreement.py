@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from kermit import DecodingSettings, Kermit
-from kermit.decoding import DRAWING_TEMPERATURE, Sampling, strategies_of
+from kermit.decoding import DEFAULT_SAMPLING, strategies_of
 from kermit.engines.exported_files import FilePrecision
 from kermit.engines.exporting import export_model
 from kermit.errors import ModelError
@@ -66,7 +66,7 @@ def main():
     pairs = read_split(options.data, options.split, engines[0].languages)[: options.texts]
     for name, verb in jobs(pairs, engines[0].languages).items():
         for strategy in strategies_of(engines[0].info):
-            sampling = Sampling(DRAWING_TEMPERATURE) if name in DRAWN else None
+            sampling = DEFAULT_SAMPLING if name in DRAWN else None
             settings = DecodingSettings(strategy, sampling, max_tokens=options.max_tokens)
             try:
                 ours, theirs = ([(r.x, r.y, r.tokens) for r in verb(kermit, settings=settings)] for kermit in engines)

@@ -20,7 +20,7 @@ import kermit
 from kermit.canvas import Factorization
 from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.decoding import (
-    DRAWING_TEMPERATURE,
+    DEFAULT_SAMPLING,
     Constraints,
     DecodingSettings,
     Finish,
@@ -375,7 +375,7 @@ def test_settings_may_be_a_mapping(random_kermit: Kermit) -> None:
     assert random_kermit.translate("A", "de", settings=named) == random_kermit.translate("A", "de", settings=expected)
     serial = pipeline(termination="sequence")  # whose only strategy is the default
     assert serial.sample(settings={"max_tokens": 3}) == serial.sample(
-        settings=DecodingSettings(Strategy.SERIAL, Sampling(DRAWING_TEMPERATURE), max_tokens=3)
+        settings=DecodingSettings(Strategy.SERIAL, DEFAULT_SAMPLING, max_tokens=3)
     )
     with pytest.raises(DecodingError, match=r"unknown decoding setting 'temprature'.*did you mean 'temperature'"):
         random_kermit.sample(settings={"temprature": 1})
@@ -487,11 +487,15 @@ def test_no_blank_stays_empty_unless_allowed() -> None:
     assert [result.tokens for result in reluctant.infill(texts, settings=free)] == [0, 0]
 
 
-def test_sampling_uses_a_low_temperature_by_default(random_kermit: Kermit) -> None:
-    how = DecodingSettings(sampling=Sampling(DRAWING_TEMPERATURE))
+def test_sampling_leaves_out_unlikely_tokens_by_default(random_kermit: Kermit) -> None:
+    how = DecodingSettings(sampling=DEFAULT_SAMPLING)
     assert random_kermit.sample(3) == random_kermit.sample(3, settings=how)
     assert random_kermit.complete("A ...", "Ein") == random_kermit.complete("A ...", "Ein", settings=how)
-    assert DecodingChoices(top_p=0.9).settings().sampling == Sampling(DRAWING_TEMPERATURE, top_p=0.9)
+    assert DecodingChoices(top_p=0.9).settings().sampling == Sampling(0.7, top_p=0.9)
+    for named in ({"temperature": 1.0}, {"top_k": 3}, {"top_p": 0.5}):
+        exactly = DecodingSettings(sampling=Sampling(**{"temperature": 0.7} | named))
+        assert random_kermit.sample(3, settings=named) == random_kermit.sample(3, settings=exactly)
+    assert random_kermit.sample(settings={"temperature": None}) == random_kermit.sample(settings=DecodingSettings())
 
 
 def test_the_translation_of_a_blank_text_is_blank(random_kermit: Kermit) -> None:

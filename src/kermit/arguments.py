@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from kermit.canvas import Factorization, Segment
-from kermit.decoding import DRAWING_TEMPERATURE, DecodingSettings, OnRound, TracedRounds
+from kermit.decoding import DEFAULT_SAMPLING, DecodingSettings, OnRound, TracedRounds
 from kermit.decoding.flat_settings import DecodingChoices
 from kermit.errors import DataError, DecodingError
 from kermit.objectives.orders import OrderPrior
@@ -162,7 +162,11 @@ def _read(texts: TextOrTexts | None) -> list[str] | None:
 
 
 def settings_from(choices: object, *, draws: bool = False) -> DecodingSettings:
-    """Build decoding settings from a mapping of flat names; with `draws`, sample unless it names a temperature."""
+    """Build decoding settings from a mapping of flat names.
+
+    With `draws`, tokens are sampled: as `DEFAULT_SAMPLING` if no option of sampling is named, and not at all if the
+    temperature is None.
+    """
     if not isinstance(choices, Mapping):
         raise DecodingError(
             "settings must be DecodingSettings or a mapping such as {'temperature': 0.7}, not"
@@ -171,6 +175,6 @@ def settings_from(choices: object, *, draws: bool = False) -> DecodingSettings:
     if "seed" in choices:
         raise DecodingError("settings have no seed; give seeds, one per text")
     chosen = dict(choices)
-    if draws:
-        chosen.setdefault("temperature", DRAWING_TEMPERATURE)
+    if draws and not {"temperature", "top_k", "top_p"} & chosen.keys():
+        chosen |= vars(DEFAULT_SAMPLING)
     return DecodingChoices.of(chosen).settings()

@@ -157,7 +157,7 @@ class Kermit(TextModel):
         self, x: Iterable[str] | None, y: Iterable[str] | None = None, **options: Unpack[FillingOptions]
     ) -> list[Generation]: ...
     def complete(self, x: TextOrTexts | None, y: TextOrTexts | None = None, **options: Unpack[FillingOptions]) -> Any:
-        """Complete pairs from fragments on both sides (the paper's Figure 4), at temperature 0.7 by default.
+        """Complete pairs from fragments on both sides (the paper's Figure 4), with `DEFAULT_SAMPLING` by default.
 
         Text is inserted only at ``...`` or at a blank; an empty side is generated whole.
         ``complete("A man ...", "... Fahrrad.")`` opens the end of the first side and the start of the second.
@@ -182,7 +182,7 @@ class Kermit(TextModel):
     def sample(
         self, count: int = 1, *, segment: str = "both", seed: int = 0, **options: Unpack[GenerationOptions]
     ) -> list[Generation]:
-        """Sample texts from scratch: pairs from p(x, y), or one side from p(x) or p(y), at temperature 0.7 by default.
+        """Sample texts: pairs from p(x, y), or one side from p(x) or p(y); with `DEFAULT_SAMPLING` by default.
 
         Args:
             count: number of texts.

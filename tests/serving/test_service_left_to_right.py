@@ -8,8 +8,8 @@ import pytest
 from insertion_models import cached_model_of
 from services import ENGLISH, GERMAN, Live, running
 
-from kermit import DecodingSettings, Factorization, Kermit, Sampling, Strategy
-from kermit.decoding import DRAWING_TEMPERATURE
+from kermit import DecodingSettings, Factorization, Kermit, Strategy
+from kermit.decoding import DEFAULT_SAMPLING
 
 ORDERED: dict[str, Any] = {"strategy": "left_to_right", "max_tokens": 5}
 GENERATE: dict[str, dict[str, Any]] = {
@@ -30,7 +30,7 @@ def results(response: httpx.Response) -> list[dict[str, Any]]:
 def test_every_route_generates_the_same_as_the_pipeline(ordered: Live, ordered_kermit: Kermit, route: str) -> None:
     found = results(ordered.post(f"/v1/{route}", **GENERATE[route], **ORDERED, trace=True))
     best = DecodingSettings(Strategy.LEFT_TO_RIGHT, max_tokens=5)
-    drawn = DecodingSettings(Strategy.LEFT_TO_RIGHT, Sampling(DRAWING_TEMPERATURE), max_tokens=5)
+    drawn = DecodingSettings(Strategy.LEFT_TO_RIGHT, DEFAULT_SAMPLING, max_tokens=5)
     body = GENERATE[route]
     match route:
         case "translate":

@@ -10,7 +10,7 @@ import pytest
 from services import ENGLISH, GERMAN, PAIRS, Live, running
 
 from kermit import BalancedTreePrior, DecodingSettings, Factorization, Kermit, Sampling, Strategy
-from kermit.decoding import DRAWING_TEMPERATURE, Constraints
+from kermit.decoding import Constraints
 from kermit.serving.app import STATIC
 from kermit.serving.settings import ServiceSettings
 
@@ -51,7 +51,7 @@ def test_infill_passes_its_own_settings_on(live: Live, kermit: Kermit) -> None:
 
 def test_complete_keeps_the_fragments(live: Live, kermit: Kermit) -> None:
     (found,) = results(live, "/v1/complete", x=["... girls ..."], y=["... Straße ..."], seed=3, top_k=5)
-    how = DecodingSettings(sampling=Sampling(DRAWING_TEMPERATURE, top_k=5), max_tokens=64)
+    how = DecodingSettings(sampling=Sampling(0.7, top_k=5), max_tokens=64)
     (expected,) = kermit.complete(["... girls ..."], ["... Straße ..."], settings=how, seeds=[3])
     assert (found["x"], found["y"]) == (expected.x, expected.y)
     assert "girls" in found["x"]

@@ -168,7 +168,7 @@ def settings_of(
     min_tokens_per_blank: int | None = None,
     max_tokens_per_blank: int | None = None,
 ) -> DecodingSettings:
-    """Return the decoder's settings; samples use temperature 0.7 unless another one is set."""
+    """Return the decoder's settings; samples use the default sampling unless it is set."""
     from kermit.arguments import settings_from
     from kermit.decoding import Constraints
 

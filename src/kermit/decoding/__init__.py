@@ -3,7 +3,7 @@
 from kermit.decoding.decoder import check_lengths, decode
 from kermit.decoding.rounds import Decoded, OnRound
 from kermit.decoding.settings import (
-    DRAWING_TEMPERATURE,
+    DEFAULT_SAMPLING,
     LENGTH_REWARD,
     MAX_REPEATS,
     MAX_TOKENS,
@@ -18,7 +18,7 @@ from kermit.decoding.strategies import strategies_of, with_strategy
 from kermit.decoding.trace import Trace, TracedInsertion, TracedRounds, TracedToken
 
 __all__ = [
-    "DRAWING_TEMPERATURE",
+    "DEFAULT_SAMPLING",
     "LENGTH_REWARD",
     "MAX_REPEATS",
     "MAX_TOKENS",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
-from kermit.decoding.settings import DRAWING_TEMPERATURE, LENGTH_REWARD, DecodingSettings, Ranking, Sampling, Strategy
+from kermit.decoding.settings import DEFAULT_SAMPLING, LENGTH_REWARD, DecodingSettings, Ranking, Sampling, Strategy
 from kermit.decoding.strategies import strategies_of
 from kermit.engines.engine import ModelInfo
 from kermit.errors import DecodingError, member_of, nearest
@@ -67,7 +67,7 @@ class DecodingChoices:
         """Return the decoder's settings."""
         sampling = None
         if any(value is not None for value in (self.temperature, self.top_k, self.top_p)):
-            temperature = DRAWING_TEMPERATURE if self.temperature is None else self.temperature
+            temperature = DEFAULT_SAMPLING.temperature if self.temperature is None else self.temperature
             sampling = Sampling(temperature, self.top_k, self.top_p)
         shared = {field.name for field in fields(self)} & {field.name for field in fields(DecodingSettings)}
         return DecodingSettings(sampling=sampling, **{name: getattr(self, name) for name in shared})

@@ -10,13 +10,6 @@ from numbers import Integral
 from kermit.canvas.arrays import Booleans
 from kermit.errors import DecodingError, member_of
 
-DRAWING_TEMPERATURE = 0.7
-"""Default temperature for sampled texts; 1 is the model's own distribution.
-
-Trained with label smoothing, a model gives every token of the vocabulary some probability; at 1 a long text is
-likely to draw such a token somewhere.
-"""
-
 MAX_TOKENS = 512
 """Default limit on the tokens inserted into a text."""
 
@@ -103,6 +96,14 @@ class Sampling:
             raise DecodingError(f"top_k must be at least 1, not {self.top_k}")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise DecodingError(f"top_p must be above 0 and at most 1, not {self.top_p}")
+
+
+DEFAULT_SAMPLING = Sampling(temperature=0.7, top_p=0.95)
+"""How texts are drawn if nothing else is requested; temperature 1 is the model's own distribution.
+
+Trained with label smoothing, a model gives every token of the vocabulary some probability; a long text is likely to
+draw such a token somewhere, often one of the other language.
+"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from kermit.arguments import GivenTexts
 from kermit.canvas import Factorization
 from kermit.canvas.blanks import BlankedText
-from kermit.decoding import DRAWING_TEMPERATURE, Ranking, Strategy, TracedInsertion, TracedRounds
+from kermit.decoding import DEFAULT_SAMPLING, Ranking, Strategy, TracedInsertion, TracedRounds
 from kermit.errors import nearest
 from kermit.objectives.priors import PriorName
 from kermit.results import Pooling, ScoreMethod
@@ -203,18 +203,34 @@ class InfillRequest(_OnFragments):
     max_tokens_per_blank: Count | None = None
 
 
-class CompleteRequest(_OnFragments):
+class _Drawing(Generating):
+    """Sampling by default."""
+
+    temperature: float | None = Field(
+        default=None,
+        ge=0.01,
+        le=100,
+        description=f"Without temperature, top_k and top_p, {DEFAULT_SAMPLING.temperature} with a top_p of"
+        f" {DEFAULT_SAMPLING.top_p}; null takes the best tokens.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sampled(cls, body: object) -> object:
+        if isinstance(body, dict) and not {"temperature", "top_k", "top_p"} & body.keys():
+            return body | vars(DEFAULT_SAMPLING)
+        return body
+
+
+class CompleteRequest(_Drawing, _OnFragments):
     """Complete pairs from fragments: text is inserted at `...` and blanks, and an empty side is generated whole."""
 
-    temperature: float | None = Field(default=DRAWING_TEMPERATURE, ge=0.01, le=100, description="Null takes the best.")
 
-
-class SampleRequest(Generating):
+class SampleRequest(_Drawing):
     """Sample pairs from p(x, y), or one side from p(x) or p(y)."""
 
     count: int = Field(default=1, ge=1)
     segment: str = Field(default="both", max_length=100, description="Both, or a language (x and y always work).")
-    temperature: float | None = Field(default=DRAWING_TEMPERATURE, ge=0.01, le=100, description="Null takes the best.")
 
     @property
     def size(self) -> int:
