@@ -9,7 +9,7 @@ import pytest
 from cloze_models import write_data
 
 from kermit.errors import DataError
-from kermit.tasks.cloze import ClozeInstance, Skip, read_cloze
+from kermit.tasks.cloze.instances import ClozeInstance, Skip, read_cloze
 from kermit.tasks.cloze.spacing import find_words, join_words, split_words
 
 DATA = os.environ.get("KERMIT_DATA")  # read now: the tests themselves run without it

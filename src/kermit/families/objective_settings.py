@@ -1,7 +1,7 @@
 """The objectives of insertion models by name, and the recipe's section `objective`.
 
-To add an objective, write a subclass of `kermit.objectives.Objective`, call `register_objective` in its module, and
-list the module in the recipe's `imports`.
+To add an objective, write a subclass of `kermit.objectives.objective.Objective`, call `register_objective` in its
+module, and list the module in the recipe's `imports`.
 """
 
 from __future__ import annotations

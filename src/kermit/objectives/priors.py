@@ -1,6 +1,6 @@
 """Order priors by name, for recipes, the command line and requests.
 
-To add a prior, write a subclass of `kermit.objectives.OrderPrior`, call `register_prior` in its module, and list the
+To add a prior, write a subclass of `kermit.OrderPrior`, call `register_prior` in its module, and list the
 module in the recipe's `imports`.
 """
 
