@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import ModelOutput
 
-from kermit.canvas import SpecialTokens, Termination
+from kermit.canvas import SpecialTokens
 from kermit.data.joint_tokenizer import blank_id, end_of_slot_id
 from kermit.errors import ModelError
 from kermit.modeling.config import KermitConfig
@@ -66,7 +66,7 @@ class SlotHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.location = nn.Linear(width, 1, bias=False)
         self.copying = Copying(config.hidden_size, config.copy_width) if config.copy_width else None
-        sequence = config.termination == Termination.SEQUENCE
+        sequence = config.termination == "sequence"
         self.stop = nn.Linear(config.hidden_size, 1) if sequence else None
         self.completion = nn.Linear(width, 1) if config.predicts_completion else None
 
@@ -118,7 +118,7 @@ class KermitForInsertion(KermitPreTrainedModel):
         if len(tokenizer) > trunk.get_input_embeddings().num_embeddings:
             trunk.resize_token_embeddings(len(tokenizer), mean_resizing=False)
         config = KermitConfig(trunk_config=trunk.config, **specials, **settings)
-        config.never_generated += range(len(tokenizer), config.vocab_size)
+        config.never_generated = [*config.never_generated, *range(len(tokenizer), config.vocab_size)]
         model = cls(config)
         model.kermit.encoder.load_state_dict(
             {name: weight for name, weight in trunk.state_dict().items() if not name.startswith("pooler.")}
