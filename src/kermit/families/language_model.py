@@ -53,8 +53,7 @@ class LanguageModelFamily:
 
         Like KERMIT's trunk, it has an embedding row for every token of the tokenizer, including end-of-slot.
         """
-        settings = recipe.model
-        assert isinstance(settings, TrunkSettings)
+        settings: TrunkSettings = recipe.model
         end_of_slot_id(tokenizer)
         if settings.trunk_from is not None:
             model = settings.load(self.kind, **self.role)

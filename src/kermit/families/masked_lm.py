@@ -101,7 +101,6 @@ class MaskedLMFamily(LanguageModelFamily):
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Return a collator that masks tokens."""
-        assert isinstance(recipe.objective, MaskedLMObjective)
         specials = specials_of(tokenizer)
         ordinary = [index for index in range(len(tokenizer)) if index not in specials.ids]
         return MaskingCollator(specials, tokenizer.mask_token_id, np.array(ordinary), recipe.objective)

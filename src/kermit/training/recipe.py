@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 import yaml
-from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, create_model, model_validator
+from pydantic import BaseModel, Field, ValidationError, create_model, model_validator
 
 from kermit.errors import RecipeError, in_a_line, nearest
 from kermit.families import family_names, get_family
@@ -25,22 +25,22 @@ from kermit.training.settings import (
     AveragingSettings,
     BatchSettings,
     CheckpointSettings,
-    EvaluationSettings,
     OptimizerSettings,
     RuntimeSettings,
     ScheduleSettings,
     Seed,
-    TextSettings,
     TokenizerSettings,
 )
 from kermit.training.task import Task, get_task, serves, task_names
-from kermit.validated_settings import FactorizationMix, FamilySettings, OrderMix, Settings
+from kermit.validated_settings import FactorizationMix, OrderMix, Settings
 
 DEFAULT_TASK = "translation"
 
 
 class Recipe(Settings):
     """A training run. `factorizations` are what is generated from what, with weights.
+
+    `data` and `evaluation` have the task's schema, `model`, `objective` and `decoding` the family's.
 
     `orders` are the insertion orders for models with cached context: names of priors, with weights. `imports` are
     modules that register the custom priors, objectives, families and tasks that the recipe uses.
@@ -50,10 +50,10 @@ class Recipe(Settings):
     seed: Seed = 1
     imports: tuple[str, ...] = ()
     task: str = DEFAULT_TASK
-    data: SerializeAsAny[TextSettings]
+    data: Any
     tokenizer: TokenizerSettings
-    model: SerializeAsAny[FamilySettings]
-    objective: SerializeAsAny[Settings]
+    model: Any
+    objective: Any
     decoding: Any
     factorizations: FactorizationMix = Field(min_length=1)
     orders: OrderMix | None = None
@@ -62,7 +62,7 @@ class Recipe(Settings):
     optimizer: OptimizerSettings = OptimizerSettings()
     schedule: ScheduleSettings
     averaging: AveragingSettings = AveragingSettings()
-    evaluation: SerializeAsAny[EvaluationSettings]
+    evaluation: Any
     checkpoints: CheckpointSettings = CheckpointSettings()
     runtime: RuntimeSettings = RuntimeSettings()
 
