@@ -28,9 +28,8 @@ from kermit.decoding.flat_settings import DecodingChoices
 from kermit.engines.engine import LEFT_TO_RIGHT, Engine
 from kermit.engines.torch_engine import TorchEngine
 from kermit.errors import RecipeError
-from kermit.families.base import ITEMS, Collator, refuse_orders
+from kermit.families.base import ITEMS, Collator, HeldOutBatch, Recovered, refuse_orders
 from kermit.families.objective_settings import ObjectiveName, ObjectiveSettings
-from kermit.families.recovery import HeldOutBatch, Recovered
 from kermit.families.trunk_settings import TrunkSettings, made, new_trunk_config
 from kermit.loading import load_whole
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings, specials_of
