@@ -217,11 +217,6 @@ class KeptLayout:
         """(batch, length) bool, the open slots."""
         return self.canvases.open_slots
 
-    @property
-    def no_stop(self) -> Floats:
-        """(batch,) zero weights, for canvases that do not train stopping."""
-        return np.zeros(len(self.canvases), dtype=np.float32)
-
     def by_slot(self, values: Array) -> Array:
         """Sum values of the missing tokens by their slot; (batch, length)."""
         rows, tokens = self.missing.nonzero()
