@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerFast
 
 from kermit.data.cache import cache_folder, made_once
 from kermit.data.joint_tokenizer import fingerprint
-from kermit.data.parallel import Pair, TextSource, read_pairs, source_checksum
+from kermit.data.parallel import Pair, TextSource, read_pairs
 from kermit.data.plain import Fault, OnBad, Report
 from kermit.errors import DataError
 from kermit.text.tokenizer import encode_texts
@@ -96,7 +96,7 @@ def encode_sources(
 def _encode_source(
     source: TextSource, index: int, tokenizer: PreTrainedTokenizerFast, *, max_tokens: int, on_bad: OnBad
 ) -> datasets.Dataset:
-    key = repr((_LAYOUT, source_checksum(source), fingerprint(tokenizer), max_tokens, str(on_bad), index))
+    key = repr((_LAYOUT, source.checksum(), fingerprint(tokenizer), max_tokens, str(on_bad), index))
     name = source.hub or ", ".join(str(path) for path in source.paths)
 
     def write(scratch: Path, report: Report) -> None:

@@ -94,10 +94,18 @@ class TextSource(Settings):
         found = {name: folder / path.expanduser() for name, path in named.items() if path is not None}
         return self.model_copy(update=found)
 
+    def checksum(self) -> str:
+        """Return a checksum of the content and how it is read; for a Hub dataset, its fingerprint."""
+        parts = [file_checksum(path) for path in self.paths]
+        if self.hub is not None:
+            parts.append(load_hub(self.hub, self.config, self.split)._fingerprint)
+        settings = (self.x is not None, self.y is not None, self.columns, self.fields, self.split)
+        return hashlib.sha256(repr((parts, settings)).encode()).hexdigest()
+
     def checksums(self, folder: Path) -> dict[str, str]:
         """Return the checksum of each file by its name in the recipe, or of the dataset."""
         if self.hub is not None:
-            return {self.hub: source_checksum(self)}
+            return {self.hub: self.checksum()}
         return {str(path): file_checksum(folder / path.expanduser()) for path in self.paths}
 
 
@@ -114,15 +122,6 @@ def read_pairs(source: TextSource, report: Report) -> Iterator[Pair]:
             x, y = ("" if line is None else line.text or "" for line in sides)
             x_place, y_place = ((line or given[0]).place for line in sides)
             yield Pair(x, y, (x_place, y_place))
-
-
-def source_checksum(source: TextSource) -> str:
-    """Return a checksum of the content and how it is read; for a Hub dataset, its fingerprint."""
-    parts = [file_checksum(path) for path in source.paths]
-    if source.hub is not None:
-        parts.append(load_hub(source.hub, source.config, source.split)._fingerprint)
-    settings = (source.x is not None, source.y is not None, source.columns, source.fields, source.split)
-    return hashlib.sha256(repr((parts, settings)).encode()).hexdigest()
 
 
 def _sides(source: TextSource, report: Report) -> Iterator[Sides]:

@@ -14,7 +14,7 @@ from pydantic import Field, PositiveInt
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Factorization
-from kermit.data.articles import ArticleSource, articles_checksum, read_paragraphs
+from kermit.data.articles import ArticleSource, read_paragraphs
 from kermit.data.batching import SPECIALS_PER_ROW
 from kermit.data.joint_tokenizer import end_of_slot_id
 from kermit.data.packing import PackedText
@@ -72,10 +72,6 @@ class PretrainingTask:
             raise RecipeError(
                 "factorizations: must be joint in pretraining, which drops tokens of the whole text; leave it out"
             )
-
-    def checksums(self, loaded: LoadedRecipe) -> list[str]:
-        """Return the checksum of each source."""
-        return [articles_checksum(source) for source in loaded.sources]
 
     def texts(self, loaded: LoadedRecipe) -> Iterator[str]:
         """Yield every paragraph."""

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Factorization
 from kermit.data.encoding import EncodedText, encode_sources
-from kermit.data.parallel import Pair, TextSource, read_pairs, source_checksum
+from kermit.data.parallel import Pair, TextSource, read_pairs
 from kermit.data.plain import Report
 from kermit.errors import RecipeError
 from kermit.families.base import TranslationFamily
@@ -97,10 +97,6 @@ class TranslationTask:
             if text.strip() not in known:
                 wanted = f"one of {', '.join(known)}" if known else "left out, as no translation is trained"
                 raise RecipeError(f"evaluation.directions.{number}: must be {wanted}, not {text!r}")
-
-    def checksums(self, loaded: LoadedRecipe) -> list[str]:
-        """Return the checksum of each source."""
-        return [source_checksum(source) for source in loaded.sources]
 
     def texts(self, loaded: LoadedRecipe) -> Iterator[str]:
         """Yield both sides of every pair."""

@@ -101,7 +101,7 @@ def prepare_tokenizer(loaded: LoadedRecipe) -> PreTrainedTokenizerFast:
     assert settings.vocab_size is not None
     vocab_size = settings.vocab_size
     files = [loaded.data / path for path in settings.texts]
-    checksums = [] if files else loaded.task.checksums(loaded)
+    checksums = [] if files else [source.checksum() for source in loaded.sources]
     on_bad = loaded.recipe.data.on_bad
     strict = [str(on_bad)] if files and on_bad is OnBad.ERROR else []
     options = ["split_digits"] if settings.split_digits else []

@@ -61,9 +61,6 @@ class Task(Protocol):
     def check(self, recipe: Recipe) -> None:
         """Raise a RecipeError if parts of the recipe contradict each other."""
 
-    def checksums(self, loaded: LoadedRecipe) -> list[str]:
-        """Return a checksum of the training text of each source."""
-
     def texts(self, loaded: LoadedRecipe) -> Iterator[str]:
         """Yield the training text line by line or paragraph by paragraph, to train a tokenizer on."""
 
