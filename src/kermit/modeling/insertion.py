@@ -268,16 +268,13 @@ class KermitForInsertion(KermitPreTrainedModel):
             ending = (stop_weights[canvases] > 0).nonzero().flatten()
             if len(ending):
                 content = self._content(hidden, input_ids, right[ending], vectors[ending])
-                log_location = (location - normaliser[canvases])[ending]
-                stop_loss = self._end_loss(content, log_location, canvases[ending], stop_weights)
+                # -log of the sum over slots of p(l) p(end given l), weighted by canvas
+                log_end = content.log_softmax(1)[:, self.specials.end_of_slot_id]
+                log_end = log_end + (location - normaliser[canvases])[ending]
+                log_stop = logsumexp_by_row(log_end, canvases[ending], len(stop_weights))
+                stop_loss = -(stop_weights * torch.where(stop_weights > 0, log_stop, 0)).sum()
         location_loss: Tensor = (location_weights * (normaliser[canvases] - location)).sum()
         return location_loss + stop_loss
-
-    def _end_loss(self, content: Tensor, log_location: Tensor, rows: Tensor, stop_weights: Tensor) -> Tensor:
-        """Compute the loss of slot termination: -log of the sum over slots of p(l) p(end given l), weighted by row."""
-        log_end = content.log_softmax(1)[:, self.specials.end_of_slot_id]
-        log_stop = logsumexp_by_row(log_location + log_end, rows, len(stop_weights))
-        return -(stop_weights * torch.where(stop_weights > 0, log_stop, 0)).sum()
 
     def _content(self, hidden: Tensor, token_ids: Tensor, slots: Tensor, vectors: Tensor) -> Tensor:
         """Return (slots, vocab) logits of the token to insert, in float32."""
