@@ -66,16 +66,7 @@ def train(loaded: LoadedRecipe, output: Path, *, resume: bool = False) -> Traini
     for rows in (text, validation):
         if rows is not None:
             _check_room(model, rows)
-    trainer = KermitTrainer(
-        recipe=recipe,
-        family=loaded.family,
-        model=model,
-        tokenizer=tokenizer,
-        text=text,
-        validation=validation,
-        evaluator=loaded.task.evaluator(loaded, tokenizer),
-        output=output,
-    )
+    trainer = KermitTrainer(loaded, model, tokenizer, text, validation, output)
     parameters = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     logger.info("%s, %s parameters, %s texts", loaded.family.name, f"{parameters:,}", f"{len(text):,}")
     start = time.perf_counter()
