@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
@@ -92,15 +91,10 @@ class KermitModel(KermitPreTrainedModel):
         refuse_unfit(self.encoder)
         accepted = inspect.signature(self.encoder.forward).parameters
         types = getattr(config.trunk_config, "type_vocab_size", 0)
-        if "token_type_ids" not in accepted or types < 2:
-            self.segment_embeddings: nn.Embedding | None = nn.Embedding(
-                2, self.encoder.get_input_embeddings().embedding_dim
-            )
-        else:
-            self.segment_embeddings = None
-        self.order_embeddings: nn.Embedding | None = None
-        if config.cached_context:
-            self.order_embeddings = nn.Embedding(2, self.encoder.get_input_embeddings().embedding_dim)
+        has_types = "token_type_ids" in accepted and types >= 2
+        width = self.encoder.get_input_embeddings().embedding_dim
+        self.segment_embeddings = None if has_types else nn.Embedding(2, width)
+        self.order_embeddings = nn.Embedding(2, width) if config.cached_context else None
         self.position_offset: int = first_position(self.encoder)
         self._restarts: bool = config.positions == "restart"
         self.post_init()
@@ -230,8 +224,17 @@ def near(segment_ids: Tensor, positions: Tensor, orders: Tensor, mask: Tensor, w
 
 def refuse_unfit(encoder: PreTrainedModel) -> None:
     """Raise a ModelError if a model's class or config shows that it cannot be a trunk."""
-    if reason := _unfit(encoder, inspect.signature(encoder.forward).parameters):
-        raise _refusal(encoder, reason)
+    accepted = inspect.signature(encoder.forward).parameters
+    if missing := [name for name in ("attention_mask", "inputs_embeds", "position_ids") if name not in accepted]:
+        raise _refusal(encoder, f"its forward takes no {', '.join(missing)}")
+    if any(getattr(module, "is_causal", False) for module in encoder.modules()):
+        raise _refusal(encoder, "its attention has a causal mask, but KERMIT must see the whole canvas")
+    try:
+        table = encoder.get_input_embeddings()
+    except (AttributeError, NotImplementedError):
+        table = None
+    if not isinstance(table, nn.Embedding):
+        raise _refusal(encoder, "its word embedding is not a plain table")
 
 
 def refuse_unfit_at_work(model: KermitModel) -> None:
@@ -369,19 +372,6 @@ _CACHED_ADVICE = "Choose an encoder such as BERT, ModernBERT, RoBERTa or ELECTRA
 
 def _refusal(encoder: PreTrainedModel, reason: str, advice: str = _ADVICE) -> ModelError:
     return ModelError(f"{type(encoder).__name__} cannot be a trunk: {reason}. {advice}")
-
-
-def _unfit(encoder: PreTrainedModel, accepted: Container[str]) -> str | None:
-    """Return why a model whose forward takes the `accepted` arguments cannot be a trunk; None if it can."""
-    if missing := [name for name in ("attention_mask", "inputs_embeds", "position_ids") if name not in accepted]:
-        return f"its forward takes no {', '.join(missing)}"
-    if any(getattr(module, "is_causal", False) for module in encoder.modules()):
-        return "its attention has a causal mask, but KERMIT must see the whole canvas"
-    try:
-        table = encoder.get_input_embeddings()
-    except (AttributeError, NotImplementedError):
-        table = None
-    return None if isinstance(table, nn.Embedding) else "its word embedding is not a plain table"
 
 
 def position_table(encoder: PreTrainedModel) -> nn.Embedding | None:
