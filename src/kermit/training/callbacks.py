@@ -69,9 +69,10 @@ def minutes_spent(state: TrainerState) -> float:
 class Bar(TrainerCallback):  # type: ignore[misc]
     """A progress bar on stderr, if it is a terminal; stdout is for results."""
 
+    _bar: tqdm[Any]
+
     def __init__(self, title: str | None, *, hidden: bool) -> None:
         self._title, self._hidden = title, hidden
-        self._bar: tqdm[Any] | None = None
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Show the bar at the current step."""
@@ -81,12 +82,10 @@ class Bar(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Advance the bar."""
-        assert self._bar is not None
         self._bar.update(1)
 
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Remove the bar."""
-        assert self._bar is not None
         self._bar.close()
 
 

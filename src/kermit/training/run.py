@@ -177,23 +177,17 @@ def _check_resumable(recipe: Recipe, output: Path, *, finished: bool) -> None:
 
 
 def _refuse_foreign(output: Path) -> None:
-    """Raise if training would overwrite files that it did not write."""
-    if _is_in_full(output / "recipe.yaml"):
-        return
-    for name in ("recipe.yaml", "best", "runs"):
+    """Raise if training would overwrite files that it did not write: its recipe has every section."""
+    try:
+        raw = yaml.safe_load((output / "recipe.yaml").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        raw = None
+    ours = isinstance(raw, dict) and raw.keys() >= Recipe.model_fields.keys()
+    for name in () if ours else ("recipe.yaml", "best", "runs"):
         if (output / name).exists():
             raise RecipeError(
                 f"{output / name} was not written by `kermit train` and would be overwritten; choose another folder"
             )
-
-
-def _is_in_full(recipe: Path) -> bool:
-    """Return whether a recipe has every section, as in the saved recipe of a run."""
-    try:
-        raw = yaml.safe_load(recipe.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return False
-    return isinstance(raw, dict) and raw.keys() >= Recipe.model_fields.keys()
 
 
 def _check_inputs(

@@ -136,16 +136,12 @@ class ScheduleSettings(Settings):
     final: Fraction = 0.0
 
     @model_validator(mode="after")
-    def _room_to_cool_down(self) -> ScheduleSettings:
+    def _consistent(self) -> ScheduleSettings:
         if self.cooldown_steps and self.warmup_steps + self.cooldown_steps > self.max_steps:
             raise ValueError(
                 f"cooldown_steps: {self.cooldown_steps} cooldown_steps and {self.warmup_steps} warmup_steps exceed"
                 f" {self.max_steps} max_steps; lower one of them"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _nothing_in_vain(self) -> ScheduleSettings:
         if self.final and not self.cooldown_steps and self.name in ("inverse_sqrt", "constant"):
             raise ValueError(
                 f"final has no effect on {self.name} without a cool-down; leave it out, or add cooldown_steps"
