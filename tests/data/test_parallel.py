@@ -81,7 +81,7 @@ def test_a_broken_pair_is_an_error_or_counted(tmp_path: Path, x: bytes, y: bytes
 
 def test_malformed_records_name_their_line(tmp_path: Path) -> None:
     tsv = write(tmp_path / "a.tsv", "one\teins\nalone\n")
-    with pytest.raises(DataError, match=r"a\.tsv:2: malformed record \(1 columns"):
+    with pytest.raises(DataError, match=r"a\.tsv:2: malformed record \(LookupError: 1 columns"):
         list(read_pairs(TextSource(tsv=tsv), Report()))
     jsonl = write(tmp_path / "a.jsonl", '{"x": "a", "y": "b"}\n{"x": "a"}\n{"x": 1, "y": "b"}\nno json\n')
     report = Report(OnBad.SKIP)
