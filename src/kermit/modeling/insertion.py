@@ -134,17 +134,6 @@ class KermitForInsertion(KermitPreTrainedModel):
         return model
 
     @property
-    def max_length(self) -> int | None:
-        """Maximum number of tokens of a canvas, if positions continue from X to Y."""
-        return self.kermit.max_positions if self.config.positions == "continue" else None
-
-    @property
-    def max_segment_length(self) -> int | None:
-        """Maximum number of content tokens of a segment, if positions restart; two positions frame the segment."""
-        limit = self.kermit.max_positions
-        return None if limit is None or self.config.positions == "continue" else limit - 2
-
-    @property
     def content_bias(self) -> Tensor:
         """Return (vocab,), -inf at tokens that are never inserted: specials and, with a stop action, end-of-slot."""
         never = torch.tensor(self._never, device=self.head.bias.device)

@@ -25,8 +25,10 @@ from kermit.data.batching import SPECIALS_PER_ROW, Text
 from kermit.data.cache import cache_folder, made_once
 from kermit.data.joint_tokenizer import fingerprint, load_tokenizer, train_tokenizer
 from kermit.data.plain import Fault, OnBad, Report, file_checksum, read_lines
+from kermit.engines.torch_engine import model_info
 from kermit.errors import RecipeError
 from kermit.loading import list_checkpoints
+from kermit.modeling import KermitForInsertion
 from kermit.provenance import differences, partial, restore_interrupted_swap, write_json, write_whole, written_whole
 from kermit.training.callbacks import minutes_spent
 from kermit.training.recipe import RESUMABLE_CHANGES, LoadedRecipe, Recipe, check_recipe, dump_recipe, read_keys
@@ -121,11 +123,12 @@ def _texts_of_files(files: Sequence[Path], on_bad: OnBad) -> Iterator[str]:
 
 def _check_room(model: PreTrainedModel, text: Text) -> None:
     """Raise if the longest text needs more positions than the insertion model has."""
-    rows = text.epoch(0)
+    if not isinstance(model, KermitForInsertion):
+        return
+    rows, info = text.epoch(0), model_info(model)
     side = int(max(rows.x_lengths.max(initial=0), rows.y_lengths.max(initial=0)))
     whole = int((rows.x_lengths + rows.y_lengths).max(initial=0)) + SPECIALS_PER_ROW
-    for name, longest in {"max_segment_length": side, "max_length": whole}.items():
-        room = getattr(model, name, None)
+    for longest, room in ((side, info.max_segment_length), (whole, info.max_length)):
         if room is not None and longest > room:
             raise RecipeError(
                 f"data.max_tokens: the longest text has {longest} tokens, but the model has positions for {room};"
