@@ -100,7 +100,7 @@ def _encode_source(
     name = source.hub or ", ".join(str(path) for path in source.paths)
 
     def write(scratch: Path, report: Report) -> None:
-        with arrow_writer(scratch / "rows.arrow", _SCHEMA) as writer:
+        with pa.ipc.new_stream(str(scratch / "rows.arrow"), _SCHEMA) as writer:
             pairs = read_pairs(source, report)
             while block := list(islice(pairs, _BLOCK)):
                 rows = [dict(row) for row in _encode_block(block, index, tokenizer, max_tokens, report)]
@@ -123,11 +123,6 @@ def encoded_once(key: str, name: str, write: Callable[[Path, Report], None], on_
     folder = made_once(cache_folder() / "encoded" / hashlib.sha256(key.encode()).hexdigest()[:24], make)
     logger.info("%s: %s", name, json.loads((folder / "report.json").read_text())["summary"])
     return folder
-
-
-def arrow_writer(path: Path, schema: pa.Schema) -> Any:
-    """Open a file for writing record batches; the result is a context manager."""
-    return pa.ipc.new_stream(str(path), schema)
 
 
 def arrow_rows(path: Path, name: str) -> datasets.Dataset:

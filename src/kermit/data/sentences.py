@@ -19,7 +19,7 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from kermit.data.articles import ArticleSource, read_paragraphs, split_sentences
-from kermit.data.encoding import arrow_rows, arrow_writer, encoded_once
+from kermit.data.encoding import arrow_rows, encoded_once
 from kermit.data.joint_tokenizer import fingerprint
 from kermit.data.plain import OnBad, Report
 from kermit.text.tokenizer import encode_texts
@@ -91,8 +91,8 @@ def _encode_source(
 
     def write(scratch: Path, report: Report) -> None:
         with (
-            arrow_writer(scratch / "tokens.arrow", _TOKENS) as tokens,
-            arrow_writer(scratch / "sentences.arrow", _SENTENCES) as sentences,
+            pa.ipc.new_stream(str(scratch / "tokens.arrow"), _TOKENS) as tokens,
+            pa.ipc.new_stream(str(scratch / "sentences.arrow"), _SENTENCES) as sentences,
             tqdm(desc=f"encoding {source.title}", unit=" tokens", unit_scale=True, disable=None, leave=False) as bar,
         ):
             for pieces in _pieces(_sentences(source, report), tokenizer, max_tokens):
