@@ -67,11 +67,15 @@ class Recovered:
     empty: Booleans | None = None
 
 
+def complete_canvases(specials: SpecialTokens, rows: Sequence[Row], *, lone_texts: bool = True) -> CanvasBatch:
+    """Turn rows into complete canvases; with `lone_texts`, a row without y has one segment."""
+    segments = [(row["x"],) if lone_texts and not row["y"] else (row["x"], row["y"]) for row in rows]
+    return CanvasBatch.from_segments(specials, segments)
+
+
 def complete_texts(specials: SpecialTokens, rows: Sequence[Row]) -> Texts:
-    """Turn packed rows into complete texts whose content is all generated; a row without y has one segment."""
-    segments = [(row["x"], row["y"]) if row["y"] else (row["x"],) for row in rows]
-    batch = CanvasBatch.from_segments(specials, segments)
-    return Texts.of(batch, [Factorization.JOINT] * len(rows))
+    """Turn packed rows into complete texts whose content is all generated."""
+    return Texts.of(complete_canvases(specials, rows), [Factorization.JOINT] * len(rows))
 
 
 class Family(Protocol):

@@ -17,7 +17,7 @@ from pydantic import NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.canvas import CanvasBatch, Factorization, SpecialTokens, Termination
+from kermit.canvas import Factorization, SpecialTokens, Termination
 from kermit.canvas.arrays import Array
 from kermit.canvas.blank_room import BlankRoom
 from kermit.data.batching import WHOLE, RankShare
@@ -28,7 +28,7 @@ from kermit.decoding.flat_settings import DecodingChoices
 from kermit.engines.engine import LEFT_TO_RIGHT, Engine
 from kermit.engines.torch_engine import TorchEngine
 from kermit.errors import RecipeError
-from kermit.families.base import ITEMS, Collator, HeldOutBatch, Recovered, refuse_orders
+from kermit.families.base import ITEMS, Collator, HeldOutBatch, Recovered, complete_canvases, refuse_orders
 from kermit.families.objective_settings import ObjectiveName, ObjectiveSettings
 from kermit.families.trunk_settings import TrunkSettings, made, new_trunk_config
 from kermit.loading import load_whole
@@ -83,7 +83,7 @@ class InsertionCollator:
         """Draw a batch, and return one process's share of it."""
         noise = generator.random(len(rows)).tolist()
         ways = [_pick(self.mixes[row["source"]], value) for row, value in zip(rows, noise, strict=True)]
-        texts = Texts.of(_complete(self.specials, rows, self.lone_texts), ways)
+        texts = Texts.of(complete_canvases(self.specials, rows, lone_texts=self.lone_texts), ways)
         kept = self.objective.sample_kept(texts, generator)
         left_out = generator.random(kept.shape)
         mine = share.rows(len(rows))
@@ -116,7 +116,7 @@ class GenerationCollator:
         ways = [_pick(self.mixes[row["source"]], value) for row, (value, _) in zip(rows, noise, strict=True)]
         orders = [_pick(self.orders[row["source"]], value) for row, (_, value) in zip(rows, noise, strict=True)]
         left_to_right = np.array([order == LEFT_TO_RIGHT for order in orders])
-        texts = Texts.of(_complete(self.specials, rows, self.lone_texts), ways)
+        texts = Texts.of(complete_canvases(self.specials, rows, lone_texts=self.lone_texts), ways)
         infilling = np.array([self.infilling[row["source"]] for row in rows])
         texts, rounds = self.objective.draw(texts, left_to_right, generator, infilling=infilling)
         mine = share.rows(len(rows))
@@ -125,11 +125,6 @@ class GenerationCollator:
             texts, rounds[mine], left_to_right[mine], blank_id=self.blank_id, blank_room=self.blank_room
         )
         return targets.model_inputs() | {ITEMS: (texts.lengths + 1).astype(np.float32)}
-
-
-def _complete(specials: SpecialTokens, rows: Sequence[Row], lone_texts: bool) -> CanvasBatch:
-    segments = [(row["x"],) if lone_texts and not row["y"] else (row["x"], row["y"]) for row in rows]
-    return CanvasBatch.from_segments(specials, segments)
 
 
 def _pick(mix: Mapping[_Choice, float], noise: float) -> _Choice:
