@@ -111,10 +111,6 @@ class LastTokenForSequenceClassification(PreTrainedModel):  # type: ignore[misc]
         model.trunk = _without_pooler(trunk)
         return model
 
-    def get_input_embeddings(self) -> nn.Module:
-        """Return the trunk's word embedding."""
-        return self.trunk.get_input_embeddings()  # type: ignore[no-any-return]
-
     def forward(
         self,
         input_ids: Tensor,

@@ -7,7 +7,6 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
 
 from kermit.canvas import SpecialTokens
-from kermit.canvas.blank_room import BlankRoom
 from kermit.engines.engine import LEFT_TO_RIGHT
 
 
@@ -97,11 +96,6 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
                 raise ValueError("cached_context needs blank_token_id, the token that marks a blank")
         elif self.predicts_completion or LEFT_TO_RIGHT in (self.orders or ()):
             raise ValueError("predicts_completion and the order left_to_right need cached_context: true")
-
-    @property
-    def blank_room(self) -> BlankRoom:
-        """The positions that each blank reserves for inserted tokens."""
-        return BlankRoom(self.blank_width, self.position_limit)
 
     @property
     def vocab_size(self) -> int:

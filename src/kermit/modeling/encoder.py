@@ -273,6 +273,7 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
 
     config_class = EncoderConfig
     base_model_prefix = "encoder"
+    _input_embed_layer = "embeddings"
     _supports_sdpa = True
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -283,14 +284,6 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
         self.layers = nn.ModuleList(_Layer(config) for _ in range(config.num_hidden_layers))
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=False)
         self.post_init()
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the word embedding."""
-        return self.embeddings
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the word embedding."""
-        self.embeddings = value
 
     def _init_weights(self, module: nn.Module) -> None:
         std = self.config.initializer_range or self.config.hidden_size**-0.5

@@ -142,8 +142,8 @@ class KermitForInsertion(KermitPreTrainedModel):
     def forward(
         self,
         input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        segment_ids: Tensor | None = None,
+        attention_mask: Tensor,
+        segment_ids: Tensor,
         *,
         left: Tensor,
         right: Tensor,
@@ -188,12 +188,9 @@ class KermitForInsertion(KermitPreTrainedModel):
                 accumulation steps; the batch's own number by default.
             kwargs: passed on to the trunk.
         """
-        if positions is None:
+        if positions is None or orders is None:
             hidden = self.kermit(input_ids, attention_mask, segment_ids, **kwargs).last_hidden_state
         else:
-            assert segment_ids is not None
-            assert orders is not None
-            assert attention_mask is not None
             rows = RowTensors(input_ids, segment_ids, positions, orders, attention_mask)
             hidden = self.kermit.read(rows, **kwargs).last_hidden_state
         texts = len(input_ids) if num_items_in_batch is None else num_items_in_batch
