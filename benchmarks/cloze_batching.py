@@ -25,15 +25,11 @@ from kermit import DecodingSettings, KermitConfig, KermitForInsertion
 from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.decoding import Constraints
 from kermit.modeling import special_token_settings
-from kermit.tasks.cloze import (
-    CausalLMSystem,
-    ClozeInstance,
-    InsertionSystem,
-    MaskedLMSystem,
-    PredictionLog,
-    predict,
-    read_cloze,
-)
+from kermit.tasks.cloze.causal_lm_system import CausalLMSystem
+from kermit.tasks.cloze.evaluation import PredictionLog, predict
+from kermit.tasks.cloze.insertion_system import InsertionSystem
+from kermit.tasks.cloze.instances import ClozeInstance, read_cloze
+from kermit.tasks.cloze.masked_lm_system import MaskedLMSystem
 from kermit.tasks.cloze.models import load_causal_lm, load_insertion_model, load_masked_lm
 
 POSITIONS = 512

@@ -18,7 +18,10 @@ import torch
 from kermit import DecodingSettings
 from kermit.canvas import CanvasBatch
 from kermit.decoding.asking import ask_canvases
-from kermit.tasks.cloze import CausalLMSystem, InsertionSystem, MaskedLMSystem, read_cloze
+from kermit.tasks.cloze.causal_lm_system import CausalLMSystem
+from kermit.tasks.cloze.insertion_system import InsertionSystem
+from kermit.tasks.cloze.instances import read_cloze
+from kermit.tasks.cloze.masked_lm_system import MaskedLMSystem
 from kermit.tasks.cloze.models import load_causal_lm, load_insertion_model, load_masked_lm
 
 BATCH = 16

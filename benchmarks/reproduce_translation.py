@@ -165,8 +165,7 @@ def measure(found, run, data, precision, rankings):
     import torch
 
     from kermit.pipeline import Kermit
-    from kermit.tasks.translation import evaluate_translation, read_split, trained_directions
-    from kermit.tasks.translation_report import note_of
+    from kermit.tasks.translation import evaluate_translation, note_of, read_split, trained_directions
 
     facade = Kermit.from_pretrained(run, dtype=getattr(torch, precision))
     splits = {split: read_split(data / "multi30k", split, facade.languages) for split in (TEST, VALIDATION)}

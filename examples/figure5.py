@@ -21,7 +21,10 @@ from kermit import DecodingSettings, Strategy
 from kermit.decoding import Constraints, strategies_of
 from kermit.engines.torch_engine import model_info
 from kermit.errors import KermitError
-from kermit.tasks.cloze import CausalLMSystem, ClozeInstance, InsertionSystem, MaskedLMSystem
+from kermit.tasks.cloze.causal_lm_system import CausalLMSystem
+from kermit.tasks.cloze.insertion_system import InsertionSystem
+from kermit.tasks.cloze.instances import ClozeInstance
+from kermit.tasks.cloze.masked_lm_system import MaskedLMSystem
 from kermit.tasks.cloze.models import load_causal_lm, load_insertion_model, load_masked_lm
 from kermit.tasks.cloze.squad_metrics import exact_match, f1
 

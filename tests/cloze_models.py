@@ -13,7 +13,7 @@ from transformers import BertForMaskedLM, BertLMHeadModel, GPT2Config, GPT2LMHea
 
 from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.modeling import KermitForInsertion, special_token_settings
-from kermit.tasks.cloze import ClozeInstance
+from kermit.tasks.cloze.instances import ClozeInstance
 
 PASSAGE = (
     "Prussia controlled 65% of the land. Austria, an old empire, held the rest of it! "

@@ -17,7 +17,7 @@ from kermit.canvas.arrays import Floats, Integers
 from kermit.canvas.context import ContextRows
 from kermit.decoding.asking import ask_canvases
 from kermit.engines import Answer, Asked, Engine, ModelInfo, Rows
-from kermit.engines.torch_engine import TorchEngine
+from kermit.engines.torch_engine import TorchEngine, model_info
 from kermit.modeling import EncoderConfig, KermitConfig, KermitForInsertion, special_token_settings
 from kermit.modeling.tensors import RowTensors, as_tensors
 from kermit.modeling.trunk import refuse_unfit_at_work
@@ -146,7 +146,7 @@ def blanks_of(model: KermitForInsertion) -> dict[str, Any]:
     """How a model marks blanks."""
     return {
         "blank_id": model.config.blank_token_id,
-        "blank_room": model.config.blank_room,
+        "blank_room": model_info(model).blank_room,
     }
 
 

@@ -7,7 +7,7 @@ import torch
 from cloze_models import gpt2, kermit, masked_lm, tokenizer, write_data
 from scripts import load_script
 
-from kermit.tasks.cloze import ClozeInstance
+from kermit.tasks.cloze.instances import ClozeInstance
 
 MODELS = {"kermit": kermit, "masked-lm": masked_lm, "causal-lm": gpt2}
 PASSAGE = "The dog of the king was blue, and the cat was red."

@@ -88,7 +88,7 @@ def test_a_report_belongs_to_its_weights_and_missing_scores_are_added(translatio
     monkeypatch.setattr("kermit.pipeline.Kermit.from_pretrained", lambda path, dtype: facade)
     monkeypatch.setattr("kermit.tasks.translation.trained_directions", lambda facade: ["en-de", "de-en"])
     monkeypatch.setattr("kermit.tasks.translation.evaluate_translation", evaluate)
-    monkeypatch.setattr("kermit.tasks.translation_report.note_of", lambda *_: "")
+    monkeypatch.setattr("kermit.tasks.translation.note_of", lambda *_: "")
     monkeypatch.setattr("kermit.tasks.translation.read_split", lambda folder, split, languages: split)
     run = tmp_path / "run"
     run.mkdir()

@@ -37,16 +37,15 @@ if TYPE_CHECKING:
         KermitForSequenceClassification as KermitForSequenceClassification,
         KermitModel as KermitModel,
     )
-    from kermit.objectives import (
+    from kermit.objectives.generations import GenerationObjective as GenerationObjective
+    from kermit.objectives.objective import LowerBoundObjective as LowerBoundObjective, SlotObjective as SlotObjective
+    from kermit.objectives.orders import (
         BalancedTreePrior as BalancedTreePrior,
-        GenerationObjective as GenerationObjective,
         LeftToRightPrior as LeftToRightPrior,
-        LowerBoundObjective as LowerBoundObjective,
         OrderPrior as OrderPrior,
-        SlotObjective as SlotObjective,
-        Texts as Texts,
         UniformPrior as UniformPrior,
     )
+    from kermit.objectives.training_canvases import Texts as Texts
     from kermit.pipeline import Kermit as Kermit
     from kermit.results import Generation as Generation, Score as Score
 
@@ -56,8 +55,10 @@ _NAMES = {
     "engines": "Engine",
     "errors": "KermitError",
     "modeling": "KermitConfig KermitForInsertion KermitForSequenceClassification KermitModel",
-    "objectives": "BalancedTreePrior GenerationObjective LeftToRightPrior LowerBoundObjective OrderPrior SlotObjective"
-    " Texts UniformPrior",
+    "objectives.generations": "GenerationObjective",
+    "objectives.objective": "LowerBoundObjective SlotObjective",
+    "objectives.orders": "BalancedTreePrior LeftToRightPrior OrderPrior UniformPrior",
+    "objectives.training_canvases": "Texts",
     "pipeline": "Kermit",
     "results": "Generation Score",
 }

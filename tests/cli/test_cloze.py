@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from kermit.cli import app
 from kermit.errors import KermitError
-from kermit.tasks.cloze import ClozeScores, Prediction
+from kermit.tasks.cloze.evaluation import ClozeScores, Prediction
 
 PAGE = Path(__file__).parents[2] / "docs" / "cloze.md"
 
@@ -139,7 +139,7 @@ def test_an_answer_has_at_least_the_requested_tokens(run):
 
 
 def test_the_batch_size_is_the_number_of_questions_answered_together(run, monkeypatch):
-    from kermit.tasks.cloze import InsertionSystem
+    from kermit.tasks.cloze.insertion_system import InsertionSystem
 
     whole, sizes = InsertionSystem.answer, []
 

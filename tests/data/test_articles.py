@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from kermit.data.articles import ArticleSource, articles_checksum, read_paragraphs, split_sentences
+from kermit.data.articles import ArticleSource, read_paragraphs, split_sentences
 from kermit.data.plain import OnBad, Report
 from kermit.errors import DataError
 
@@ -29,9 +29,9 @@ def test_a_folder_is_read_in_the_order_of_names_and_every_file_starts_an_article
     write(tmp_path / "a.txt.gz", "One.\nTwo.\n")
     write(tmp_path / ".hidden", "no\n")
     assert read(ArticleSource(text=tmp_path)) == [("One.", True), ("Two.", False), ("Three.", True)]
-    packed = articles_checksum(ArticleSource(text=tmp_path))
+    packed = ArticleSource(text=tmp_path).checksum()
     write(tmp_path / "a.txt.gz", "One.\nTwo more.\n")
-    assert articles_checksum(ArticleSource(text=tmp_path)) != packed
+    assert ArticleSource(text=tmp_path).checksum() != packed
 
 
 def test_a_record_of_a_dataset_is_an_article(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kermit.data.parallel import Pair, TextSource, read_pairs, source_checksum
+from kermit.data.parallel import Pair, TextSource, read_pairs
 from kermit.data.plain import Fault, OnBad, Report, read_texts
 from kermit.errors import DataError, Place
 
@@ -81,7 +81,7 @@ def test_a_broken_pair_is_an_error_or_counted(tmp_path: Path, x: bytes, y: bytes
 
 def test_malformed_records_name_their_line(tmp_path: Path) -> None:
     tsv = write(tmp_path / "a.tsv", "one\teins\nalone\n")
-    with pytest.raises(DataError, match=r"a\.tsv:2: malformed record \(1 columns"):
+    with pytest.raises(DataError, match=r"a\.tsv:2: malformed record \(LookupError: 1 columns"):
         list(read_pairs(TextSource(tsv=tsv), Report()))
     jsonl = write(tmp_path / "a.jsonl", '{"x": "a", "y": "b"}\n{"x": "a"}\n{"x": 1, "y": "b"}\nno json\n')
     report = Report(OnBad.SKIP)
@@ -108,7 +108,7 @@ def test_a_missing_file_and_a_broken_gzip_are_errors_that_name_the_file(tmp_path
     (tmp_path / "twisted.gz").write_bytes(twisted)
     for name in ("cut", "twisted"):
         with pytest.raises(DataError, match=rf"{name}\.gz: invalid gzip"):
-            source_checksum(TextSource(x=tmp_path / f"{name}.gz"))
+            TextSource(x=tmp_path / f"{name}.gz").checksum()
     with pytest.raises(DataError, match=r"cut\.gz:\d+: invalid gzip"):
         list(read_texts(cut, Report()))
 
@@ -116,9 +116,9 @@ def test_a_missing_file_and_a_broken_gzip_are_errors_that_name_the_file(tmp_path
 def test_the_checksum_depends_on_the_text_and_not_on_its_compression(tmp_path: Path) -> None:
     plain, packed = write(tmp_path / "a", "one\n"), write(tmp_path / "b.gz", "one\n")
     other = write(tmp_path / "c", "two\n")
-    assert source_checksum(TextSource(x=plain)) == source_checksum(TextSource(x=packed))
-    assert source_checksum(TextSource(x=plain)) != source_checksum(TextSource(x=other))
-    assert source_checksum(TextSource(x=plain)) != source_checksum(TextSource(y=plain))
+    assert TextSource(x=plain).checksum() == TextSource(x=packed).checksum()
+    assert TextSource(x=plain).checksum() != TextSource(x=other).checksum()
+    assert TextSource(x=plain).checksum() != TextSource(y=plain).checksum()
 
 
 def test_a_dataset_by_name_is_read_through_datasets(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from kermit.data.encoding import Row
 from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.decoding.flat_settings import DecodingChoices, for_translating
 from kermit.errors import DecodingError, RecipeError
-from kermit.families import get_family
+from kermit.families import FAMILIES
 from kermit.modeling import KermitForInsertion
 from kermit.modeling.tensors import as_tensors
 from kermit.pipeline import Kermit
@@ -58,7 +58,7 @@ def rows_of(tokenizer, pairs):
 def test_a_recipe_chooses_whether_slots_copy(tiny_recipe, tokenizer):
     for width in (0, 8):
         recipe = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL | {"copy_width": width}), data=None).recipe
-        copying = get_family("kermit").build(recipe, tokenizer).head.copying
+        copying = FAMILIES.get("kermit").build(recipe, tokenizer).head.copying
         assert (copying is not None) == (width > 0)
     assert copying.around.out_features == 8
 

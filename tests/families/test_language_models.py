@@ -13,10 +13,9 @@ from kermit.data.batching import RankShare
 from kermit.data.encoding import Row
 from kermit.data.joint_tokenizer import train_tokenizer
 from kermit.errors import RecipeError
-from kermit.families.base import ITEMS
+from kermit.families.base import ITEMS, HeldOutBatch, complete_texts
 from kermit.families.language_model import best_tokens, run
 from kermit.families.masked_lm import MaskingCollator
-from kermit.families.recovery import HeldOutBatch, complete_texts
 from kermit.modeling.tensors import as_tensors
 from kermit.training.recipe import LoadedRecipe, check_recipe
 

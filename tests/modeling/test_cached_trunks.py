@@ -46,7 +46,7 @@ from kermit.objectives.training_canvases import Texts
 TABLES = ["bert", "roberta", "xlm-roberta", "distilbert", "electra", "albert"]
 SUPPORTED = [*TABLES, "modernbert", "eurobert", "kermit_encoder"]
 REFUSED = {
-    "mpnet": "with cached_context, it uses the places of tokens in a row",
+    "mpnet": "with cached_context, it does not use the positions it is given",
     "deberta-v2": "cannot read rows of cached context",
 }
 # our own encoder has one implementation of attention
@@ -343,26 +343,35 @@ def test_a_trunk_that_cannot_read_rows_is_rejected_with_the_reason(family: str, 
     KermitForInsertion.from_encoder(encoder_of(family, len(tokenizer)), tokenizer)
 
 
-BROKEN: dict[str, Callable[[RowTensors], RowTensors]] = {
-    "its given tokens see what is inserted": lambda rows: replace(rows, mask=torch.ones_like(rows.mask)),
-    "its canvases see each other": lambda rows: replace(rows, mask=rows.mask | (rows.orders > 0)[:, :, None]),
-    "its tokens see later ones from left to right": lambda rows: replace(
-        rows, mask=rows.mask | (rows.mask.mT & (rows.orders > 0)[:, :, None])
+MASK, POSITIONS = "its tokens see others that the mask hides", "it does not use the positions it is given"
+BROKEN: dict[str, tuple[str, Callable[[RowTensors], RowTensors]]] = {
+    "given tokens see inserted ones": (MASK, lambda rows: replace(rows, mask=torch.ones_like(rows.mask))),
+    "canvases see each other": (MASK, lambda rows: replace(rows, mask=rows.mask | (rows.orders > 0)[:, :, None])),
+    "later tokens are seen from left to right": (
+        MASK,
+        lambda rows: replace(rows, mask=rows.mask | (rows.mask.mT & (rows.orders > 0)[:, :, None])),
     ),
-    "its inserted tokens do not see the whole canvas": lambda rows: replace(
-        rows, mask=rows.mask & ((rows.orders == 0)[:, None] | torch.eye(rows.mask.shape[1], dtype=torch.bool))
+    "part of the canvas is not seen": (
+        "its inserted tokens do not see the whole canvas",
+        lambda rows: replace(
+            rows, mask=rows.mask & ((rows.orders == 0)[:, None] | torch.eye(rows.mask.shape[1], dtype=torch.bool))
+        ),
     ),
-    "it uses the places of tokens": lambda rows: replace(
-        rows, positions=torch.arange(rows.positions.shape[1]).expand_as(rows.positions).float()
+    "places in the row": (
+        POSITIONS,
+        lambda rows: replace(rows, positions=torch.arange(rows.positions.shape[1]).expand_as(rows.positions).float()),
     ),
-    "it ignores the positions": lambda rows: replace(rows, positions=0 * rows.positions),
-    "it does not distinguish fractions": lambda rows: replace(rows, positions=rows.positions.floor()),
-    "it encodes a canvas with nothing given differently": lambda rows: replace(rows, positions=2 * rows.positions),
+    "no positions": (POSITIONS, lambda rows: replace(rows, positions=0 * rows.positions)),
+    "no fractions": (POSITIONS, lambda rows: replace(rows, positions=rows.positions.floor())),
+    "nothing given": (
+        "it encodes a canvas with nothing given differently",
+        lambda rows: replace(rows, positions=2 * rows.positions),
+    ),
 }
 
 
 @pytest.mark.parametrize("family", ["bert", "modernbert", "kermit_encoder"])
-@pytest.mark.parametrize(("reason", "change"), BROKEN.items(), ids=list(BROKEN))
+@pytest.mark.parametrize(("reason", "change"), BROKEN.values(), ids=list(BROKEN))
 def test_every_fault_is_found(
     family: str, reason: str, change: Callable[[RowTensors], RowTensors], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from huggingface_hub.errors import StrictDataclassFieldValidationError
 from insertion_models import (
     CLS,
     END,
@@ -206,6 +207,8 @@ def test_tokens_never_seen_in_training_are_copied() -> None:
 
 
 def test_impossible_widths_are_rejected() -> None:
-    for width in (-1, 1.5, True):
-        with pytest.raises(ValueError, match="copy_width must be 0 or more"):
+    with pytest.raises(ValueError, match="copy_width must be 0 or more"):
+        KermitConfig(copy_width=-1)
+    for width in (1.5, True):
+        with pytest.raises(StrictDataclassFieldValidationError, match="'copy_width' expected int"):
             KermitConfig(copy_width=width)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from huggingface_hub.errors import StrictDataclassFieldValidationError
 from insertion_models import (
     CLS,
     END,
@@ -470,7 +471,7 @@ def test_an_encoder_in_half_precision_gives_a_model_in_float32(tmp_path: Path) -
     ("name", "value"), [("slot_vector", "left"), ("termination", "never"), ("positions", "backwards")]
 )
 def test_an_unknown_choice_is_an_error_that_lists_the_valid_ones(name: str, value: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be one of"):
+    with pytest.raises(StrictDataclassFieldValidationError, match=f"'{name}' expected one of"):
         KermitConfig(trunk_config=trunk_config(), **{name: value})
 
 

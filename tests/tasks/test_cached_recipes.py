@@ -54,7 +54,7 @@ def test_a_limit_on_positions_gives_many_blanks_less_room(tiny_recipe, corpus, t
         loaded = check_recipe(recipe, data=corpus)
         batch = loaded.family.collator(loaded.recipe, tokenizer)(rows(tokenizer, 20), np.random.default_rng(0))
         highest[limit] = batch["positions"].max()
-        assert loaded.family.build(loaded.recipe, tokenizer).config.blank_room.limit == limit
+        assert loaded.family.build(loaded.recipe, tokenizer).config.position_limit == limit
     assert highest[12] <= 11 < highest[None]
 
 

@@ -19,7 +19,9 @@ from transformers import (
 from kermit import DecodingSettings
 from kermit.families.language_model import segment_inputs
 from kermit.loading import position_limit
-from kermit.tasks.cloze import CausalLMSystem, InsertionSystem, MaskedLMSystem
+from kermit.tasks.cloze.causal_lm_system import CausalLMSystem
+from kermit.tasks.cloze.insertion_system import InsertionSystem
+from kermit.tasks.cloze.masked_lm_system import MaskedLMSystem
 from kermit.tasks.cloze.system import spelled
 from kermit.text.tokenizer import encode_texts
 

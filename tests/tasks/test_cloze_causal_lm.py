@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, BloomConfig, GPTNeoConfig, Mistra
 from kermit.decoding import Sampling
 from kermit.decoding.sampling import draw, uniform
 from kermit.errors import DecodingError, ModelError
-from kermit.tasks.cloze import CausalLMSystem
+from kermit.tasks.cloze.causal_lm_system import CausalLMSystem
 from kermit.tasks.cloze.models import load_causal_lm
 from kermit.tasks.cloze.system import instance_seed
 

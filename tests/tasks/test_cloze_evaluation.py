@@ -7,18 +7,11 @@ import pytest
 from cloze_models import INSTANCES, masked_lm, tokenizer, write_data
 
 from kermit.errors import DataError
-from kermit.tasks.cloze import (
-    ClozeAnswer,
-    ClozeSet,
-    MaskedLMSystem,
-    PredictionLog,
-    Skip,
-    cloze_scores,
-    predict,
-    provenance_of,
-    signature_of,
-)
+from kermit.tasks.cloze.evaluation import PredictionLog, cloze_scores, predict, provenance_of, signature_of
+from kermit.tasks.cloze.instances import ClozeSet, Skip
 from kermit.tasks.cloze.layout import ClozeLayout
+from kermit.tasks.cloze.masked_lm_system import MaskedLMSystem
+from kermit.tasks.cloze.system import ClozeAnswer
 
 DATA = ClozeSet(tuple(INSTANCES), 9, {Skip.ABSENT: 3})
 

@@ -12,7 +12,8 @@ from tiny import bert, kermit_model
 from kermit import Canvas, CanvasBatch, DecodingSettings, Strategy
 from kermit.decoding import Constraints, Ranking, Sampling, strategies_of
 from kermit.engines.torch_engine import TorchEngine, model_info
-from kermit.tasks.cloze import InsertionSystem, PredictionLog, predict
+from kermit.tasks.cloze.evaluation import PredictionLog, predict
+from kermit.tasks.cloze.insertion_system import InsertionSystem
 from kermit.text.tokenizer import decode_ids, encode_texts
 
 WORDS = tokenizer()

@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from kermit.tasks.cloze import ClozeInstance
+from kermit.tasks.cloze.instances import ClozeInstance
 from kermit.tasks.cloze.layout import TextEncoder, halves, lay_out_cloze, passage_window
 
 PASSAGE = "One is here. Two reads a book. Three owns the red house. Four likes it. Five is gone."

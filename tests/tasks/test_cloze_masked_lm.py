@@ -6,8 +6,8 @@ from cloze_models import INSTANCES, masked_lm, tokenizer
 from transformers import BertModel, PreTrainedTokenizerFast
 
 from kermit.errors import DecodingError, ModelError
-from kermit.tasks.cloze import MaskedLMSystem
 from kermit.tasks.cloze.layout import ClozeLayout
+from kermit.tasks.cloze.masked_lm_system import MaskedLMSystem
 from kermit.tasks.cloze.models import load_masked_lm
 
 WORDS = tokenizer()

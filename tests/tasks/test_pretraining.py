@@ -22,8 +22,8 @@ from kermit.canvas import Canvas, SpecialTokens
 from kermit.data.encoding import Row
 from kermit.data.joint_tokenizer import load_tokenizer, train_tokenizer
 from kermit.errors import RecipeError
+from kermit.families.base import HeldOutBatch, Recovered, complete_texts
 from kermit.families.kermit import recovered_by
-from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
 from kermit.loading import list_checkpoints
 from kermit.tasks.held_out import DROP_PROBABILITY, held_out_batches, judge
 from kermit.training.recipe import LoadedRecipe, check_recipe

@@ -20,8 +20,16 @@ from kermit.loading import find_model
 from kermit.pipeline import Kermit
 from kermit.results import Generation
 from kermit.tasks.distillation import distill
-from kermit.tasks.translation import Direction, direction_to, evaluate_translation, read_split, score_translations
-from kermit.tasks.translation_report import note_of, plot_rounds, scores_table
+from kermit.tasks.translation import (
+    Direction,
+    direction_to,
+    evaluate_translation,
+    note_of,
+    plot_rounds,
+    read_split,
+    score_translations,
+    scores_table,
+)
 
 EN_DE = Direction("en", "de")
 

@@ -58,7 +58,7 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
     """A user's module on Python's path, removed afterwards with everything it registered."""
     (tmp_path / "own_orders.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
-    for registry in (priors._PRIORS, objective_settings._OBJECTIVES):
+    for registry in (priors.PRIORS, objective_settings._OBJECTIVES):
         monkeypatch.setattr(registry, "_loaded", dict(registry._loaded))
     yield "own_orders"
     sys.modules.pop("own_orders", None)

@@ -2,7 +2,7 @@ import pytest
 
 from kermit.errors import ModelError
 from kermit.registry import Registry
-from kermit.training.task import BestMetric, get_task, task_names
+from kermit.training.task import TRAINING_TASKS, BestMetric
 
 
 @pytest.mark.parametrize(("higher", "value", "better"), [(True, 3.0, True), (True, 1.0, False), (False, 1.0, True)])
@@ -24,4 +24,5 @@ def test_a_registry_imports_on_demand_and_accepts_additions() -> None:
 
 
 def test_every_listed_task_exists() -> None:
-    assert [get_task(name).name for name in task_names()] == task_names()
+    names = TRAINING_TASKS.names()
+    assert [TRAINING_TASKS.get(name).name for name in names] == names

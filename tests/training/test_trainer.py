@@ -249,16 +249,7 @@ def test_accumulating_two_half_batches_is_one_step_of_their_mean(
     recipe = loaded(tiny_recipe, corpus)
     tokenizer = prepare_tokenizer(recipe)
     text = encode_sources([s.under(corpus) for s in recipe.recipe.data.train], tokenizer, max_tokens=40)
-    trainer = KermitTrainer(
-        recipe=recipe.recipe,
-        family=recipe.family,
-        model=prepare_model(recipe, tokenizer),
-        tokenizer=tokenizer,
-        text=text,
-        validation=None,
-        evaluator=None,
-        output=tmp_path,
-    )
+    trainer = KermitTrainer(recipe, prepare_model(recipe, tokenizer), tokenizer, text, None, tmp_path)
     collator, generator = trainer.collator, np.random.default_rng()
     rows = text.fetch(range(9))
 

@@ -12,7 +12,7 @@ from kermit.errors import RecipeError
 from kermit.modeling import EncoderConfig
 from kermit.modeling.insertion import special_token_settings
 from kermit.text.tokenizer import encode_texts
-from kermit.training.warm_start import carry_over, pieces_of, take_over
+from kermit.training.warm_start import pieces_of, take_over
 
 TEXTS = ["a dog runs in the snow", "a cat sleeps on the sofa", "the dog and the cat play", "two cats sleep"] * 20
 SMALL, LARGE = (train_tokenizer(TEXTS, size) for size in (268, 320))
@@ -39,7 +39,7 @@ def test_a_new_token_starts_as_the_mean_of_its_pieces():
     old, new = model_for(SMALL), model_for(LARGE)
     torch.nn.init.normal_(old.head.bias)
     pieces = pieces_of(SMALL, LARGE)
-    carry_over(old, new, pieces)
+    take_over(old, new, Path("trained"), pieces)
     assert any(len(ids) > 1 for ids in pieces)
     embeddings = [model.get_input_embeddings().weight for model in (old, new)]
     by_token = [embeddings, [old.head.bias, new.head.bias]]
@@ -90,5 +90,5 @@ def test_predictions_of_completion_can_be_added_and_left_out():
 
 
 def test_models_of_other_shapes_are_rejected():
-    with pytest.raises(RecipeError, match="has another shape"):
-        carry_over(model_for(SMALL, width=16), model_for(LARGE, width=32), pieces_of(SMALL, LARGE))
+    with pytest.raises(RecipeError, match=r"has the shape \[.*\], but"):
+        take_over(model_for(SMALL, width=16), model_for(LARGE, width=32), Path("trained"), pieces_of(SMALL, LARGE))

@@ -17,7 +17,7 @@ from kermit.errors import DecodingError
 if TYPE_CHECKING:
     import torch
 
-    from kermit.tasks.cloze import ClozeSystem
+    from kermit.tasks.cloze.system import ClozeSystem
 
 LONGEST_ANSWER = 32
 """Default maximum number of tokens that KERMIT inserts (`--set max_tokens`)."""
@@ -98,16 +98,10 @@ def cloze(
     import torch
 
     from kermit.provenance import model_checksum
-    from kermit.tasks.cloze import (
-        CausalLMSystem,
-        MaskedLMSystem,
-        PredictionLog,
-        cloze_scores,
-        predict,
-        provenance_of,
-        read_cloze,
-        signature_of,
-    )
+    from kermit.tasks.cloze.causal_lm_system import CausalLMSystem
+    from kermit.tasks.cloze.evaluation import PredictionLog, cloze_scores, predict, provenance_of, signature_of
+    from kermit.tasks.cloze.instances import read_cloze
+    from kermit.tasks.cloze.masked_lm_system import MaskedLMSystem
     from kermit.tasks.cloze.models import load_causal_lm, load_masked_lm, model_files
 
     data = read_cloze(qa2d, squad)
@@ -146,7 +140,7 @@ def _kermit(
     oracle_length: bool,
     seed: int | None,
 ) -> ClozeSystem:
-    from kermit.tasks.cloze import InsertionSystem
+    from kermit.tasks.cloze.insertion_system import InsertionSystem
     from kermit.tasks.cloze.models import load_insertion_model
 
     settings = settings_of(decoding, [f"max_tokens={LONGEST_ANSWER}", *(chosen or [])], 0, least)

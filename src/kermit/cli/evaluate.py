@@ -51,11 +51,13 @@ def translation(
         Direction,
         check_direction,
         evaluate_translation,
+        note_of,
+        plot_rounds,
         read_split,
+        scores_table,
         target_text,
         trained_directions,
     )
-    from kermit.tasks.translation_report import note_of, plot_rounds, scores_table
 
     if precision in (None, "int8"):
         kermit = Kermit.from_pretrained(model, precision=precision)

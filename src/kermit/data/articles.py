@@ -67,11 +67,18 @@ class ArticleSource(Settings):
         """Return the source with a relative path resolved against a folder."""
         return self if self.text is None else self.model_copy(update={"text": folder / self.text.expanduser()})
 
+    def checksum(self) -> str:
+        """Return a checksum of the content; for a Hub dataset, its fingerprint."""
+        parts = [file_checksum(file) for file in self.files]
+        if self.hub is not None:
+            parts += [load_hub(self.hub, self.config, self.split)._fingerprint, self.field]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
     def checksums(self, folder: Path) -> dict[str, str]:
         """Return the checksum of each file by its name in the recipe, or of the dataset."""
         found = self.under(folder)
         if self.text is None or found.text is None:
-            return {self.title: articles_checksum(self)}
+            return {self.title: self.checksum()}
         return {str(self.text / file.relative_to(found.text)): file_checksum(file) for file in found.files}
 
 
@@ -105,14 +112,6 @@ def _paragraphs(lines: Iterable[tuple[str | None, Place]], report: Report) -> It
             report.read += 1
             yield Paragraph(text.strip(), opens)
             opens = False
-
-
-def articles_checksum(source: ArticleSource) -> str:
-    """Return a checksum of the content; for a Hub dataset, its fingerprint."""
-    parts = [file_checksum(file) for file in source.files]
-    if source.hub is not None:
-        parts += [load_hub(source.hub, source.config, source.split)._fingerprint, source.field]
-    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def split_sentences(paragraph: str) -> list[str]:

@@ -78,27 +78,16 @@ def augment(
             progress(1)
     if not any(found.values()):
         raise DataError("no pair has a variant, so nothing was written; raise the rates")
-    _write({name: files[name] for name in NAMES if found[name]}, found, manifest, len(pairs), lines)
-    return Augmented(len(pairs), lines)
-
-
-def _write(
-    files: Mapping[str, Sequence[Path]],
-    found: Mapping[str, Sequence[TextPair]],
-    manifest: Manifest,
-    pairs: int,
-    lines: Mapping[str, Mapping[str, int]],
-) -> None:
-    manifest.path.parent.mkdir(parents=True, exist_ok=True)
-    for name, sides in files.items():
-        for side, file in enumerate(sides):
-            with partial(file).open("w", encoding="utf-8", newline="\n") as stream:
-                stream.writelines(f"{pair[side]}\n" for pair in found[name])
-    counts = {name: len(found[name]) for name in files}
-    # first, so that the files are recognised as written by this command
-    manifest.write(pairs=pairs, files=counts, lines=lines)
-    for file in (file for sides in files.values() for file in sides):
+    output.mkdir(parents=True, exist_ok=True)
+    written = [(file, found[name], side) for name in NAMES if found[name] for side, file in enumerate(files[name])]
+    for file, new, side in written:
+        with partial(file).open("w", encoding="utf-8", newline="\n") as stream:
+            stream.writelines(f"{pair[side]}\n" for pair in new)
+    counts = {name: len(new) for name, new in found.items() if new}
+    manifest.write(pairs=len(pairs), files=counts, lines=lines)  # first, so that the files are recognised as ours
+    for file, *_ in written:
         partial(file).rename(file)
+    return Augmented(len(pairs), lines)
 
 
 def _languages(sources: Sequence[tuple[Path, Path]]) -> list[str]:

@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerFast
 
 from kermit.data.cache import cache_folder, made_once
 from kermit.data.joint_tokenizer import fingerprint
-from kermit.data.parallel import Pair, TextSource, read_pairs, source_checksum
+from kermit.data.parallel import Pair, TextSource, read_pairs
 from kermit.data.plain import Fault, OnBad, Report
 from kermit.errors import DataError
 from kermit.text.tokenizer import encode_texts
@@ -96,11 +96,11 @@ def encode_sources(
 def _encode_source(
     source: TextSource, index: int, tokenizer: PreTrainedTokenizerFast, *, max_tokens: int, on_bad: OnBad
 ) -> datasets.Dataset:
-    key = repr((_LAYOUT, source_checksum(source), fingerprint(tokenizer), max_tokens, str(on_bad), index))
+    key = repr((_LAYOUT, source.checksum(), fingerprint(tokenizer), max_tokens, str(on_bad), index))
     name = source.hub or ", ".join(str(path) for path in source.paths)
 
     def write(scratch: Path, report: Report) -> None:
-        with arrow_writer(scratch / "rows.arrow", _SCHEMA) as writer:
+        with pa.ipc.new_stream(str(scratch / "rows.arrow"), _SCHEMA) as writer:
             pairs = read_pairs(source, report)
             while block := list(islice(pairs, _BLOCK)):
                 rows = [dict(row) for row in _encode_block(block, index, tokenizer, max_tokens, report)]
@@ -123,11 +123,6 @@ def encoded_once(key: str, name: str, write: Callable[[Path, Report], None], on_
     folder = made_once(cache_folder() / "encoded" / hashlib.sha256(key.encode()).hexdigest()[:24], make)
     logger.info("%s: %s", name, json.loads((folder / "report.json").read_text())["summary"])
     return folder
-
-
-def arrow_writer(path: Path, schema: pa.Schema) -> Any:
-    """Open a file for writing record batches; the result is a context manager."""
-    return pa.ipc.new_stream(str(path), schema)
 
 
 def arrow_rows(path: Path, name: str) -> datasets.Dataset:

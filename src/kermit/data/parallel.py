@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from pydantic import NonNegativeInt, model_validator
 
@@ -94,10 +94,18 @@ class TextSource(Settings):
         found = {name: folder / path.expanduser() for name, path in named.items() if path is not None}
         return self.model_copy(update=found)
 
+    def checksum(self) -> str:
+        """Return a checksum of the content and how it is read; for a Hub dataset, its fingerprint."""
+        parts = [file_checksum(path) for path in self.paths]
+        if self.hub is not None:
+            parts.append(load_hub(self.hub, self.config, self.split)._fingerprint)
+        settings = (self.x is not None, self.y is not None, self.columns, self.fields, self.split)
+        return hashlib.sha256(repr((parts, settings)).encode()).hexdigest()
+
     def checksums(self, folder: Path) -> dict[str, str]:
         """Return the checksum of each file by its name in the recipe, or of the dataset."""
         if self.hub is not None:
-            return {self.hub: source_checksum(self)}
+            return {self.hub: self.checksum()}
         return {str(path): file_checksum(folder / path.expanduser()) for path in self.paths}
 
 
@@ -116,21 +124,12 @@ def read_pairs(source: TextSource, report: Report) -> Iterator[Pair]:
             yield Pair(x, y, (x_place, y_place))
 
 
-def source_checksum(source: TextSource) -> str:
-    """Return a checksum of the content and how it is read; for a Hub dataset, its fingerprint."""
-    parts = [file_checksum(path) for path in source.paths]
-    if source.hub is not None:
-        parts.append(load_hub(source.hub, source.config, source.split)._fingerprint)
-    settings = (source.x is not None, source.y is not None, source.columns, source.fields, source.split)
-    return hashlib.sha256(repr((parts, settings)).encode()).hexdigest()
-
-
 def _sides(source: TextSource, report: Report) -> Iterator[Sides]:
     """Read the lines of both sides together, or of the only side."""
     if source.tsv is not None:
-        yield from _from_tsv(source.tsv, source.columns, report)
+        yield from _from_records(source.tsv, lambda text: _cells(text, source.columns), report)
     elif source.jsonl is not None:
-        yield from _from_jsonl(source.jsonl, source.fields, report)
+        yield from _from_records(source.jsonl, lambda text: _fields(text, source.fields), report)
     elif source.hub is not None:
         for place, texts in read_hub(source.hub, source.config, source.split, source.fields, report):
             x, y = (None if text is None else Line(_utf8(text), place) for text in texts)
@@ -156,34 +155,30 @@ def _from_aligned(x_path: Path, y_path: Path) -> Iterator[Sides]:
         yield x, y
 
 
-def _from_tsv(path: Path, columns: tuple[int | None, int | None], report: Report) -> Iterator[Sides]:
-    last = max(column for column in columns if column is not None)
-    for line in read_lines(path):
-        if line.text is None:
-            yield line, None
-            continue
-        cells = line.text.split("\t")
-        if last >= len(cells):
-            report.bad(Fault.MALFORMED, line.place, f"{len(cells)} columns, but column {last} is required")
-            continue
-        x, y = (None if column is None else Line(cells[column], line.place) for column in columns)
-        yield x, y
-
-
-def _from_jsonl(path: Path, fields: tuple[str | None, str | None], report: Report) -> Iterator[Sides]:
+def _from_records(path: Path, read: Callable[[str], Sequence[str | None]], report: Report) -> Iterator[Sides]:
+    """Read the texts of x and y from every line; None for a side that the source lacks."""
     for line in read_lines(path):
         if line.text is None:
             yield line, None
             continue
         try:
-            yield _fields(json.loads(line.text), fields, line.place)
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            x, y = (None if text is None else Line(_utf8(text), line.place) for text in read(line.text))
+        except (ValueError, LookupError, TypeError) as error:
             report.bad(Fault.MALFORMED, line.place, f"{type(error).__name__}: {error}")
+            continue
+        yield x, y
 
 
-def _fields(record: Any, fields: tuple[str | None, str | None], place: Place) -> Sides:
-    x, y = (None if field is None else Line(_utf8(field_of(record, field)), place) for field in fields)
-    return x, y
+def _cells(text: str, columns: Sequence[int | None]) -> list[str | None]:
+    cells = text.split("\t")
+    if (last := max(column for column in columns if column is not None)) >= len(cells):
+        raise LookupError(f"{len(cells)} columns, but column {last} is required")
+    return [None if column is None else cells[column] for column in columns]
+
+
+def _fields(text: str, fields: Sequence[str | None]) -> list[str | None]:
+    record = json.loads(text)
+    return [None if field is None else field_of(record, field) for field in fields]
 
 
 def _utf8(text: str) -> str | None:

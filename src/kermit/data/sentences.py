@@ -18,8 +18,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from kermit.data.articles import ArticleSource, articles_checksum, read_paragraphs, split_sentences
-from kermit.data.encoding import arrow_rows, arrow_writer, encoded_once
+from kermit.data.articles import ArticleSource, read_paragraphs, split_sentences
+from kermit.data.encoding import arrow_rows, encoded_once
 from kermit.data.joint_tokenizer import fingerprint
 from kermit.data.plain import OnBad, Report
 from kermit.text.tokenizer import encode_texts
@@ -52,12 +52,8 @@ class EncodedSentences:
         return ids
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """The ids of a sentence, or of a part of a long one, and whether it opens an article."""
-
-    ids: npt.NDArray[np.int32]
-    opens: bool
+_Piece = tuple[npt.NDArray[np.int32], bool]
+"""The ids of a sentence, or of a part of a long one, and whether it opens an article."""
 
 
 def encode_articles(
@@ -91,18 +87,18 @@ def encode_articles(
 def _encode_source(
     source: ArticleSource, tokenizer: PreTrainedTokenizerFast, *, max_tokens: int, on_bad: OnBad
 ) -> Path:
-    key = repr(("sentences", _LAYOUT, articles_checksum(source), fingerprint(tokenizer), max_tokens, str(on_bad)))
+    key = repr(("sentences", _LAYOUT, source.checksum(), fingerprint(tokenizer), max_tokens, str(on_bad)))
 
     def write(scratch: Path, report: Report) -> None:
         with (
-            arrow_writer(scratch / "tokens.arrow", _TOKENS) as tokens,
-            arrow_writer(scratch / "sentences.arrow", _SENTENCES) as sentences,
+            pa.ipc.new_stream(str(scratch / "tokens.arrow"), _TOKENS) as tokens,
+            pa.ipc.new_stream(str(scratch / "sentences.arrow"), _SENTENCES) as sentences,
             tqdm(desc=f"encoding {source.title}", unit=" tokens", unit_scale=True, disable=None, leave=False) as bar,
         ):
             for pieces in _pieces(_sentences(source, report), tokenizer, max_tokens):
-                stream = np.concatenate([piece.ids for piece in pieces])
+                stream = np.concatenate([ids for ids, _ in pieces])
                 tokens.write_batch(pa.record_batch([pa.array(stream, pa.int32())], schema=_TOKENS))
-                columns = [[len(piece.ids) for piece in pieces], [piece.opens for piece in pieces]]
+                columns = [[len(ids) for ids, _ in pieces], [opens for _, opens in pieces]]
                 arrays = [pa.array(values, field.type) for values, field in zip(columns, _SENTENCES, strict=True)]
                 sentences.write_batch(pa.record_batch(arrays, schema=_SENTENCES))
                 bar.update(len(stream))
@@ -130,7 +126,7 @@ def _pieces(
             if not ids:
                 continue
             for part in np.array_split(np.asarray(ids, dtype=np.int32), -(-len(ids) // max_tokens)):
-                pieces.append(_Piece(part, opening))
+                pieces.append((part, opening))
                 opening = False
         if pieces:
             yield pieces

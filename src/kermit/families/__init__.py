@@ -10,7 +10,7 @@ from kermit.errors import ModelError
 from kermit.families.base import Family
 from kermit.registry import Registry
 
-_FAMILIES: Registry[Family] = Registry(
+FAMILIES: Registry[Family] = Registry(
     "family",
     {
         "transformer": "kermit.families.transformer:TRANSFORMER",
@@ -23,26 +23,16 @@ _FAMILIES: Registry[Family] = Registry(
 _OF_MODEL_TYPE = {"marian": "transformer", "kermit": "kermit"}
 
 
-def family_names() -> list[str]:
-    """List every family that a recipe can name."""
-    return _FAMILIES.names()
-
-
 def register(family: Family) -> None:
     """Register a family under its name, replacing any family of that name."""
-    _FAMILIES.add(family.name, family)
-
-
-def get_family(name: str) -> Family:
-    """Return the family with this name."""
-    return _FAMILIES.get(name)
+    FAMILIES.add(family.name, family)
 
 
 def family_of_model_type(model_type: str) -> Family:
     """Return the family whose saved models have this `model_type` in their config."""
     if model_type in _OF_MODEL_TYPE:
-        return get_family(_OF_MODEL_TYPE[model_type])
-    for family in _FAMILIES.loaded():
+        return FAMILIES.get(_OF_MODEL_TYPE[model_type])
+    for family in FAMILIES.loaded():
         if family.model_type == model_type:
             return family
     raise ModelError(f"models of type {model_type!r} cannot translate; known types: {', '.join(_OF_MODEL_TYPE)}")

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kermit.canvas import Factorization
+import numpy as np
+
+from kermit.canvas import CanvasBatch, Factorization, SpecialTokens
+from kermit.canvas.arrays import Array, Booleans
 from kermit.data.batching import WHOLE, RankShare
 from kermit.errors import RecipeError
+from kermit.objectives.training_canvases import Texts
 from kermit.validated_settings import FamilySettings, Settings
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-    from kermit.canvas.arrays import Array
     from kermit.data.encoding import Row
     from kermit.engines.engine import Engine
-    from kermit.families.recovery import HeldOutBatch, Recovered
     from kermit.searcher import Searcher
     from kermit.training.recipe import Recipe
 
@@ -34,6 +36,46 @@ class Collator(Protocol):
         self, rows: Sequence[Row], generator: np.random.Generator, share: RankShare = WHOLE
     ) -> dict[str, Array]:
         """Build a batch, and return one process's share of it."""
+
+
+@dataclass(frozen=True)
+class HeldOutBatch:
+    """Complete texts, whose content is all generated, and the tokens dropped from them, (batch, tokens) bool."""
+
+    texts: Texts
+    dropped: Booleans
+
+    @property
+    def single(self) -> Booleans:
+        """(batch, tokens) bool: the dropped tokens whose neighbours are both kept."""
+        beside = np.pad(self.dropped, ((0, 0), (1, 1)))
+        return self.dropped & ~beside[:, :-2] & ~beside[:, 2:]
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """The tokens of a batch that a model recovered.
+
+    Args:
+        correct: (batch, tokens) bool, whether a dropped token was recovered; False elsewhere.
+        said_end: (slots,) bool, which slots predict end-of-slot; None for models without slots.
+        empty: (slots,) bool, which slots lack no token.
+    """
+
+    correct: Booleans
+    said_end: Booleans | None = None
+    empty: Booleans | None = None
+
+
+def complete_canvases(specials: SpecialTokens, rows: Sequence[Row], *, lone_texts: bool = True) -> CanvasBatch:
+    """Turn rows into complete canvases; with `lone_texts`, a row without y has one segment."""
+    segments = [(row["x"],) if lone_texts and not row["y"] else (row["x"], row["y"]) for row in rows]
+    return CanvasBatch.from_segments(specials, segments)
+
+
+def complete_texts(specials: SpecialTokens, rows: Sequence[Row]) -> Texts:
+    """Turn packed rows into complete texts whose content is all generated."""
+    return Texts.of(complete_canvases(specials, rows), [Factorization.JOINT] * len(rows))
 
 
 class Family(Protocol):

@@ -19,9 +19,8 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 from kermit.canvas import SpecialTokens
 from kermit.canvas.arrays import Array
 from kermit.data.batching import WHOLE, RankShare
-from kermit.families.base import ITEMS, Collator
+from kermit.families.base import ITEMS, Collator, HeldOutBatch, Recovered, complete_texts
 from kermit.families.language_model import LanguageModelFamily, recovered, run, token_loss
-from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
 from kermit.modeling import specials_of
 
 if TYPE_CHECKING:

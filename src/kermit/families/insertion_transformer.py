@@ -47,8 +47,7 @@ class InsertionTransformerFamily(KermitFamily):
 
     def shape(self, recipe: Recipe) -> KermitSettings:
         """Return the settings of the equivalent KERMIT model."""
-        own = recipe.model
-        assert isinstance(own, InsertionTransformerSettings)
+        own: InsertionTransformerSettings = recipe.model
         trunk = {
             "model_type": "kermit_encoder",
             "hidden_size": own.width,

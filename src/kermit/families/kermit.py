@@ -17,7 +17,7 @@ from pydantic import NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
-from kermit.canvas import CanvasBatch, Factorization, SpecialTokens, Termination
+from kermit.canvas import Factorization, SpecialTokens, Termination
 from kermit.canvas.arrays import Array
 from kermit.canvas.blank_room import BlankRoom
 from kermit.data.batching import WHOLE, RankShare
@@ -28,9 +28,8 @@ from kermit.decoding.flat_settings import DecodingChoices
 from kermit.engines.engine import LEFT_TO_RIGHT, Engine
 from kermit.engines.torch_engine import TorchEngine
 from kermit.errors import RecipeError
-from kermit.families.base import ITEMS, Collator, refuse_orders
+from kermit.families.base import ITEMS, Collator, HeldOutBatch, Recovered, complete_canvases, refuse_orders
 from kermit.families.objective_settings import ObjectiveName, ObjectiveSettings
-from kermit.families.recovery import HeldOutBatch, Recovered
 from kermit.families.trunk_settings import TrunkSettings, made, new_trunk_config
 from kermit.loading import load_whole
 from kermit.modeling import KermitConfig, KermitForInsertion, special_token_settings, specials_of
@@ -43,7 +42,6 @@ from kermit.validated_settings import FamilySettings, Settings
 if TYPE_CHECKING:
     from kermit.data.encoding import Row
     from kermit.training.recipe import Recipe
-    from kermit.training.settings import SourceSettings
 
 _Choice = TypeVar("_Choice")
 
@@ -85,7 +83,7 @@ class InsertionCollator:
         """Draw a batch, and return one process's share of it."""
         noise = generator.random(len(rows)).tolist()
         ways = [_pick(self.mixes[row["source"]], value) for row, value in zip(rows, noise, strict=True)]
-        texts = Texts.of(_complete(self.specials, rows, self.lone_texts), ways)
+        texts = Texts.of(complete_canvases(self.specials, rows, lone_texts=self.lone_texts), ways)
         kept = self.objective.sample_kept(texts, generator)
         left_out = generator.random(kept.shape)
         mine = share.rows(len(rows))
@@ -118,7 +116,7 @@ class GenerationCollator:
         ways = [_pick(self.mixes[row["source"]], value) for row, (value, _) in zip(rows, noise, strict=True)]
         orders = [_pick(self.orders[row["source"]], value) for row, (_, value) in zip(rows, noise, strict=True)]
         left_to_right = np.array([order == LEFT_TO_RIGHT for order in orders])
-        texts = Texts.of(_complete(self.specials, rows, self.lone_texts), ways)
+        texts = Texts.of(complete_canvases(self.specials, rows, lone_texts=self.lone_texts), ways)
         infilling = np.array([self.infilling[row["source"]] for row in rows])
         texts, rounds = self.objective.draw(texts, left_to_right, generator, infilling=infilling)
         mine = share.rows(len(rows))
@@ -127,11 +125,6 @@ class GenerationCollator:
             texts, rounds[mine], left_to_right[mine], blank_id=self.blank_id, blank_room=self.blank_room
         )
         return targets.model_inputs() | {ITEMS: (texts.lengths + 1).astype(np.float32)}
-
-
-def _complete(specials: SpecialTokens, rows: Sequence[Row], lone_texts: bool) -> CanvasBatch:
-    segments = [(row["x"],) if lone_texts and not row["y"] else (row["x"], row["y"]) for row in rows]
-    return CanvasBatch.from_segments(specials, segments)
 
 
 def _pick(mix: Mapping[_Choice, float], noise: float) -> _Choice:
@@ -158,33 +151,28 @@ class KermitFamily:
     def check(self, recipe: Recipe) -> None:
         """Check that every source supports its factorizations, and that objective, model and decoding agree."""
         for place, source in recipe.data.sources.items():
-            _mix(source, recipe, place)
+            try:
+                source.mix(recipe.factorizations)
+            except ValueError as error:
+                raise RecipeError(f"{place}.factorizations: {error}") from error
         model = self.shape(recipe)
         _check_objective(recipe, model)
-        chosen = recipe.decoding.strategy if isinstance(recipe.decoding, DecodingChoices) else None
-        if model.termination is Termination.SEQUENCE and chosen not in (None, Strategy.SERIAL):
+        if model.termination is Termination.SEQUENCE and _strategy(recipe) not in (None, Strategy.SERIAL):
             raise RecipeError("decoding.strategy: must be serial with model.termination: sequence")
 
     def shape(self, recipe: Recipe) -> KermitSettings:
         """Return the settings of the model."""
-        assert isinstance(recipe.model, KermitSettings)
-        return recipe.model
+        settings: KermitSettings = recipe.model
+        return settings
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """Build a new model, or warm-start one from an encoder."""
         settings = self.shape(recipe)
-        choices = {
-            "slot_vector": settings.slot_vector,
-            "copy_width": settings.copy_width,
-            "cached_context": settings.cached_context,
-            "blank_width": settings.blank_width,
-            "position_limit": settings.position_limit,
+        choices = settings.model_dump(mode="json", exclude={"family", "trunk", "trunk_from"}) | {
             "orders": _all_orders(recipe) if settings.cached_context else None,
-            "strategy": recipe.decoding.strategy if isinstance(recipe.decoding, DecodingChoices) else None,
-            "termination": str(settings.termination),
-            "positions": settings.positions,
-            "predicts_completion": _objective(recipe).completion_weight > 0,
-            "label_smoothing": _objective(recipe).label_smoothing,
+            "strategy": _strategy(recipe),
+            "predicts_completion": recipe.objective.completion_weight > 0,
+            "label_smoothing": recipe.objective.label_smoothing,
         }
         if settings.trunk_from is not None:
             encoder = settings.load(AutoModel)
@@ -202,16 +190,18 @@ class KermitFamily:
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Return the collator that fits the model: of single canvases, or of whole generations."""
-        settings, specials, mixes = self.shape(recipe), specials_of(tokenizer), mixes_of(recipe)
+        settings, specials = self.shape(recipe), specials_of(tokenizer)
+        objective, sources = recipe.objective, recipe.data.train
+        mixes = [source.mix(recipe.factorizations) for source in sources]
         lone_texts = recipe.task == "pretraining"
         if not settings.cached_context:
-            return InsertionCollator(specials, _objective(recipe).build(settings.termination), mixes, lone_texts)
+            return InsertionCollator(specials, objective.build(settings.termination), mixes, lone_texts)
         return GenerationCollator(
             specials,
-            _objective(recipe).generation,
+            objective.generation,
             mixes,
             orders_of(recipe),
-            infilling_of(recipe),
+            [objective.infilling if source.infilling is None else source.infilling for source in sources],
             blank_id=blank_id(tokenizer),
             blank_room=BlankRoom(settings.blank_width, settings.position_limit),
             lone_texts=lone_texts,
@@ -254,34 +244,14 @@ def recovered_by(engine: Engine, held_out: HeldOutBatch) -> Recovered:
     return Recovered(correct, said_end, ~missing[found.rows, found.slots])
 
 
-def mixes_of(recipe: Recipe) -> list[Mapping[Factorization, float]]:
-    """Return the factorizations of each source; raise a RecipeError for one that the source cannot support."""
-    return [_mix(source, recipe, f"data.train.{number}") for number, source in enumerate(recipe.data.train)]
-
-
 def orders_of(recipe: Recipe) -> list[Mapping[str, float]]:
-    """Return the insertion orders of each source; raise a RecipeError for one that the objective does not have."""
-    own = _objective(recipe).prior
-    found: list[Mapping[str, float]] = []
-    for number, source in enumerate(recipe.data.train):
-        mix = source.orders or recipe.orders or {own: 1.0}
-        for name in mix:
-            if name not in (own, LEFT_TO_RIGHT):
-                place = "orders" if source.orders is None else f"data.train.{number}.orders"
-                raise RecipeError(f"{place}: {name!r} is neither left_to_right nor objective.prior, {own}")
-        found.append(mix)
-    return found
-
-
-def infilling_of(recipe: Recipe) -> list[float]:
-    """Return the share of texts of each source in which a random part is given."""
-    default = _objective(recipe).infilling
-    return [default if source.infilling is None else source.infilling for source in recipe.data.train]
+    """Return the insertion orders of each source, with weights."""
+    return [source.orders or recipe.orders or {recipe.objective.prior: 1.0} for source in recipe.data.train]
 
 
 def _check_objective(recipe: Recipe, model: KermitSettings) -> None:
-    """Raise if the objective contradicts the model, or if orders have no effect."""
-    objective = _objective(recipe)
+    """Raise if the objective contradicts the model or lacks an order, or if orders have no effect."""
+    objective: ObjectiveSettings = recipe.objective
     whole = objective.name == ObjectiveName.GENERATION
     if whole != model.cached_context:
         other = "generation" if model.cached_context else "slot or lower_bound"
@@ -293,8 +263,12 @@ def _check_objective(recipe: Recipe, model: KermitSettings) -> None:
         made("objective", lambda: objective.build(model.termination))
         refuse_orders(recipe, "model.cached_context: true")
         return
+    for number, (source, mix) in enumerate(zip(recipe.data.train, orders_of(recipe), strict=True)):
+        for name in mix.keys() - {objective.prior, LEFT_TO_RIGHT}:
+            place = "orders" if source.orders is None else f"data.train.{number}.orders"
+            raise RecipeError(f"{place}: {name!r} is neither left_to_right nor objective.prior, {objective.prior}")
     orders = _all_orders(recipe)
-    if isinstance(recipe.decoding, DecodingChoices) and (strategy := recipe.decoding.strategy):
+    if strategy := _strategy(recipe):
         ordered = strategy is Strategy.LEFT_TO_RIGHT
         if not any((order == LEFT_TO_RIGHT) == ordered for order in orders):
             raise RecipeError(
@@ -307,16 +281,9 @@ def _all_orders(recipe: Recipe) -> list[str]:
     return sorted({order for mix in orders_of(recipe) for order in mix})
 
 
-def _mix(source: SourceSettings, recipe: Recipe, place: str) -> Mapping[Factorization, float]:
-    try:
-        return source.mix(recipe.factorizations)
-    except ValueError as error:
-        raise RecipeError(f"{place}.factorizations: {error}") from error
-
-
-def _objective(recipe: Recipe) -> ObjectiveSettings:
-    assert isinstance(recipe.objective, ObjectiveSettings)
-    return recipe.objective
+def _strategy(recipe: Recipe) -> Strategy | None:
+    """Return the chosen strategy; None if there is none or the task does not decode."""
+    return getattr(recipe.decoding, "strategy", None)
 
 
 KERMIT = KermitFamily()

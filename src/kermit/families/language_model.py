@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.data.joint_tokenizer import end_of_slot_id
-from kermit.families.recovery import HeldOutBatch, Recovered
+from kermit.families.base import HeldOutBatch, Recovered
 from kermit.families.trunk_settings import TrunkSettings, made, new_trunk_config
-from kermit.modeling.captured_inputs import inner_model, withheld_from
 from kermit.modeling.slot_loss import slot_loss
 from kermit.validated_settings import FamilySettings, Settings
 
@@ -53,8 +52,7 @@ class LanguageModelFamily:
 
         Like KERMIT's trunk, it has an embedding row for every token of the tokenizer, including end-of-slot.
         """
-        settings = recipe.model
-        assert isinstance(settings, TrunkSettings)
+        settings: TrunkSettings = recipe.model
         end_of_slot_id(tokenizer)
         if settings.trunk_from is not None:
             model = settings.load(self.kind, **self.role)
@@ -80,9 +78,23 @@ def recovered(model: PreTrainedModel, held_out: HeldOutBatch, vectors: Tensor) -
 
 def run(model: nn.Module, token_ids: Tensor, valid: Tensor, **more: Any) -> Tensor:
     """Run a model without its output layer; return that layer's input, (batch, length, width)."""
-    with withheld_from(inner_model(model).get_output_embeddings()) as vectors:
+    captured: list[Tensor] = []
+
+    def withhold(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        captured.append(inputs[0])
+        return (inputs[0][..., :0, :], *inputs[1:])  # the output layer gets an empty input
+
+    handle = inner_model(model).get_output_embeddings().register_forward_pre_hook(withhold)
+    try:
         model(input_ids=token_ids, attention_mask=valid.long(), **more)
-    return vectors.value
+    finally:
+        handle.remove()
+    return captured[0]
+
+
+def inner_model(model: nn.Module) -> PreTrainedModel:
+    """Return the model inside a DDP wrapper, or the model itself."""
+    return getattr(model, "module", model)
 
 
 def token_loss(model: nn.Module, vectors: Tensor, tokens: Tensor) -> Tensor:

@@ -20,9 +20,8 @@ from kermit.canvas import SpecialTokens
 from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.data.batching import WHOLE, RankShare
 from kermit.errors import RecipeError
-from kermit.families.base import ITEMS, Collator
+from kermit.families.base import ITEMS, Collator, HeldOutBatch, Recovered, complete_texts
 from kermit.families.language_model import LanguageModelFamily, recovered, run, segment_inputs, token_loss
-from kermit.families.recovery import HeldOutBatch, Recovered, complete_texts
 from kermit.modeling import specials_of
 from kermit.objectives.dropping import sample_dropped
 from kermit.validated_settings import Fraction, Settings
@@ -101,7 +100,6 @@ class MaskedLMFamily(LanguageModelFamily):
 
     def collator(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Collator:
         """Return a collator that masks tokens."""
-        assert isinstance(recipe.objective, MaskedLMObjective)
         specials = specials_of(tokenizer)
         ordinary = [index for index in range(len(tokenizer)) if index not in specials.ids]
         return MaskingCollator(specials, tokenizer.mask_token_id, np.array(ordinary), recipe.objective)

@@ -1,7 +1,7 @@
 """The objectives of insertion models by name, and the recipe's section `objective`.
 
-To add an objective, write a subclass of `kermit.objectives.Objective`, call `register_objective` in its module, and
-list the module in the recipe's `imports`.
+To add an objective, write a subclass of `kermit.objectives.objective.Objective`, call `register_objective` in its
+module, and list the module in the recipe's `imports`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kermit.errors import nearest
 from kermit.objectives.generations import MISSING, GenerationObjective
 from kermit.objectives.objective import KeptSampling, Objective, SlotShare
 from kermit.objectives.orders import OrderPrior
-from kermit.objectives.priors import PriorName, make_prior, prior_names
+from kermit.objectives.priors import PRIORS, PriorName, make_prior
 from kermit.registry import Registry
 from kermit.validated_settings import Fraction, NotNegative, Settings, Share
 
@@ -96,7 +96,7 @@ class ObjectiveSettings(Settings):
     @field_validator("prior")
     @classmethod
     def _known_prior(cls, name: str) -> str:
-        return _known(name, prior_names())
+        return _known(name, PRIORS.names())
 
     @field_validator("name")
     @classmethod

@@ -189,7 +189,7 @@ class TransformerFamily:
     def check(self, recipe: Recipe) -> None:
         """Check that the recipe trains one direction, from pairs, and that the model has enough positions."""
         check_one_direction(recipe, "a Transformer")
-        positions, longest = _settings(recipe).max_positions, recipe.data.max_tokens
+        positions, longest = recipe.model.max_positions, recipe.data.max_tokens
         if longest >= positions:
             raise RecipeError(
                 f"model.max_positions: {positions} is too few for texts of {longest} tokens (data.max_tokens) and an"
@@ -198,7 +198,7 @@ class TransformerFamily:
 
     def build(self, recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """Build a new model; weights are drawn with standard deviation width ** -0.5."""
-        shape = _settings(recipe)
+        shape: TransformerSettings = recipe.model
         config = MarianConfig(
             vocab_size=len(tokenizer),
             d_model=shape.width,
@@ -237,9 +237,7 @@ class TransformerFamily:
 
     def loss(self, model: torch.nn.Module, batch: dict[str, torch.Tensor], recipe: Recipe) -> torch.Tensor:
         """Compute the label-smoothed cross-entropy, summed over the target tokens."""
-        objective = recipe.objective
-        assert isinstance(objective, TransformerObjective)
-        loss: torch.Tensor = model(**batch, label_smoothing=objective.label_smoothing)
+        loss: torch.Tensor = model(**batch, label_smoothing=recipe.objective.label_smoothing)
         return loss
 
     def runner(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> BeamSearcher:
@@ -248,11 +246,6 @@ class TransformerFamily:
 
 
 TRANSFORMER = TransformerFamily()
-
-
-def _settings(recipe: Recipe) -> TransformerSettings:
-    assert isinstance(recipe.model, TransformerSettings)
-    return recipe.model
 
 
 def _batches(sources: Sequence[Sequence[int]], budget: float) -> Iterator[list[int]]:

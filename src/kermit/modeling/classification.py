@@ -1,7 +1,7 @@
 """Classifiers: a label or a number for a text or a pair of texts (the paper's section 4.2).
 
 `KermitForSequenceClassification` reads complete canvases with no open slot. The hidden state of the first token
-passes through a pooler like BERT's and a linear layer with one output per label. The insertion head of the checkpoint
+passes through BERT's pooler and a linear layer with one output per label. The insertion head of the checkpoint
 is kept unchanged, so that a finetuned model can still be loaded to generate.
 
 `LastTokenForSequenceClassification` takes any encoder with a causal mask (BERT's `is_decoder`), such as this project's
@@ -18,22 +18,11 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.configuration_utils import SubConfigSpec
 from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
+from transformers.models.bert.modeling_bert import BertPooler
 
 from kermit.modeling.config import KermitConfig
 from kermit.modeling.insertion import SlotHead
 from kermit.modeling.trunk import KermitModel, KermitPreTrainedModel
-
-
-class Pooler(nn.Module):
-    """A linear layer and tanh on the first token's hidden state."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.dense = nn.Linear(width, width)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Map (batch, length, hidden) to (batch, hidden)."""
-        return torch.tanh(self.dense(hidden[:, 0]))
 
 
 class KermitForSequenceClassification(KermitPreTrainedModel):
@@ -49,7 +38,7 @@ class KermitForSequenceClassification(KermitPreTrainedModel):
     def __init__(self, config: KermitConfig) -> None:
         super().__init__(config)
         self.kermit = KermitModel(config)
-        self.pooler = Pooler(config.hidden_size)
+        self.pooler = BertPooler(config)  # a linear layer and tanh on the first token's state
         self.dropout = nn.Dropout(config.classifier_dropout)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.head: SlotHead | None = None
@@ -121,10 +110,6 @@ class LastTokenForSequenceClassification(PreTrainedModel):  # type: ignore[misc]
         model = cls(LastTokenConfig(trunk_config=trunk.config, **settings))
         model.trunk = _without_pooler(trunk)
         return model
-
-    def get_input_embeddings(self) -> nn.Module:
-        """Return the trunk's word embedding."""
-        return self.trunk.get_input_embeddings()  # type: ignore[no-any-return]
 
     def forward(
         self,

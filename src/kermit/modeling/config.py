@@ -1,19 +1,18 @@
 """The configuration of a KERMIT model: its trunk, any bidirectional encoder, and its insertion head."""
 
-from __future__ import annotations
+from typing import Any, Literal
 
-from typing import Any
-
+from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
 
-from kermit.canvas import SpecialTokens, Termination
-from kermit.canvas.blank_room import BlankRoom
+from kermit.canvas import SpecialTokens
 from kermit.engines.engine import LEFT_TO_RIGHT
 
 
+@strict
 class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
-    """The configuration of `KermitModel` and the models built on it.
+    """The configuration of `KermitModel` and the models built on it; values of another type are errors.
 
     Args:
         trunk_config: the configuration of a bidirectional encoder of transformers.
@@ -50,88 +49,53 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
     sub_configs_defaults = {"trunk_config": SubConfigSpec(config_class=AutoConfig, model_type="bert")}  # noqa: RUF012
 
     trunk_config: Any = None
-    slot_vector: str = "right"
+    slot_vector: Literal["right", "both"] = "right"
     cached_context: bool = False
     blank_token_id: int | None = None
     blank_width: int = 16
     position_limit: int | None = None
     copy_width: int = 0
-    termination: str = "slot"
-    positions: str = "restart"
+    termination: Literal["slot", "sequence"] = "slot"
+    positions: Literal["restart", "continue"] = "restart"
     cls_token_id: int = 1
     sep_token_id: int = 2
     pad_token_id: int = 0
     end_of_slot_token_id: int = 3
-    never_generated: Any = ()
+    never_generated: list[int] | tuple[int, ...] = ()
     predicts_completion: bool = False
-    label_smoothing: float = 0.0
-    languages: Any = None
-    factorizations: Any = None
-    orders: Any = None
+    label_smoothing: float | int = 0.0
+    languages: dict[str, str] | None = None
+    factorizations: list[str] | tuple[str, ...] | None = None
+    orders: list[str] | tuple[str, ...] | None = None
     strategy: str | None = None
-    termination_penalty: float = 0.0
+    termination_penalty: float | int = 0.0
     keep_insertion_head: bool = True
-    classifier_dropout: float = 0.1
-    initializer_range: float = 0.02
+    classifier_dropout: float | int = 0.1
+    initializer_range: float | int = 0.02
     tie_word_embeddings: bool = True
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)
-        allowed: dict[str, tuple[str, ...]] = {
-            "slot_vector": ("right", "both"),
-            "positions": ("restart", "continue"),
-            "termination": tuple(Termination),
-        }
-        for name, values in allowed.items():
-            if getattr(self, name) not in values:
-                raise ValueError(f"{name} must be one of {', '.join(values)}, not {getattr(self, name)!r}")
-        self.termination = str(Termination(self.termination))
-        for name in ("copy_width", "blank_width"):
-            if type(getattr(self, name)) is not int or getattr(self, name) < 0:
-                raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)!r}")
-        if self.cached_context:
-            self._check_cached_context()
-        elif self.predicts_completion:
-            raise ValueError("predicts_completion needs cached_context: true")
-        if not _all_are(int, self.never_generated):
-            raise ValueError(f"never_generated must be a list of ids, not {self.never_generated!r}")
         self.never_generated = sorted(self.never_generated)
-        self._check_languages()
-        if self.factorizations is not None and not _all_are(str, self.factorizations):
-            raise ValueError(f"factorizations must be a list of names, or null, not {self.factorizations!r}")
-        if self.orders is not None and not _all_are(str, self.orders):
-            raise ValueError(f"orders must be a list of names, or null, not {self.orders!r}")
-        if LEFT_TO_RIGHT in (self.orders or ()) and not self.cached_context:
-            raise ValueError("orders: left_to_right needs cached_context: true")
-
-    def _check_languages(self) -> None:
-        """Complete the names of X and Y; raise if they are no names or the same."""
         self.languages = self.languages or {"x": "x", "y": "y"}
-        named = isinstance(self.languages, dict) and set(self.languages) == {"x", "y"}
-        if not named or not _all_are(str, tuple(self.languages.values())):
+        if set(self.languages) != {"x", "y"}:
             raise ValueError(f"languages must name x and y, as {{'x': 'en', 'y': 'de'}}, not {self.languages!r}")
-        if self.languages["x"] == self.languages["y"]:
-            name = self.languages["x"]
+        if (name := self.languages["x"]) == self.languages["y"]:
             raise ValueError(
                 f"languages: x and y have the same name, {name}; use different names, such as {name} and {name}2"
             )
-
-    def _check_cached_context(self) -> None:
-        """Raise if other settings contradict cached context."""
-        needed = {"slot_vector": "both", "positions": "restart", "termination": Termination.SLOT, "copy_width": 0}
-        for name, value in needed.items():
-            if getattr(self, name) != value:
-                raise ValueError(f"cached_context needs {name}: {value}, not {getattr(self, name)}")
-        if self.blank_token_id is None:
-            raise ValueError("cached_context needs blank_token_id, the token that marks a blank")
-        limit = self.position_limit
-        if limit is not None and (type(limit) is not int or limit < 1):
-            raise ValueError(f"position_limit must be 1 or more, or null, not {limit!r}")
-
-    @property
-    def blank_room(self) -> BlankRoom:
-        """The positions that each blank reserves for inserted tokens."""
-        return BlankRoom(self.blank_width, self.position_limit)
+        for name, least in {"copy_width": 0, "blank_width": 0, "position_limit": 1}.items():
+            if (value := getattr(self, name)) is not None and value < least:
+                raise ValueError(f"{name} must be {least} or more, not {value}")
+        if self.cached_context:
+            needed = {"slot_vector": "both", "positions": "restart", "termination": "slot", "copy_width": 0}
+            for name, wanted in needed.items():
+                if getattr(self, name) != wanted:
+                    raise ValueError(f"cached_context needs {name}: {wanted}, not {getattr(self, name)}")
+            if self.blank_token_id is None:
+                raise ValueError("cached_context needs blank_token_id, the token that marks a blank")
+        elif self.predicts_completion or LEFT_TO_RIGHT in (self.orders or ()):
+            raise ValueError("predicts_completion and the order left_to_right need cached_context: true")
 
     @property
     def vocab_size(self) -> int:
@@ -158,9 +122,3 @@ class KermitConfig(PreTrainedConfig):  # type: ignore[misc]
             self.end_of_slot_token_id,
             frozenset(self.never_generated) | marker,
         )
-
-
-def _all_are(kind: type, values: object) -> bool:
-    """Return whether `values` is a collection whose items are all of the given type."""
-    collections = (list, tuple, set, frozenset)
-    return isinstance(values, collections) and all(type(value) is kind for value in values)

@@ -109,20 +109,15 @@ class _Group:
         queries: the places of the tokens that pass the layer.
         keys: the places of the tokens that they attend to: those beside the layer, then their own.
         mask: (rows, 1, queries, keys) bool, or None.
+        passing: number of tokens that pass the layer.
+        beside: number of tokens beside it.
     """
 
     queries: _Places
     keys: _Places
     mask: Tensor | None
-
-
-@dataclass(frozen=True)
-class _Groups:
-    """A partition of rows into groups, with the number of tokens of each that pass the layer, or are beside it."""
-
-    groups: list[_Group]
-    passing: list[int]
-    beside: list[int]
+    passing: int
+    beside: int = 0
 
 
 @dataclass(frozen=True)
@@ -153,7 +148,7 @@ class _SortedRows:
         places = _Places(batch, length, order[row] * length + column)
         return cls(order, torch.tensor(edges, device=valid.device), places)
 
-    def groups(self, passing: Tensor, beside: Tensor, mask: Tensor | None) -> _Groups:
+    def groups(self, passing: Tensor, beside: Tensor, mask: Tensor | None) -> list[_Group]:
         """Return the groups for the tokens that pass a layer, and those beside it; both (chosen,) ascending indices.
 
         `mask` is (batch, 1, length or 1, length) bool. Columns without a query or a key are cut off.
@@ -176,9 +171,8 @@ class _SortedRows:
             if mask is not None:
                 of_group = mask[self.order[first:last], :, :, seen]
                 of_group = of_group if mask.shape[2] == 1 else of_group[:, :, asking]
-            found.append(_Group(queries, keys, of_group))
-        counts = [[after - before for before, after in pairwise(edges)] for *_, edges in sides]
-        return _Groups(found, counts[1], counts[0])
+            found.append(_Group(queries, keys, of_group, len(parts[1][0]), len(parts[0][0])))
+        return found
 
 
 _SPREAD, _SHORT = 1.5, 8
@@ -216,20 +210,22 @@ class _Attention(nn.Module):
         self.out = _Adding(config.hidden_size, config.hidden_size, bias=False)
 
     def forward(
-        self, tokens: _Tokens, groups: _Groups, past: tuple[Tensor, Tensor] | None, beside: _Tokens | None
+        self, tokens: _Tokens, groups: list[_Group], past: tuple[Tensor, Tensor] | None, beside: _Tokens | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Return the update of the tokens (tokens, hidden), and the keys and values of the last group."""
         states = self.qkv(tokens.hidden)
         query, key, value = states.unflatten(1, (3, self.heads, -1)).unbind(1)
         query, key = _rotated(query, tokens.rotation), _rotated(key, tokens.rotation)
-        sides = [[torch.split(part, groups.passing) for part in (key, value.to(key.dtype))]]
+        passing = [group.passing for group in groups]
+        sides = [[torch.split(part, passing) for part in (key, value.to(key.dtype))]]
         if beside is not None:
             others = functional.linear(beside.hidden, self.qkv.weight[tokens.hidden.shape[1] :])
             key, value = others.view(len(others), 2, self.heads, query.shape[2]).unbind(1)
             key = _rotated(key, beside.rotation)
-            sides.insert(0, [torch.split(part, groups.beside) for part in (key, value.to(key.dtype))])
+            counts = [group.beside for group in groups]
+            sides.insert(0, [torch.split(part, counts) for part in (key, value.to(key.dtype))])
         found = []
-        for number, (group, part) in enumerate(zip(groups.groups, torch.split(query, groups.passing), strict=True)):
+        for number, (group, part) in enumerate(zip(groups, torch.split(query, passing), strict=True)):
             key, value = (
                 group.keys.padded(torch.cat([side[kind][number] for side in sides])).transpose(1, 2) for kind in (0, 1)
             )
@@ -255,7 +251,7 @@ class _Layer(nn.Module):
     def forward(
         self,
         tokens: _Tokens,
-        groups: _Groups,
+        groups: list[_Group],
         past: tuple[Tensor, Tensor] | None = None,
         beside: _Tokens | None = None,
     ) -> tuple[_Tokens, tuple[Tensor, Tensor]]:
@@ -277,6 +273,7 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
 
     config_class = EncoderConfig
     base_model_prefix = "encoder"
+    _input_embed_layer = "embeddings"
     _supports_sdpa = True
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -287,14 +284,6 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
         self.layers = nn.ModuleList(_Layer(config) for _ in range(config.num_hidden_layers))
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=False)
         self.post_init()
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the word embedding."""
-        return self.embeddings
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the word embedding."""
-        self.embeddings = value
 
     def _init_weights(self, module: nn.Module) -> None:
         std = self.config.initializer_range or self.config.hidden_size**-0.5
@@ -353,7 +342,7 @@ class Encoder(PreTrainedModel):  # type: ignore[misc]
             hidden, cache = self._read_apart(tokens, places.flat(given), rows, mask)
         else:
             every = torch.arange(len(hidden), device=hidden.device)
-            whole = _Groups([_Group(places, places, mask)], [len(hidden)], [0])
+            whole = [_Group(places, places, mask, len(hidden))]
             groups = whole if rows is None or past is not None or use_cache else rows.groups(every, every[:0], mask)
             for number, layer in enumerate(self.layers[self.config.given_layers :]):
                 tokens, kept = layer(tokens, groups, None if past is None else past[number])

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import ModelOutput
 
-from kermit.canvas import SpecialTokens, Termination
+from kermit.canvas import SpecialTokens
 from kermit.data.joint_tokenizer import blank_id, end_of_slot_id
 from kermit.errors import ModelError
 from kermit.modeling.config import KermitConfig
@@ -66,7 +66,7 @@ class SlotHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.location = nn.Linear(width, 1, bias=False)
         self.copying = Copying(config.hidden_size, config.copy_width) if config.copy_width else None
-        sequence = config.termination == Termination.SEQUENCE
+        sequence = config.termination == "sequence"
         self.stop = nn.Linear(config.hidden_size, 1) if sequence else None
         self.completion = nn.Linear(width, 1) if config.predicts_completion else None
 
@@ -118,7 +118,7 @@ class KermitForInsertion(KermitPreTrainedModel):
         if len(tokenizer) > trunk.get_input_embeddings().num_embeddings:
             trunk.resize_token_embeddings(len(tokenizer), mean_resizing=False)
         config = KermitConfig(trunk_config=trunk.config, **specials, **settings)
-        config.never_generated += range(len(tokenizer), config.vocab_size)
+        config.never_generated = [*config.never_generated, *range(len(tokenizer), config.vocab_size)]
         model = cls(config)
         model.kermit.encoder.load_state_dict(
             {name: weight for name, weight in trunk.state_dict().items() if not name.startswith("pooler.")}
@@ -134,17 +134,6 @@ class KermitForInsertion(KermitPreTrainedModel):
         return model
 
     @property
-    def max_length(self) -> int | None:
-        """Maximum number of tokens of a canvas, if positions continue from X to Y."""
-        return self.kermit.max_positions if self.config.positions == "continue" else None
-
-    @property
-    def max_segment_length(self) -> int | None:
-        """Maximum number of content tokens of a segment, if positions restart; two positions frame the segment."""
-        limit = self.kermit.max_positions
-        return None if limit is None or self.config.positions == "continue" else limit - 2
-
-    @property
     def content_bias(self) -> Tensor:
         """Return (vocab,), -inf at tokens that are never inserted: specials and, with a stop action, end-of-slot."""
         never = torch.tensor(self._never, device=self.head.bias.device)
@@ -153,8 +142,8 @@ class KermitForInsertion(KermitPreTrainedModel):
     def forward(
         self,
         input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        segment_ids: Tensor | None = None,
+        attention_mask: Tensor,
+        segment_ids: Tensor,
         *,
         left: Tensor,
         right: Tensor,
@@ -199,12 +188,9 @@ class KermitForInsertion(KermitPreTrainedModel):
                 accumulation steps; the batch's own number by default.
             kwargs: passed on to the trunk.
         """
-        if positions is None:
+        if positions is None or orders is None:
             hidden = self.kermit(input_ids, attention_mask, segment_ids, **kwargs).last_hidden_state
         else:
-            assert segment_ids is not None
-            assert orders is not None
-            assert attention_mask is not None
             rows = RowTensors(input_ids, segment_ids, positions, orders, attention_mask)
             hidden = self.kermit.read(rows, **kwargs).last_hidden_state
         texts = len(input_ids) if num_items_in_batch is None else num_items_in_batch
@@ -268,16 +254,13 @@ class KermitForInsertion(KermitPreTrainedModel):
             ending = (stop_weights[canvases] > 0).nonzero().flatten()
             if len(ending):
                 content = self._content(hidden, input_ids, right[ending], vectors[ending])
-                log_location = (location - normaliser[canvases])[ending]
-                stop_loss = self._end_loss(content, log_location, canvases[ending], stop_weights)
+                # -log of the sum over slots of p(l) p(end given l), weighted by canvas
+                log_end = content.log_softmax(1)[:, self.specials.end_of_slot_id]
+                log_end = log_end + (location - normaliser[canvases])[ending]
+                log_stop = logsumexp_by_row(log_end, canvases[ending], len(stop_weights))
+                stop_loss = -(stop_weights * torch.where(stop_weights > 0, log_stop, 0)).sum()
         location_loss: Tensor = (location_weights * (normaliser[canvases] - location)).sum()
         return location_loss + stop_loss
-
-    def _end_loss(self, content: Tensor, log_location: Tensor, rows: Tensor, stop_weights: Tensor) -> Tensor:
-        """Compute the loss of slot termination: -log of the sum over slots of p(l) p(end given l), weighted by row."""
-        log_end = content.log_softmax(1)[:, self.specials.end_of_slot_id]
-        log_stop = logsumexp_by_row(log_location + log_end, rows, len(stop_weights))
-        return -(stop_weights * torch.where(stop_weights > 0, log_stop, 0)).sum()
 
     def _content(self, hidden: Tensor, token_ids: Tensor, slots: Tensor, vectors: Tensor) -> Tensor:
         """Return (slots, vocab) logits of the token to insert, in float32."""

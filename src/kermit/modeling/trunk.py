@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
@@ -92,15 +91,10 @@ class KermitModel(KermitPreTrainedModel):
         refuse_unfit(self.encoder)
         accepted = inspect.signature(self.encoder.forward).parameters
         types = getattr(config.trunk_config, "type_vocab_size", 0)
-        if "token_type_ids" not in accepted or types < 2:
-            self.segment_embeddings: nn.Embedding | None = nn.Embedding(
-                2, self.encoder.get_input_embeddings().embedding_dim
-            )
-        else:
-            self.segment_embeddings = None
-        self.order_embeddings: nn.Embedding | None = None
-        if config.cached_context:
-            self.order_embeddings = nn.Embedding(2, self.encoder.get_input_embeddings().embedding_dim)
+        has_types = "token_type_ids" in accepted and types >= 2
+        width = self.encoder.get_input_embeddings().embedding_dim
+        self.segment_embeddings = None if has_types else nn.Embedding(2, width)
+        self.order_embeddings = nn.Embedding(2, width) if config.cached_context else None
         self.position_offset: int = first_position(self.encoder)
         self._restarts: bool = config.positions == "restart"
         self.post_init()
@@ -230,8 +224,17 @@ def near(segment_ids: Tensor, positions: Tensor, orders: Tensor, mask: Tensor, w
 
 def refuse_unfit(encoder: PreTrainedModel) -> None:
     """Raise a ModelError if a model's class or config shows that it cannot be a trunk."""
-    if reason := _unfit(encoder, inspect.signature(encoder.forward).parameters):
-        raise _refusal(encoder, reason)
+    accepted = inspect.signature(encoder.forward).parameters
+    if missing := [name for name in ("attention_mask", "inputs_embeds", "position_ids") if name not in accepted]:
+        raise _refusal(encoder, f"its forward takes no {', '.join(missing)}")
+    if any(getattr(module, "is_causal", False) for module in encoder.modules()):
+        raise _refusal(encoder, "its attention has a causal mask, but KERMIT must see the whole canvas")
+    try:
+        table = encoder.get_input_embeddings()
+    except (AttributeError, NotImplementedError):
+        table = None
+    if not isinstance(table, nn.Embedding):
+        raise _refusal(encoder, "its word embedding is not a plain table")
 
 
 def refuse_unfit_at_work(model: KermitModel) -> None:
@@ -305,17 +308,17 @@ def _unfit_for_cached_context(model: KermitModel) -> str | None:
     order = model.order_embeddings.weight.clone()
     model.order_embeddings.weight.zero_()  # the only difference between a plain canvas and a row with nothing given
     try:
-        found = _faults(model)
+        fault = _fault(model)
     except Exception as error:  # any error means that the trunk cannot read rows
         reason = in_a_line(error) or type(error).__name__
         return f"it cannot read rows of cached context with a mask per token: {reason}"
     finally:
         model.order_embeddings.weight.copy_(order)
-    return next((f"with cached_context, {reason}" for reason, holds in found.items() if holds), None)
+    return None if fault is None else f"with cached_context, {fault}"
 
 
-def _faults(model: KermitModel) -> dict[str, bool]:
-    """Return possible faults in how a trunk reads rows, each with whether it has it.
+def _fault(model: KermitModel) -> str | None:
+    """Return the first fault in how a trunk reads rows; None if there is none.
 
     Two rows, one per order, have three given tokens and two blocks with the same three tokens and positions.
     """
@@ -331,6 +334,7 @@ def _faults(model: KermitModel) -> dict[str, bool]:
     )
     rows = RowTensors.of(two_canvases, model.device)
     states = _read(model, rows)
+    little = 100 * torch.finfo(states.dtype).eps * states.abs().max()  # tolerance for rounding
 
     def changes(name: str, place: int, value: float) -> Tensor:
         """Return (2, 9), how much the states change with one entry of the rows."""
@@ -338,9 +342,17 @@ def _faults(model: KermitModel) -> dict[str, bool]:
         changed[:, place] = value
         return (_read(model, replace(rows, **{name: changed})) - states).abs().amax(2)
 
+    def differs(difference: Tensor) -> bool:
+        return not bool((difference.abs() <= little).all())  # NaN counts as different
+
     by_given, by_last = changes("token_ids", 1, end), changes("token_ids", 5, end)
-    by_whole, by_fraction = changes("positions", 4, 1.0), changes("positions", 4, 2.5)
-    little = 100 * torch.finfo(states.dtype).eps * states.abs().max()  # tolerance for rounding
+    if differs(by_last[:, given]) or differs(by_last[:, other]) or differs(by_last[1, 3:5]):
+        return "its tokens see others that the mask hides"
+    if not bool(by_given[:, 3:].all() and by_last[0, one].all()):
+        return "its inserted tokens do not see the whole canvas"
+    moved = [changes("positions", 4, position)[:, 4] for position in (1.0, 2.5)]
+    if differs(states[:, one] - states[:, other]) or not bool(torch.cat(moved).all()):
+        return "it does not use the positions it is given, including fractions"
     window = getattr(model.config.trunk_config, "sliding_window", None) or 0
     canvas = torch.full((1, _SHORT + (window if window <= _LONG else 0)), cls, device=model.device)
     canvas[:, ::3] = sep
@@ -349,24 +361,9 @@ def _faults(model: KermitModel) -> dict[str, bool]:
     sees_all = whole.bool()[:, None].expand(-1, canvas.shape[1], -1)
     apart = bool(getattr(model.config.trunk_config, "given_layers", 0))  # a plain canvas is read as given then
     alone = RowTensors(canvas, segments, positions.float(), whole * (not apart), sees_all)
-
-    def differs(difference: Tensor) -> bool:
-        return not bool((difference <= little).all())  # NaN counts as different
-
-    return {
-        "its given tokens see what is inserted": differs(by_last[:, given]),
-        "its canvases see each other": differs(by_last[:, other]),
-        "its tokens see later ones from left to right": differs(by_last[1, 3:5]),
-        "its inserted tokens do not see the whole canvas": not bool(by_given[:, 3:].all() and by_last[0, one].all()),
-        "it uses the places of tokens in a row, not the positions it is given": differs(
-            (states[:, one] - states[:, other]).abs()
-        ),
-        "it ignores the positions it is given": not bool(by_whole[:, 4].all()),
-        "it does not distinguish fractions of positions": not bool(by_fraction[:, 4].all()),
-        "it encodes a canvas with nothing given differently than without cached context": differs(
-            (_read(model, alone) - _states(model, canvas)).abs()
-        ),
-    }
+    if differs(_read(model, alone) - _states(model, canvas)):
+        return "it encodes a canvas with nothing given differently than without cached context"
+    return None
 
 
 _ADVICE = "Choose an encoder such as BERT, ModernBERT, RoBERTa, DeBERTa, ELECTRA or DistilBERT"
@@ -375,19 +372,6 @@ _CACHED_ADVICE = "Choose an encoder such as BERT, ModernBERT, RoBERTa or ELECTRA
 
 def _refusal(encoder: PreTrainedModel, reason: str, advice: str = _ADVICE) -> ModelError:
     return ModelError(f"{type(encoder).__name__} cannot be a trunk: {reason}. {advice}")
-
-
-def _unfit(encoder: PreTrainedModel, accepted: Container[str]) -> str | None:
-    """Return why a model whose forward takes the `accepted` arguments cannot be a trunk; None if it can."""
-    if missing := [name for name in ("attention_mask", "inputs_embeds", "position_ids") if name not in accepted]:
-        return f"its forward takes no {', '.join(missing)}"
-    if any(getattr(module, "is_causal", False) for module in encoder.modules()):
-        return "its attention has a causal mask, but KERMIT must see the whole canvas"
-    try:
-        table = encoder.get_input_embeddings()
-    except (AttributeError, NotImplementedError):
-        table = None
-    return None if isinstance(table, nn.Embedding) else "its word embedding is not a plain table"
 
 
 def position_table(encoder: PreTrainedModel) -> nn.Embedding | None:

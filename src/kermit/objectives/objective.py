@@ -132,9 +132,7 @@ class SlotObjective(Objective):
             asked = asked & (unfinished | (noise[:, : asked.shape[1]] < self.empty_slot_rate))
             empty /= self.empty_slot_rate
         shares = np.where(unfinished, shares, shares * empty)
-        stop = layout.no_stop
-        if self.termination is Termination.SEQUENCE:
-            stop = np.asarray(~unfinished.any(1), dtype=np.float32)
+        stop = ~unfinished.any(1) & (self.termination is Termination.SEQUENCE)
         prior = self.prior.for_texts(texts.batch.token_ids)
         location = layout.by_slot(checked_weights(prior, kept, texts.present)) * self.location_weight
         weights = prior.slot_weights(kept, texts.present)

@@ -1,6 +1,6 @@
 """Order priors by name, for recipes, the command line and requests.
 
-To add a prior, write a subclass of `kermit.objectives.OrderPrior`, call `register_prior` in its module, and list the
+To add a prior, write a subclass of `kermit.OrderPrior`, call `register_prior` in its module, and list the
 module in the recipe's `imports`.
 """
 
@@ -24,7 +24,7 @@ class PriorName(StrEnum):
     LEFT_TO_RIGHT = "left_to_right"
 
 
-_PRIORS: Registry[Callable[..., OrderPrior]] = Registry(
+PRIORS: Registry[Callable[..., OrderPrior]] = Registry(
     "prior",
     {
         PriorName.UNIFORM.value: "kermit.objectives.orders:UniformPrior",
@@ -34,17 +34,12 @@ _PRIORS: Registry[Callable[..., OrderPrior]] = Registry(
 )
 
 
-def prior_names() -> list[str]:
-    """List every prior that a recipe can name."""
-    return _PRIORS.names()
-
-
 def register_prior(name: str, make: Callable[..., OrderPrior]) -> None:
     """Register a prior as a value of `objective.prior`; `make` is called with `objective.prior_settings`."""
-    _PRIORS.add(name, make)
+    PRIORS.add(name, make)
 
 
 def make_prior(name: str, *, temperature: float = 1.0, **settings: Any) -> OrderPrior:
     """Make a prior by name; only the balanced tree takes the temperature."""
     own = {"temperature": temperature} if name == PriorName.BALANCED_TREE else {}
-    return _PRIORS.get(name)(**own, **settings)
+    return PRIORS.get(name)(**own, **settings)

@@ -217,32 +217,28 @@ class KeptLayout:
         """(batch, length) bool, the open slots."""
         return self.canvases.open_slots
 
-    @property
-    def no_stop(self) -> Floats:
-        """(batch,) zero weights, for canvases that do not train stopping."""
-        return np.zeros(len(self.canvases), dtype=np.float32)
+    @cached_property
+    def places(self) -> Integers:
+        """(missing,) the slot of each missing token, as row * length + slot."""
+        rows = np.arange(len(self.slot))[:, None]
+        return np.asarray((rows * self.open.shape[1] + self.slot)[self.missing])
 
     def by_slot(self, values: Array) -> Array:
         """Sum values of the missing tokens by their slot; (batch, length)."""
-        rows, tokens = self.missing.nonzero()
-        length = self.open.shape[1]
-        places = rows * length + self.slot[rows, tokens]
-        sums = np.bincount(places, weights=values[rows, tokens], minlength=self.open.size)
+        sums = np.bincount(self.places, weights=values[self.missing], minlength=self.open.size)
         return sums.reshape(self.open.shape)
 
     def training_canvases(
         self, asked: Booleans, shares: Array, weights: Array, location: Array, stop: Array
     ) -> TrainingCanvases:
         """List the slots with a loss and the tokens missing from them."""
-        length = asked.shape[1]
         slots = np.flatnonzero(asked)
         number = asked.ravel().cumsum() - 1
-        rows, tokens = self.missing.nonzero()
-        places = rows * length + self.slot[rows, tokens]
-        wanted = asked.ravel()[places]  # slots without a loss have no targets
+        wanted = asked.ravel()[self.places]  # slots without a loss have no targets
         empty = slots[self.missing_from_slot.ravel()[slots] == 0]
-        missing = self.texts.batch.token_ids[rows, tokens][wanted], weights[rows, tokens][wanted]
-        targets = with_ends(number[places[wanted]], *missing, number[empty], self.canvases.specials.end_of_slot_id)
+        missing = self.texts.batch.token_ids[self.missing][wanted], weights[self.missing][wanted]
+        ends = number[empty], self.canvases.specials.end_of_slot_id
+        targets = with_ends(number[self.places[wanted]], *missing, *ends)
         slot_weights, location, stop = (plane.astype(np.float32) for plane in (shares.ravel()[slots], location, stop))
         return TrainingCanvases(slot_weights, *targets, location, stop, self.canvases, slots)
 

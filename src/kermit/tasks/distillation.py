@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -24,7 +23,6 @@ from kermit.errors import DataError, KermitError, Place
 from kermit.loading import find_model
 from kermit.pipeline import Kermit
 from kermit.provenance import Manifest, model_checksum, partial, write_whole
-from kermit.results import Generation
 from kermit.searcher import ChosenDecoding
 from kermit.tasks.ctranslate2_teacher import CTranslate2Searcher
 from kermit.tasks.distillation_filters import PairFilter, Reason
@@ -47,48 +45,6 @@ class Distilled:
     texts: int
     unfinished: int
     filtered: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Teacher:
-    """A teacher with its direction and decoding settings, and the receivers of progress and invalid texts."""
-
-    facade: Kermit
-    direction: Direction
-    decoding: ChosenDecoding
-    report: Report
-    progress: Callable[[int], None]
-
-    def translate(self, block: list[tuple[str, Place]]) -> Iterator[tuple[str, Generation]]:
-        """Translate texts, given with their places; report those that are too long for the model."""
-        while True:
-            texts = [text for text, _ in block]
-            seeds = self.decoding.seeds(len(texts))
-            try:
-                found = self.facade.translate(
-                    texts,
-                    self.direction.target,
-                    settings=self.decoding.settings(),
-                    seeds=seeds,
-                    split_sentences=False,
-                    on_progress=self.progress,
-                )
-                return zip(texts, found, strict=True)
-            except KermitError as error:
-                if (number := error.text) is None:
-                    raise
-                self.report.bad(Fault.TOO_LONG, block[number][1], error.message)
-                self.report.read -= 1
-                self.progress(1)
-                block = block[:number] + block[number + 1 :]
-
-    def write(self, block: list[tuple[str, Place]], path: Path) -> None:
-        """Translate a block into a file."""
-        lines = []
-        for text, result in self.translate(block):
-            translation = " ".join(target_text(self.facade, self.direction, result).splitlines())
-            lines.append(json.dumps([text, translation, result.finish], ensure_ascii=False) + "\n")
-        write_whole(path, "".join(lines))
 
 
 def distill(
@@ -138,19 +94,50 @@ def distill(
     if not made:
         manifest.write(**noted)
     report = Report(on_bad, how_to_skip="add --skip-bad")
-    at_work = _Teacher(facade, direction, decoding, report, progress or (lambda _: None))
+    progress = progress or (lambda _: None)
     texts, number = islice(read_texts(text, report), limit), 0
     while block := list(islice(texts, block_size)):
         path = blocks / f"{number:06}.jsonl"
         if path.is_file():
-            at_work.progress(len(block))
+            progress(len(block))
         else:
-            at_work.write(block, path)
+            write_whole(path, _translated(block, facade, direction, decoding, report, progress))
         number += 1
     logger.info("%s: %s", text, report.summary())
     if not report.read:
         raise DataError(f"{text}: the file holds no text to translate")
     return _finish(text, files, blocks, manifest, noted, filter_pairs)
+
+
+def _translated(
+    block: list[tuple[str, Place]],
+    facade: Kermit,
+    direction: Direction,
+    decoding: ChosenDecoding,
+    report: Report,
+    progress: Callable[[int], None],
+) -> str:
+    """Translate texts, given with their places, into the lines of a block; report texts too long for the model."""
+    while True:
+        texts = [text for text, _ in block]
+        settings, seeds = decoding.settings(), decoding.seeds(len(texts))
+        try:
+            results = facade.translate(
+                texts, direction.target, settings=settings, seeds=seeds, split_sentences=False, on_progress=progress
+            )
+            break
+        except KermitError as error:
+            if (number := error.text) is None:
+                raise
+            report.bad(Fault.TOO_LONG, block[number][1], error.message)
+            report.read -= 1
+            progress(1)
+            block = block[:number] + block[number + 1 :]
+    lines = []
+    for text, result in zip(texts, results, strict=True):
+        translation = " ".join(target_text(facade, direction, result).splitlines())
+        lines.append(json.dumps([text, translation, result.finish], ensure_ascii=False) + "\n")
+    return "".join(lines)
 
 
 def _backend(facade: Kermit) -> tuple[str, str]:
@@ -183,9 +170,21 @@ def _made_before(text: Path, files: list[Path], blocks: Path, manifest: Manifest
 def _finish(
     text: Path, files: list[Path], blocks: Path, manifest: Manifest, noted: dict[str, Any], filter_pairs: bool
 ) -> Distilled:
-    """Write the two files and the counts, and remove the blocks."""
+    """Write the pairs to keep and the counts, and remove the blocks."""
+    kept = unfinished = 0
+    judge = PairFilter.of(pair for pair in _pairs(blocks) if pair is not None) if filter_pairs else None
+    filtered = {reason.value: 0 for reason in Reason} if filter_pairs else {}
     scratch = [partial(file) for file in files]
-    kept, unfinished, filtered = _join(blocks, scratch, filter_pairs)
+    with scratch[0].open("w", encoding="utf-8") as sources, scratch[1].open("w", encoding="utf-8") as targets:
+        for pair in _pairs(blocks):
+            if pair is None:
+                unfinished += 1
+            elif judge is not None and (reason := judge.reason(*pair)) is not None:
+                filtered[reason.value] += 1
+            else:
+                sources.write(f"{pair[0]}\n")
+                targets.write(f"{pair[1]}\n")
+                kept += 1
     if not kept:
         for path in scratch:
             path.unlink()
@@ -203,24 +202,6 @@ def _finish(
         path.rename(file)
     shutil.rmtree(blocks)
     return Distilled(files[0], files[1], kept, unfinished, filtered)
-
-
-def _join(blocks: Path, files: list[Path], filter_pairs: bool) -> tuple[int, int, dict[str, int]]:
-    """Write the pairs to keep; return the number kept, the number unfinished, and the numbers filtered by reason."""
-    kept = unfinished = 0
-    filtered: Counter[Reason] = Counter()
-    judge = PairFilter.of(pair for pair in _pairs(blocks) if pair is not None) if filter_pairs else None
-    with files[0].open("w", encoding="utf-8") as sources, files[1].open("w", encoding="utf-8") as targets:
-        for pair in _pairs(blocks):
-            if pair is None:
-                unfinished += 1
-            elif judge is not None and (reason := judge.reason(*pair)) is not None:
-                filtered[reason] += 1
-            else:
-                sources.write(f"{pair[0]}\n")
-                targets.write(f"{pair[1]}\n")
-                kept += 1
-    return kept, unfinished, {reason.value: filtered[reason] for reason in Reason} if filter_pairs else {}
 
 
 def _pairs(blocks: Path) -> Iterator[tuple[str, str] | None]:

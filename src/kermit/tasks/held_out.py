@@ -25,7 +25,7 @@ import torch
 
 from kermit.canvas import SpecialTokens
 from kermit.canvas.arrays import Booleans
-from kermit.families.recovery import HeldOutBatch, complete_texts
+from kermit.families.base import HeldOutBatch, complete_texts
 from kermit.objectives.dropping import sample_dropped
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pydantic import Field, PositiveInt
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Factorization
-from kermit.data.articles import ArticleSource, articles_checksum, read_paragraphs
+from kermit.data.articles import ArticleSource, read_paragraphs
 from kermit.data.batching import SPECIALS_PER_ROW
 from kermit.data.joint_tokenizer import end_of_slot_id
 from kermit.data.packing import PackedText
@@ -73,10 +73,6 @@ class PretrainingTask:
                 "factorizations: must be joint in pretraining, which drops tokens of the whole text; leave it out"
             )
 
-    def checksums(self, loaded: LoadedRecipe) -> list[str]:
-        """Return the checksum of each source."""
-        return [articles_checksum(source) for source in loaded.sources]
-
     def texts(self, loaded: LoadedRecipe) -> Iterator[str]:
         """Yield every paragraph."""
         for source in loaded.sources:
@@ -89,11 +85,11 @@ class PretrainingTask:
 
     def validation_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PackedText | None:
         """Encode and pack the validation articles; the pairs do not depend on the recipe's seed."""
-        validation = article_data(loaded.recipe).validation
-        if validation is None:
+        recipe = loaded.recipe
+        if recipe.data.validation is None:
             return None
-        source, limit = validation.under(loaded.data), loaded.recipe.evaluation.texts
-        return _packed([source], loaded.recipe, tokenizer, seed=HELD_OUT_SEED, limit=limit)
+        source = recipe.data.validation.under(loaded.data)
+        return _packed([source], recipe, tokenizer, seed=HELD_OUT_SEED, limit=recipe.evaluation.texts)
 
     def evaluator(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Evaluator | None:
         """Return an evaluator of the recovery of held-out tokens."""
@@ -113,12 +109,6 @@ class PretrainingTask:
             )
 
 
-def article_data(recipe: Recipe) -> ArticleData:
-    """Return the section `data` of a recipe for pretraining."""
-    assert isinstance(recipe.data, ArticleData)
-    return recipe.data
-
-
 def _packed(
     sources: Sequence[ArticleSource],
     recipe: Recipe,
@@ -127,7 +117,7 @@ def _packed(
     seed: int,
     limit: int | None = None,
 ) -> PackedText:
-    data = article_data(recipe)
+    data: ArticleData = recipe.data
     end_of_slot_id(tokenizer)  # added for all families, so that they share the cache of encoded text
     room = data.max_tokens - SPECIALS_PER_ROW
     return PackedText(

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from kermit.canvas import Factorization
 from kermit.data.encoding import EncodedText, encode_sources
-from kermit.data.parallel import Pair, TextSource, read_pairs, source_checksum
+from kermit.data.parallel import Pair, TextSource, read_pairs
 from kermit.data.plain import Report
 from kermit.errors import RecipeError
 from kermit.families.base import TranslationFamily
@@ -91,17 +91,12 @@ class TranslationTask:
 
     def check(self, recipe: Recipe) -> None:
         """Check that the directions to evaluate are trained."""
-        assert isinstance(recipe.evaluation, TranslationEvaluation)
-        languages = pair_data(recipe).languages
+        languages: Languages = recipe.data.languages
         known = [str(way) for way in directions_of(trained(recipe), (languages.x, languages.y))]
         for number, text in enumerate(recipe.evaluation.directions):
             if text.strip() not in known:
                 wanted = f"one of {', '.join(known)}" if known else "left out, as no translation is trained"
                 raise RecipeError(f"evaluation.directions.{number}: must be {wanted}, not {text!r}")
-
-    def checksums(self, loaded: LoadedRecipe) -> list[str]:
-        """Return the checksum of each source."""
-        return [source_checksum(source) for source in loaded.sources]
 
     def texts(self, loaded: LoadedRecipe) -> Iterator[str]:
         """Yield both sides of every pair."""
@@ -115,16 +110,15 @@ class TranslationTask:
 
     def validation_text(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> EncodedText | None:
         """Encode the validation pairs."""
-        validation = pair_data(loaded.recipe).validation
+        validation = loaded.recipe.data.validation
         return None if validation is None else _encoded([validation.under(loaded.data)], loaded, tokenizer)
 
     def evaluator(self, loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> Evaluator | None:
         """Return an evaluator of BLEU, length ratio and rounds per direction, and of the mean BLEU."""
-        recipe, data = loaded.recipe, pair_data(loaded.recipe)
+        recipe, data = loaded.recipe, loaded.recipe.data
         if data.validation is None or not data.validation.paired:
             return None
         languages = (data.languages.x, data.languages.y)
-        assert isinstance(recipe.evaluation, TranslationEvaluation)
         directions = [Direction.parse(text) for text in recipe.evaluation.directions]
         directions = directions or directions_of(trained(recipe), languages)
         if not directions:
@@ -148,14 +142,8 @@ class TranslationTask:
 
     def describe(self, model: PreTrainedModel, recipe: Recipe) -> None:
         """Record the names of the sides and the factorizations in the model's config."""
-        model.config.languages = pair_data(recipe).languages.model_dump()
+        model.config.languages = recipe.data.languages.model_dump()
         model.config.factorizations = sorted(factorization.value for factorization in trained(recipe))
-
-
-def pair_data(recipe: Recipe) -> PairData:
-    """Return the section `data` of a recipe for translation."""
-    assert isinstance(recipe.data, PairData)
-    return recipe.data
 
 
 def trained(recipe: Recipe) -> set[Factorization]:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from tqdm import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
@@ -39,7 +40,8 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         """Update the average, the epoch and the elapsed time; stop at the time limit."""
         if self.trainer.average is not None:
             self.trainer.average.update(state.global_step)
-        state.epoch = self._epoch(state.global_step * args.gradient_accumulation_steps)
+        begun = np.cumsum([0, *self.trainer.stream.sizes])  # the batches before each epoch
+        state.epoch = float(np.interp(state.global_step * args.gradient_accumulation_steps, begun, range(len(begun))))
         spent = self._before + (time.monotonic() - self._started) / 60
         state.stateful_callbacks[_MINUTES] = {"args": {}, "attributes": {"minutes": spent}}
         limit = self.trainer.recipe.schedule.max_minutes
@@ -48,16 +50,6 @@ class Progress(TrainerCallback):  # type: ignore[misc]
             control.should_training_stop = control.should_save = control.should_evaluate = True
         if state.global_step >= state.max_steps:
             control.should_save = control.should_evaluate = True
-
-    def _epoch(self, batches: int) -> float:
-        """Return the number of passes over the text after a number of batches."""
-        epochs = 0.0
-        for size in self.trainer.stream.sizes:
-            epochs += min(batches / size, 1.0)
-            batches -= size
-            if batches <= 0:
-                break
-        return epochs
 
 
 def minutes_spent(state: TrainerState) -> float:
@@ -69,9 +61,10 @@ def minutes_spent(state: TrainerState) -> float:
 class Bar(TrainerCallback):  # type: ignore[misc]
     """A progress bar on stderr, if it is a terminal; stdout is for results."""
 
+    _bar: tqdm[Any]
+
     def __init__(self, title: str | None, *, hidden: bool) -> None:
         self._title, self._hidden = title, hidden
-        self._bar: tqdm[Any] | None = None
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Show the bar at the current step."""
@@ -81,12 +74,10 @@ class Bar(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Advance the bar."""
-        assert self._bar is not None
         self._bar.update(1)
 
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Remove the bar."""
-        assert self._bar is not None
         self._bar.close()
 
 

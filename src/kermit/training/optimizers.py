@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from kermit.training.muon import Muon
-from kermit.training.settings import OptimizerName, OptimizerSettings, Precision, ScheduleName, ScheduleSettings
+from kermit.training.settings import OptimizerSettings, Precision, ScheduleSettings
 
 
 def build_optimizer(
@@ -31,7 +31,7 @@ def build_optimizer(
             hidden.append(parameter)
         else:
             matrices.append(parameter)
-    use_muon = settings.name is OptimizerName.MUON and bool(hidden)
+    use_muon = settings.name == "muon" and bool(hidden)
     decayed = matrices if use_muon else [*matrices, *hidden]
     groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     adamw = torch.optim.AdamW(
@@ -68,11 +68,6 @@ class JointOptimizer(torch.optim.Optimizer):
         for part in self.parts:
             part.step()
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear every part's gradients."""
-        for part in self.parts:
-            part.zero_grad(set_to_none)
-
     def state_dict(self) -> dict[str, Any]:
         """Return the state of every part."""
         return {"parts": [part.state_dict() for part in self.parts]}
@@ -95,13 +90,13 @@ def rate_at(step: int, schedule: ScheduleSettings) -> float:
         return rate_at(cooldown_start, schedule) * (schedule.final + (1 - schedule.final) * left)
     done = min((step - warmup) / max(last - warmup, 1), 1.0)
     match schedule.name:
-        case ScheduleName.INVERSE_SQRT:
+        case "inverse_sqrt":
             return math.sqrt(max(warmup, 1) / max(step, 1))
-        case ScheduleName.COSINE:
+        case "cosine":
             return schedule.final + (1 - schedule.final) * 0.5 * (1 + math.cos(math.pi * done))
-        case ScheduleName.LINEAR:
+        case "linear":
             return schedule.final + (1 - schedule.final) * (1 - done)
-        case ScheduleName.CONSTANT:
+        case "constant":
             return 1.0
 
 

@@ -13,34 +13,37 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import yaml
-from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, create_model, model_validator
+from pydantic import BaseModel, Field, ValidationError, create_model, model_validator
 
 from kermit.errors import RecipeError, in_a_line, nearest
-from kermit.families import family_names, get_family
+from kermit.families import FAMILIES
 from kermit.families.base import Family, refuse_orders
+from kermit.registry import Registry
 from kermit.training.settings import (
     AveragingSettings,
     BatchSettings,
     CheckpointSettings,
-    EvaluationSettings,
     OptimizerSettings,
     RuntimeSettings,
     ScheduleSettings,
     Seed,
-    TextSettings,
     TokenizerSettings,
 )
-from kermit.training.task import Task, get_task, serves, task_names
-from kermit.validated_settings import FactorizationMix, FamilySettings, OrderMix, Settings
+from kermit.training.task import TRAINING_TASKS, Task, serves
+from kermit.validated_settings import FactorizationMix, OrderMix, Settings
 
 DEFAULT_TASK = "translation"
+
+_T = TypeVar("_T")
 
 
 class Recipe(Settings):
     """A training run. `factorizations` are what is generated from what, with weights.
+
+    `data` and `evaluation` have the task's schema, `model`, `objective` and `decoding` the family's.
 
     `orders` are the insertion orders for models with cached context: names of priors, with weights. `imports` are
     modules that register the custom priors, objectives, families and tasks that the recipe uses.
@@ -50,10 +53,10 @@ class Recipe(Settings):
     seed: Seed = 1
     imports: tuple[str, ...] = ()
     task: str = DEFAULT_TASK
-    data: SerializeAsAny[TextSettings]
+    data: Any
     tokenizer: TokenizerSettings
-    model: SerializeAsAny[FamilySettings]
-    objective: SerializeAsAny[Settings]
+    model: Any
+    objective: Any
     decoding: Any
     factorizations: FactorizationMix = Field(min_length=1)
     orders: OrderMix | None = None
@@ -62,7 +65,7 @@ class Recipe(Settings):
     optimizer: OptimizerSettings = OptimizerSettings()
     schedule: ScheduleSettings
     averaging: AveragingSettings = AveragingSettings()
-    evaluation: SerializeAsAny[EvaluationSettings]
+    evaluation: Any
     checkpoints: CheckpointSettings = CheckpointSettings()
     runtime: RuntimeSettings = RuntimeSettings()
 
@@ -176,12 +179,12 @@ def _laid_over(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
 def check_recipe(raw: dict[str, Any], *, data: Path, where: str = "recipe") -> LoadedRecipe:
     """Validate a recipe that was already read."""
     _import(raw.get("imports"), f"{where}: imports")
-    task = get_task(_known(raw.get("task", DEFAULT_TASK), task_names(), f"{where}: task"))
+    task = _chosen(TRAINING_TASKS, raw.get("task", DEFAULT_TASK), f"{where}: task")
     model = raw.get("model")
     name = model.get("family") if isinstance(model, dict) else None
-    family = get_family(_known(name, family_names(), f"{where}: model.family"))
+    family = _chosen(FAMILIES, name, f"{where}: model.family")
     if not serves(family, task):
-        serving = [name for name in family_names() if serves(get_family(name), task)]
+        serving = [name for name in FAMILIES.names() if serves(FAMILIES.get(name), task)]
         remedy = f"choose one of {', '.join(serving)}" if serving else "name its families in `register_task`"
         raise RecipeError(f"{where}: model.family: {family.name} does not support the task {task.name}; {remedy}")
     decoding = family.decoding_settings if task.decodes else Settings
@@ -268,10 +271,10 @@ def _explain(problem: Any, schema: type[BaseModel]) -> str:
     return f"{path}: {problem['msg'].removeprefix('Value error, ')}{shown}"
 
 
-def _known(name: Any, known: Sequence[str], place: str) -> str:
-    if name not in known:
+def _chosen(registry: Registry[_T], name: Any, place: str) -> _T:
+    if name not in (known := registry.names()):
         raise RecipeError(f"{place}: {name!r} is not one of {', '.join(known)}{nearest(str(name), known)}")
-    return str(name)
+    return registry.get(name)
 
 
 def _fields_at(schema: type[BaseModel], location: Sequence[str | int]) -> list[str]:

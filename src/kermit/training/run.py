@@ -25,8 +25,10 @@ from kermit.data.batching import SPECIALS_PER_ROW, Text
 from kermit.data.cache import cache_folder, made_once
 from kermit.data.joint_tokenizer import fingerprint, load_tokenizer, train_tokenizer
 from kermit.data.plain import Fault, OnBad, Report, file_checksum, read_lines
+from kermit.engines.torch_engine import model_info
 from kermit.errors import RecipeError
 from kermit.loading import list_checkpoints
+from kermit.modeling import KermitForInsertion
 from kermit.provenance import differences, partial, restore_interrupted_swap, write_json, write_whole, written_whole
 from kermit.training.callbacks import minutes_spent
 from kermit.training.recipe import RESUMABLE_CHANGES, LoadedRecipe, Recipe, check_recipe, dump_recipe, read_keys
@@ -66,16 +68,7 @@ def train(loaded: LoadedRecipe, output: Path, *, resume: bool = False) -> Traini
     for rows in (text, validation):
         if rows is not None:
             _check_room(model, rows)
-    trainer = KermitTrainer(
-        recipe=recipe,
-        family=loaded.family,
-        model=model,
-        tokenizer=tokenizer,
-        text=text,
-        validation=validation,
-        evaluator=loaded.task.evaluator(loaded, tokenizer),
-        output=output,
-    )
+    trainer = KermitTrainer(loaded, model, tokenizer, text, validation, output)
     parameters = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     logger.info("%s, %s parameters, %s texts", loaded.family.name, f"{parameters:,}", f"{len(text):,}")
     start = time.perf_counter()
@@ -101,7 +94,7 @@ def prepare_tokenizer(loaded: LoadedRecipe) -> PreTrainedTokenizerFast:
     assert settings.vocab_size is not None
     vocab_size = settings.vocab_size
     files = [loaded.data / path for path in settings.texts]
-    checksums = [] if files else loaded.task.checksums(loaded)
+    checksums = [] if files else [source.checksum() for source in loaded.sources]
     on_bad = loaded.recipe.data.on_bad
     strict = [str(on_bad)] if files and on_bad is OnBad.ERROR else []
     options = ["split_digits"] if settings.split_digits else []
@@ -130,11 +123,12 @@ def _texts_of_files(files: Sequence[Path], on_bad: OnBad) -> Iterator[str]:
 
 def _check_room(model: PreTrainedModel, text: Text) -> None:
     """Raise if the longest text needs more positions than the insertion model has."""
-    rows = text.epoch(0)
+    if not isinstance(model, KermitForInsertion):
+        return
+    rows, info = text.epoch(0), model_info(model)
     side = int(max(rows.x_lengths.max(initial=0), rows.y_lengths.max(initial=0)))
     whole = int((rows.x_lengths + rows.y_lengths).max(initial=0)) + SPECIALS_PER_ROW
-    for name, longest in {"max_segment_length": side, "max_length": whole}.items():
-        room = getattr(model, name, None)
+    for longest, room in ((side, info.max_segment_length), (whole, info.max_length)):
         if room is not None and longest > room:
             raise RecipeError(
                 f"data.max_tokens: the longest text has {longest} tokens, but the model has positions for {room};"
@@ -186,23 +180,17 @@ def _check_resumable(recipe: Recipe, output: Path, *, finished: bool) -> None:
 
 
 def _refuse_foreign(output: Path) -> None:
-    """Raise if training would overwrite files that it did not write."""
-    if _is_in_full(output / "recipe.yaml"):
-        return
-    for name in ("recipe.yaml", "best", "runs"):
+    """Raise if training would overwrite files that it did not write: its recipe has every section."""
+    try:
+        raw = yaml.safe_load((output / "recipe.yaml").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        raw = None
+    ours = isinstance(raw, dict) and raw.keys() >= Recipe.model_fields.keys()
+    for name in () if ours else ("recipe.yaml", "best", "runs"):
         if (output / name).exists():
             raise RecipeError(
                 f"{output / name} was not written by `kermit train` and would be overwritten; choose another folder"
             )
-
-
-def _is_in_full(recipe: Path) -> bool:
-    """Return whether a recipe has every section, as in the saved recipe of a run."""
-    try:
-        raw = yaml.safe_load(recipe.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return False
-    return isinstance(raw, dict) and raw.keys() >= Recipe.model_fields.keys()
 
 
 def _check_inputs(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
@@ -36,6 +36,10 @@ class SourceSettings(Settings):
     def under(self, folder: Path) -> Self:
         """Return the source with relative paths resolved against a folder."""
         return self
+
+    def checksum(self) -> str:
+        """Return a checksum of the texts and of how they are read."""
+        raise NotImplementedError
 
     def checksums(self, data: Path) -> dict[str, str]:
         """Return a checksum of each file, by its name in the recipe; empty if changes are not detected."""
@@ -94,20 +98,13 @@ class BatchSettings(Settings):
     accumulate: PositiveInt = 1
 
 
-class OptimizerName(StrEnum):
-    """The optimisers."""
-
-    ADAMW = "adamw"
-    MUON = "muon"
-
-
 class OptimizerSettings(Settings):
     """AdamW for everything, or Muon for the matrices of the layers with AdamW for the rest.
 
     `muon_learning_rate` is Muon's peak, comparable in scale to AdamW's; both follow the same schedule.
     """
 
-    name: OptimizerName = OptimizerName.ADAMW
+    name: Literal["adamw", "muon"] = "adamw"
     learning_rate: PositiveFloat = 1e-3
     muon_learning_rate: PositiveFloat = 1e-3
     momentum: Share = 0.95
@@ -118,19 +115,10 @@ class OptimizerSettings(Settings):
 
     @model_validator(mode="after")
     def _nothing_in_vain(self) -> OptimizerSettings:
-        if self.name is not OptimizerName.MUON:
+        if self.name != "muon":
             for name in self.changed("muon_learning_rate", "momentum"):
                 raise ValueError(f"{name} applies only to muon; leave it out, or set name: muon")
         return self
-
-
-class ScheduleName(StrEnum):
-    """The shape of the learning rate after the warm-up."""
-
-    INVERSE_SQRT = "inverse_sqrt"
-    COSINE = "cosine"
-    LINEAR = "linear"
-    CONSTANT = "constant"
 
 
 class ScheduleSettings(Settings):
@@ -140,7 +128,7 @@ class ScheduleSettings(Settings):
     cool-down.
     """
 
-    name: ScheduleName = ScheduleName.INVERSE_SQRT
+    name: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
     max_steps: PositiveInt
     max_minutes: PositiveFloat | None = None
     warmup_steps: Annotated[int, Field(ge=0)] = 1000
@@ -148,17 +136,13 @@ class ScheduleSettings(Settings):
     final: Fraction = 0.0
 
     @model_validator(mode="after")
-    def _room_to_cool_down(self) -> ScheduleSettings:
+    def _consistent(self) -> ScheduleSettings:
         if self.cooldown_steps and self.warmup_steps + self.cooldown_steps > self.max_steps:
             raise ValueError(
                 f"cooldown_steps: {self.cooldown_steps} cooldown_steps and {self.warmup_steps} warmup_steps exceed"
                 f" {self.max_steps} max_steps; lower one of them"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _nothing_in_vain(self) -> ScheduleSettings:
-        if self.final and not self.cooldown_steps and self.name in (ScheduleName.INVERSE_SQRT, ScheduleName.CONSTANT):
+        if self.final and not self.cooldown_steps and self.name in ("inverse_sqrt", "constant"):
             raise ValueError(
                 f"final has no effect on {self.name} without a cool-down; leave it out, or add cooldown_steps"
             )

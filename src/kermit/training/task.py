@@ -61,9 +61,6 @@ class Task(Protocol):
     def check(self, recipe: Recipe) -> None:
         """Raise a RecipeError if parts of the recipe contradict each other."""
 
-    def checksums(self, loaded: LoadedRecipe) -> list[str]:
-        """Return a checksum of the training text of each source."""
-
     def texts(self, loaded: LoadedRecipe) -> Iterator[str]:
         """Yield the training text line by line or paragraph by paragraph, to train a tokenizer on."""
 
@@ -80,7 +77,7 @@ class Task(Protocol):
         """Record what users need to know in the model's config; raise a RecipeError if the model does not fit."""
 
 
-_TASKS: Registry[Task] = Registry(
+TRAINING_TASKS: Registry[Task] = Registry(
     "task",
     {
         "translation": "kermit.tasks.translation_training:TRANSLATION",
@@ -89,25 +86,15 @@ _TASKS: Registry[Task] = Registry(
 )
 
 
-def task_names() -> list[str]:
-    """List every task that a recipe can name."""
-    return _TASKS.names()
-
-
 _SERVED_BY: dict[str, frozenset[str]] = {}
 
 
 def register_task(task: Task, families: Collection[str] = ()) -> None:
     """Register a task under its name, for families that list it in their `tasks` and for those named here."""
-    _TASKS.add(task.name, task)
+    TRAINING_TASKS.add(task.name, task)
     _SERVED_BY[task.name] = frozenset([families] if isinstance(families, str) else families)
 
 
 def serves(family: Family, task: Task) -> bool:
     """Return whether a family's models can be trained for a task."""
     return task.name in family.tasks or family.name in _SERVED_BY.get(task.name, ())
-
-
-def get_task(name: str) -> Task:
-    """Return the task with this name."""
-    return _TASKS.get(name)

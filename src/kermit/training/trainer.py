@@ -23,7 +23,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, PrinterCallback, Trainer, TrainingArguments
 
 from kermit.data.batching import SPECIALS_PER_ROW, Batch, BatchPlanner, BatchStream, RankShare, Text, batch_generator
-from kermit.families.base import ITEMS, Collator, Family
+from kermit.families.base import ITEMS, Collator
 from kermit.loading import list_checkpoints, step_of
 from kermit.modeling.tensors import as_tensors
 from kermit.provenance import remove_leftovers, remove_whole, written_whole
@@ -31,9 +31,8 @@ from kermit.training.averaging import MovingAverage
 from kermit.training.callbacks import Bar, Log, Progress, Signals
 from kermit.training.cpu import fast_on_cpu
 from kermit.training.optimizers import build_optimizer, build_schedule
-from kermit.training.recipe import Recipe
+from kermit.training.recipe import LoadedRecipe, Recipe
 from kermit.training.settings import Precision
-from kermit.training.task import Evaluator, get_task
 
 logger = logging.getLogger(__name__)
 
@@ -68,16 +67,14 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
 
     def __init__(
         self,
-        *,
-        recipe: Recipe,
-        family: Family,
+        loaded: LoadedRecipe,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerFast,
         text: Text,
         validation: Text | None,
-        evaluator: Evaluator | None,
         output: Path,
     ) -> None:
+        recipe, family = loaded.recipe, loaded.family
         self.signals = Signals(self)
         optimizer = build_optimizer(model, recipe.optimizer, recipe.runtime.precision)
         super().__init__(
@@ -88,9 +85,9 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
             callbacks=[Progress(self), Log(), Bar(None, hidden=not logger.isEnabledFor(logging.INFO)), self.signals],
         )
         self.remove_callback(PrinterCallback)
-        self.recipe, self.task, self.family = recipe, get_task(recipe.task), family
-        self.tokenizer, self.text, self.validation = tokenizer, text, validation
-        self.evaluator, self.output = evaluator, output
+        self.recipe, self.task, self.family = recipe, loaded.task, family
+        self.tokenizer, self.text, self.validation, self.output = tokenizer, text, validation, output
+        self.evaluator = loaded.task.evaluator(loaded, tokenizer)
         self.collator = family.collator(recipe, tokenizer)
         self.validation_collator = family.collator(on_validation_text(recipe), tokenizer)
         weights = tuple(source.weight for source in recipe.data.train)
@@ -187,11 +184,10 @@ class KermitTrainer(Trainer):  # type: ignore[misc]
     @torch.inference_mode()
     def _validation_loss(self, validation: Text) -> float:
         tokens = max(self.recipe.batch.tokens, 2 * self.recipe.data.max_tokens + SPECIALS_PER_ROW)
-        rows = validation.epoch(0)
+        batches = CollatedBatches(validation, self.validation_collator, _VALIDATION_SEED, RankShare())
         total, items = torch.zeros(()), torch.zeros(())
         for batch in BatchPlanner(validation, (1.0,), tokens, _VALIDATION_SEED).epoch(0):
-            arrays = self.validation_collator(rows.fetch(batch.rows), batch_generator(_VALIDATION_SEED, batch))
-            tensors = as_tensors(arrays)
+            tensors = batches[batch]
             items += tensors.pop(ITEMS).sum()
             inputs = self._prepare_inputs(tensors)
             with self.accelerator.autocast():

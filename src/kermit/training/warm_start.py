@@ -25,21 +25,18 @@ _OPTIONAL = "head.completion."
 def prepare_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
     """Build the recipe's model, with the weights of `init_from` if it is set."""
     recipe = loaded.recipe
-    if recipe.init_from is None:
-        model = _new_model(loaded, tokenizer)
-    else:
+    torch.manual_seed(recipe.seed)
+    model = loaded.family.build(recipe, tokenizer)
+    if recipe.init_from is not None:
         folder = find_model(named(loaded, recipe.init_from))
-        trained, model = loaded.family.load(folder), _new_model(loaded, tokenizer)
         saved = load_tokenizer(folder)
-        if saved.get_vocab() == tokenizer.get_vocab():
-            take_over(trained, model, folder)
-        elif recipe.tokenizer.replaces:
-            carry_over(trained, model, pieces_of(saved, tokenizer))
-        else:
+        same = saved.get_vocab() == tokenizer.get_vocab()
+        if not same and not recipe.tokenizer.replaces:
             raise RecipeError(
                 f"init_from: {folder} was trained with another tokenizer; set `tokenizer: {{path:"
                 f" {recipe.init_from}}}`, or set `tokenizer.replaces: true` to use the new one"
             )
+        take_over(loaded.family.load(folder), model, folder, None if same else pieces_of(saved, tokenizer))
     loaded.task.describe(model, recipe)
     return model
 
@@ -52,22 +49,22 @@ def named(loaded: LoadedRecipe, name: str) -> str | Path:
     return local if local.exists() else name
 
 
-def _new_model(loaded: LoadedRecipe, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-    torch.manual_seed(loaded.recipe.seed)
-    return loaded.family.build(loaded.recipe, tokenizer)
-
-
-def take_over(trained: PreTrainedModel, model: PreTrainedModel, folder: Path) -> None:
+def take_over(
+    trained: PreTrainedModel, model: PreTrainedModel, folder: Path, pieces: list[list[int]] | None = None
+) -> None:
     """Copy the weights of a trained model of the same shape.
 
-    A model with more layers starts with the trained ones, followed by copies of the last of them.
+    A model with more layers starts with the trained ones, followed by copies of the last of them. With another
+    tokenizer, the row of each new token is the mean of the old rows of its `pieces` (see `pieces_of`).
     """
     own = model.state_dict()
-    optional = {name: weight for name, weight in own.items() if name.startswith(_OPTIONAL)}
-    wanted = {
+    given = {name: weight for name, weight in own.items() if name.startswith(_OPTIONAL)} | {
         name: weight for name, weight in trained.state_dict().items() if name in own or not name.startswith(_OPTIONAL)
     }
-    given = _deepened(optional | wanted, own)
+    if pieces is not None:
+        tokens = trained.get_input_embeddings().num_embeddings
+        given |= {name: _by_piece(weight, own[name], tokens, pieces) for name, weight in given.items() if name in own}
+    given = _deepened(given, own)
     for name in {**own, **given}:
         shapes = [list(weights[name].shape) if name in weights else "none" for weights in (given, own)]
         if shapes[0] != shapes[1]:
@@ -76,6 +73,15 @@ def take_over(trained: PreTrainedModel, model: PreTrainedModel, folder: Path) ->
                 " use the `model` section that it was trained with"
             )
     model.load_state_dict(given)
+
+
+def _by_piece(weight: Tensor, own: Tensor, tokens: int, pieces: list[list[int]]) -> Tensor:
+    """Return a weight with rows for new tokens in place of old ones, if one of its dimensions is that of tokens."""
+    for dimension, sizes in enumerate(zip(weight.shape, own.shape, strict=False)):
+        if sizes == (tokens, len(pieces)):
+            by_token = weight.movedim(dimension, 0)
+            return torch.stack([by_token[ids].mean(0) for ids in pieces]).movedim(0, dimension)
+    return weight
 
 
 def _deepened(given: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -88,33 +94,6 @@ def _deepened(given: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Ten
         return name if found is None or name in given else f"{found[1]}{int(found[2]) - added}{found[3]}"
 
     return given | {name: given[source(name)] for name in own if name not in given and source(name) in given}
-
-
-def carry_over(old: PreTrainedModel, new: PreTrainedModel, pieces: list[list[int]]) -> None:
-    """Copy the weights of a trained model to one that differs only in its tokenizer.
-
-    The row of each new token is the mean of the old rows of its `pieces` (see `pieces_of`).
-    """
-    before, tokens = old.state_dict(), old.get_input_embeddings().num_embeddings
-
-    def carried(name: str, target: Tensor) -> Tensor:
-        weight: Tensor | None = before.get(name)
-        if weight is None or weight.dim() != target.dim():
-            raise RecipeError(
-                f"init_from: the trained model has no weight {name}; use the `model` section it was trained with"
-            )
-        for dimension, size in enumerate(weight.shape):
-            if (size, target.shape[dimension]) == (tokens, len(pieces)):
-                by_token = weight.movedim(dimension, 0)
-                weight = torch.stack([by_token[ids].mean(0) for ids in pieces]).movedim(0, dimension)
-                break
-        if weight.shape != target.shape:
-            raise RecipeError(
-                f"init_from: {name} has another shape than the recipe's; use the `model` section it was trained with"
-            )
-        return weight
-
-    new.load_state_dict({name: carried(name, target) for name, target in new.state_dict().items()})
 
 
 def pieces_of(old: PreTrainedTokenizerFast, new: PreTrainedTokenizerFast) -> list[list[int]]:

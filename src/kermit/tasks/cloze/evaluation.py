@@ -14,10 +14,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from kermit import __version__
 from kermit.data.joint_tokenizer import fingerprint
 from kermit.data.plain import file_checksum
-from kermit.errors import DataError, Place
+from kermit.errors import DataError, Place, in_a_line
 from kermit.provenance import Manifest, listed, signature
 from kermit.tasks.cloze.instances import ClozeInstance, ClozeSet
 from kermit.tasks.cloze.squad_metrics import exact_match, f1
@@ -88,12 +90,10 @@ class PredictionLog:
         whole = text[: text.rfind(b"\n") + 1]
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
-                record = json.loads(line)
-                prediction = Prediction(**record | {"answers": tuple(record["answers"])})
-            except (ValueError, TypeError, KeyError) as error:
-                raise DataError(
-                    f"not a prediction ({error}); choose another --output", place=Place(str(path), number)
-                ) from error
+                prediction = TypeAdapter(Prediction).validate_json(line)
+            except ValidationError as error:
+                why = f"not a prediction ({in_a_line(error)}); choose another --output"
+                raise DataError(why, place=Place(str(path), number)) from error
             self.predictions[prediction.id] = prediction
         if len(whole) < len(text):
             with path.open("r+b") as stream:

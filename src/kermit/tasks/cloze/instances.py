@@ -6,17 +6,17 @@ and gold answers are SQuAD's. Skipped rows are counted by reason. This module kn
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel, NonNegativeInt
 
 from kermit.canvas.blanks import BlankedText
 from kermit.data.plain import BROKEN_GZIP, open_bytes, read_lines
-from kermit.errors import DataError, Place
+from kermit.errors import DataError, Place, in_a_line
 from kermit.tasks.cloze.spacing import (
     find_words,
     has_letters,
@@ -89,15 +89,30 @@ class ClozeSet:
     skipped: Mapping[Skip, int]
 
 
-@dataclass(frozen=True)
-class _Question:
-    passage: str
-    question: str
-    answers: tuple[tuple[str, int], ...]
+class _Answer(BaseModel):
+    text: str
+    answer_start: NonNegativeInt
 
-    @property
-    def offsets_hold(self) -> bool:
-        return all(self.passage.startswith(text, start) for text, start in self.answers)
+
+class _Question(BaseModel):
+    id: str
+    question: str
+    answers: list[_Answer]
+
+
+class _Paragraph(BaseModel):
+    context: str
+    qas: list[_Question]
+
+
+class _Article(BaseModel):
+    paragraphs: list[_Paragraph]
+
+
+class _Squad(BaseModel):
+    """SQuAD's file."""
+
+    data: list[_Article]
 
 
 def read_cloze(qa2d: Path, squad: Path) -> ClozeSet:
@@ -122,21 +137,21 @@ def read_cloze(qa2d: Path, squad: Path) -> ClozeSet:
 
 
 def _instance(
-    row: Mapping[str, str], questions: Mapping[str, _Question], seen: Mapping[str, ClozeInstance]
+    row: Mapping[str, str], questions: Mapping[str, tuple[str, _Question]], seen: Mapping[str, ClozeInstance]
 ) -> ClozeInstance | Skip:
     if row["dataset"] != "SQuAD":
         return Skip.OTHER_DATASET
     identity = row["example_uid"]
-    found = questions.get(identity)
-    if found is None:
+    if identity not in questions:
         return Skip.UNKNOWN_ID
+    passage, found = questions[identity]
     if identity in seen:
         return Skip.REPEATED_ID
     answer, sentence = split_words(row["answer"]), split_words(row["turker_answer"])
-    gold = tuple(dict.fromkeys(text for text, _ in found.answers))
-    if not (answer and sentence and found.passage.strip() and found.question.strip() and all(map(str.strip, gold))):
+    gold = tuple(dict.fromkeys(one.text for one in found.answers))
+    if not (answer and sentence and passage.strip() and found.question.strip() and all(map(str.strip, gold))):
         return Skip.EMPTY
-    if not found.offsets_hold:
+    if not all(passage.startswith(one.text, one.answer_start) for one in found.answers):
         return Skip.WRONG_OFFSET
     if letters(answer) not in {letters(text.split()) for text in gold}:
         return Skip.OTHER_ANSWER
@@ -151,7 +166,7 @@ def _instance(
         return Skip.ALONE
     return ClozeInstance(
         id=identity,
-        passage=found.passage,
+        passage=passage,
         question=found.question.strip(),
         left=join_words(left),
         right=space_between(gap[-1], right[0]) + join_words(right) if right else "",
@@ -181,28 +196,12 @@ def _read_qa2d(path: Path) -> Iterator[dict[str, str]]:
         yield dict(zip(names, cells, strict=True))
 
 
-def _read_squad(path: Path) -> dict[str, _Question]:
+def _read_squad(path: Path) -> dict[str, tuple[str, _Question]]:
+    """Read every question with its passage, by its id."""
     with open_bytes(path) as stream:
         try:
-            record = json.load(stream)
+            articles = _Squad.model_validate_json(stream.read(), strict=True).data
         except (ValueError, *BROKEN_GZIP) as error:
-            raise DataError(f"{path}: invalid JSON: {error}; download it again") from error
-    try:
-        return {identity: question for article in record["data"] for identity, question in _questions(article)}
-    except (KeyError, TypeError) as error:
-        raise DataError(
-            f"{path}: not in SQuAD's format, data > paragraphs > context, qas > id, question, answers "
-            f"({type(error).__name__}: {error}); download it again"
-        ) from error
-
-
-def _questions(article: Any) -> Iterable[tuple[str, _Question]]:
-    for paragraph in article["paragraphs"]:
-        for entry in paragraph["qas"]:
-            answers = tuple((answer["text"], answer["answer_start"]) for answer in entry["answers"])
-            texts = [entry["id"], paragraph["context"], entry["question"], *(text for text, _ in answers)]
-            if not all(isinstance(text, str) for text in texts):
-                raise TypeError(f"a text of question {entry['id']!r} is not a string")
-            if not all(type(start) is int and start >= 0 for _, start in answers):
-                raise TypeError(f"an answer_start of question {entry['id']!r} is not a number of characters")
-            yield entry["id"], _Question(paragraph["context"], entry["question"], answers)
+            raise DataError(f"{path}: not in SQuAD's format: {in_a_line(error)}; download it again") from error
+    paragraphs = [paragraph for article in articles for paragraph in article.paragraphs]
+    return {question.id: (paragraph.context, question) for paragraph in paragraphs for question in paragraph.qas}

@@ -8,7 +8,6 @@ average.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Sequence
@@ -17,8 +16,10 @@ from itertools import groupby
 from pathlib import Path
 from statistics import fmean, stdev
 
+from pydantic import TypeAdapter, ValidationError
+
 import kermit
-from kermit.errors import DataError, ModelError
+from kermit.errors import DataError, ModelError, in_a_line
 from kermit.loading import find_model
 from kermit.provenance import (
     is_complete,
@@ -62,10 +63,10 @@ class Result:
     def read(cls, path: Path) -> Result:
         """Read a `result.json`."""
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            return cls(**{**record, "setting": Setting(**record["setting"])})
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path}: not the result of a finetuning run ({error}); remove its folder") from error
+            return TypeAdapter(cls).validate_json(path.read_bytes())
+        except ValidationError as error:
+            why = f"not the result of a finetuning run ({in_a_line(error)}); remove its folder"
+            raise DataError(f"{path}: {why}") from error
 
 
 @dataclass(frozen=True)
