@@ -12,43 +12,31 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from kermit.canvas import (
-        Canvas as Canvas,
-        CanvasBatch as CanvasBatch,
-        Factorization as Factorization,
-        Insertion as Insertion,
-        Segment as Segment,
-        SpecialTokens as SpecialTokens,
-        Termination as Termination,
-    )
-    from kermit.decoding import (
-        Constraints as Constraints,
-        DecodingSettings as DecodingSettings,
-        Ranking as Ranking,
-        Sampling as Sampling,
-        Strategy as Strategy,
-        decode as decode,
-    )
-    from kermit.engines import Engine as Engine
-    from kermit.errors import KermitError as KermitError
-    from kermit.modeling import (
-        KermitConfig as KermitConfig,
-        KermitForInsertion as KermitForInsertion,
-        KermitForSequenceClassification as KermitForSequenceClassification,
-        KermitModel as KermitModel,
-    )
+    from kermit.canvas import Canvas, CanvasBatch, Factorization, Insertion, Segment, SpecialTokens, Termination
+    from kermit.decoding import Constraints, DecodingSettings, Ranking, Sampling, Strategy, decode
+    from kermit.engines import Engine
+    from kermit.errors import KermitError
+    from kermit.modeling import KermitConfig, KermitForInsertion, KermitForSequenceClassification, KermitModel
     from kermit.objectives import (
-        BalancedTreePrior as BalancedTreePrior,
-        GenerationObjective as GenerationObjective,
-        LeftToRightPrior as LeftToRightPrior,
-        LowerBoundObjective as LowerBoundObjective,
-        OrderPrior as OrderPrior,
-        SlotObjective as SlotObjective,
-        Texts as Texts,
-        UniformPrior as UniformPrior,
+        BalancedTreePrior,
+        GenerationObjective,
+        LeftToRightPrior,
+        LowerBoundObjective,
+        OrderPrior,
+        SlotObjective,
+        Texts,
+        UniformPrior,
     )
-    from kermit.pipeline import Kermit as Kermit
-    from kermit.results import Generation as Generation, Score as Score
+    from kermit.pipeline import Kermit
+    from kermit.results import Generation, Score
+
+__all__ = [
+    "BalancedTreePrior", "Canvas", "CanvasBatch", "Constraints", "DecodingSettings", "Engine", "Factorization",
+    "Generation", "GenerationObjective", "Insertion", "Kermit", "KermitConfig", "KermitError", "KermitForInsertion",
+    "KermitForSequenceClassification", "KermitModel", "LeftToRightPrior", "LowerBoundObjective", "OrderPrior",
+    "Ranking", "Sampling", "Score", "Segment", "SlotObjective", "SpecialTokens", "Strategy", "Termination", "Texts",
+    "UniformPrior", "decode",
+]  # fmt: skip
 
 _NAMES = {
     "canvas": "Canvas CanvasBatch Factorization Insertion Segment SpecialTokens Termination",
@@ -62,8 +50,6 @@ _NAMES = {
     "results": "Generation Score",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-
-__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -27,7 +27,7 @@ from kermit.cli.options import (
     refuse,
     settings_of,
 )
-from kermit.cli.output import Results, generated, warn_if_cut
+from kermit.cli.output import Results, warn_if_cut
 from kermit.errors import Place
 
 if TYPE_CHECKING:
@@ -169,9 +169,13 @@ def produce(
     """
 
     def record(one: InputText, result: Generation) -> dict[str, Any]:
-        found = texts_of(one, result) | generated(result, kermit.readable(result.trace))
-        sentences = [record(one, sentence) for sentence in result.sentences]
-        return found | ({"sentences": sentences} if sentences else {})
+        found = texts_of(one, result) | {"rounds": result.rounds, "tokens": result.tokens}
+        found |= {"log_prob": result.log_prob, "finish": str(result.finish)}
+        if (readable := kermit.readable(result.trace)) is not None:
+            found["trace"] = readable.to_json()
+        if result.sentences:
+            found["sentences"] = [record(one, sentence) for sentence in result.sentences]
+        return found
 
     with Results(how.output) as results, progress_bar(len(given), title) as advance:
 
