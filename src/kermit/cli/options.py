@@ -37,6 +37,7 @@ TextArguments = Annotated[
     list[str] | None, typer.Argument(metavar="TEXT", help="Texts; by default from --input or stdin.")
 ]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file instead of stdout.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip and count invalid lines.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 Decoding = Annotated[
     Literal["serial", "parallel", "left_to_right"] | None,
