@@ -147,17 +147,6 @@ class Growing:
         self.segments = [self.segments[number] for number in rows.tolist()]
         return spans, shift
 
-    def select(self, rows: Integers) -> None:
-        """Keep some of the rows, in ascending order."""
-        number = np.full(len(self.lengths), -1)
-        number[rows] = np.arange(len(rows))
-        planes = self.planes[:, number[self.planes[ROW]] >= 0]
-        planes[ROW] = number[planes[ROW]]
-        self.planes, self.lengths = planes, self.lengths[rows]
-        self.starts = self.lengths.cumsum() - self.lengths
-        self.given = self.given.select(rows)
-        self.segments = [self.segments[row] for row in rows.tolist()]
-
     def canvas(self, row: int) -> tuple[Canvas, tuple[tuple[bool, ...], ...]]:
         """Return one row as a canvas, and for each segment whether each of its tokens was inserted."""
         start = int(self.starts[row])

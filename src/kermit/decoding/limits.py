@@ -59,14 +59,10 @@ class Room:
             owed = np.bincount(planes[ROW], min(least, _PLENTY) * planes[OPEN], batch).astype(np.int64)
         return cls(text, segment, blank, need, owed, np.zeros(batch, dtype=np.int64))
 
-    def select(self, rows: Integers) -> None:
-        """Keep the rooms of some of the texts."""
-        self.text, self.owed, self.used = self.text[rows], self.owed[rows], self.used[rows]
-        self.segment = None if self.segment is None else self.segment[rows]
-
     def take(self, rows: Integers, spans: Integers) -> None:
         """Keep the rooms of these texts and spans, in this order; both may be repeated."""
-        self.select(rows)
+        self.text, self.owed, self.used = self.text[rows], self.owed[rows], self.used[rows]
+        self.segment = None if self.segment is None else self.segment[rows]
         self.blank = None if self.blank is None else self.blank[spans]
         self.need = None if self.need is None else self.need[spans]
 
