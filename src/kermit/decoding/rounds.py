@@ -20,9 +20,8 @@ from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.decoding.asking import GivenCache
 from kermit.decoding.choosing import Choice, Chooser
 from kermit.decoding.growing_canvases import OPEN, ROW, SEGMENT, SPAN, Growing, ranges
-from kermit.decoding.limits import Room
+from kermit.decoding.limits import Room, allowed_runs, too_many
 from kermit.decoding.reading import reading_of
-from kermit.decoding.repeats import allowed_runs, too_many
 from kermit.decoding.settings import DecodingSettings, Finish, Strategy
 from kermit.decoding.trace import Trace, TracedInsertion, TracedRounds
 from kermit.engines.engine import Answer, Engine

@@ -24,7 +24,7 @@ from kermit.engines.quantize import quantize, static_activations
 from kermit.engines.torch_engine import TorchEngine
 from kermit.engines.traced_graph import add_traced
 from kermit.errors import ModelError
-from kermit.loading import load_whole, read_config, reading
+from kermit.loading import load_whole, read_config
 from kermit.modeling import KermitConfig, KermitForInsertion
 from kermit.modeling.encoder import Encoder
 from kermit.modeling.trunk import position_table
@@ -54,14 +54,20 @@ def export_model(
     folder: Path, output: Path | None = None, *, precisions: Sequence[FilePrecision] = tuple(FilePrecision)
 ) -> list[ExportedFile]:
     """Write the ONNX files of a model to `onnx/` in its folder, or in `output` with its config and tokenizer."""
-    model = _load(folder)
+    kind = read_config(folder).get("model_type")
+    if kind != KermitConfig.model_type:
+        raise ModelError(f"{folder} is a model of type {kind}; only models of type kermit can be exported")
+    model = load_whole(KermitForInsertion, folder)
     reference = TorchEngine(model)
     graphs = build_graphs(model)
     written = []
     for precision in precisions:
         contents = serialize(graphs, model, precision, weights=weights_checksum(folder))
         difference = compare(engine_of(contents, model), reference)
-        _check(difference, precision)
+        if not difference.largest < (TOLERANCE if precision is FilePrecision.FLOAT32 else np.inf):
+            raise ModelError(
+                f"the {precision} graph differs from the model by {difference.largest:.2g}; its file was not written"
+            )
         path = precision.file_in(output or folder)
         path.parent.mkdir(parents=True, exist_ok=True)
         for file, content in reversed(list(zip((path, context_file(path)), contents, strict=False))):
@@ -107,16 +113,6 @@ def _model_graph(model: KermitForInsertion) -> Graph:
     return graph
 
 
-def _load(folder: Path) -> KermitForInsertion:
-    kind = read_config(folder).get("model_type")
-    if kind != KermitConfig.model_type:
-        raise ModelError(f"{folder} is a model of type {kind}; only models of type kermit can be exported")
-    with reading(folder):
-        model: KermitForInsertion = load_whole(KermitForInsertion, folder)
-    model.eval()
-    return model
-
-
 def engine_of(contents: Sequence[bytes], model: KermitForInsertion) -> OnnxEngine:
     """Return the engine that runs the files of a model."""
     own, *context = contents
@@ -155,12 +151,3 @@ def _quantized(graphs: Sequence[Graph], model: KermitForInsertion, about: Mappin
             for name, value in found.items():
                 own[name] = max(own.get(name, 0.0), float(np.abs(value).max()))
     return [quantize(graph, EMBEDDING, own) for graph, own in zip(graphs, ranges, strict=True)]
-
-
-def _check(difference: Difference, precision: FilePrecision) -> None:
-    """Raise if a graph does not compute what the model does."""
-    most = TOLERANCE if precision is FilePrecision.FLOAT32 else np.inf
-    if not difference.largest < most:
-        raise ModelError(
-            f"the {precision} graph differs from the model by {difference.largest:.2g}; its file was not written"
-        )
