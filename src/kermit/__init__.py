@@ -12,42 +12,25 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from kermit.canvas import (
-        Canvas as Canvas,
-        CanvasBatch as CanvasBatch,
-        Factorization as Factorization,
-        Insertion as Insertion,
-        Segment as Segment,
-        SpecialTokens as SpecialTokens,
-        Termination as Termination,
-    )
-    from kermit.decoding import (
-        Constraints as Constraints,
-        DecodingSettings as DecodingSettings,
-        Ranking as Ranking,
-        Sampling as Sampling,
-        Strategy as Strategy,
-        decode as decode,
-    )
-    from kermit.engines import Engine as Engine
-    from kermit.errors import KermitError as KermitError
-    from kermit.modeling import (
-        KermitConfig as KermitConfig,
-        KermitForInsertion as KermitForInsertion,
-        KermitForSequenceClassification as KermitForSequenceClassification,
-        KermitModel as KermitModel,
-    )
-    from kermit.objectives.generations import GenerationObjective as GenerationObjective
-    from kermit.objectives.objective import LowerBoundObjective as LowerBoundObjective, SlotObjective as SlotObjective
-    from kermit.objectives.orders import (
-        BalancedTreePrior as BalancedTreePrior,
-        LeftToRightPrior as LeftToRightPrior,
-        OrderPrior as OrderPrior,
-        UniformPrior as UniformPrior,
-    )
-    from kermit.objectives.training_canvases import Texts as Texts
-    from kermit.pipeline import Kermit as Kermit
-    from kermit.results import Generation as Generation, Score as Score
+    from kermit.canvas import Canvas, CanvasBatch, Factorization, Insertion, Segment, SpecialTokens, Termination
+    from kermit.decoding import Constraints, DecodingSettings, Ranking, Sampling, Strategy, decode
+    from kermit.engines import Engine
+    from kermit.errors import KermitError
+    from kermit.modeling import KermitConfig, KermitForInsertion, KermitForSequenceClassification, KermitModel
+    from kermit.objectives.generations import GenerationObjective
+    from kermit.objectives.objective import LowerBoundObjective, SlotObjective
+    from kermit.objectives.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
+    from kermit.objectives.training_canvases import Texts
+    from kermit.pipeline import Kermit
+    from kermit.results import Generation, Score
+
+__all__ = [
+    "BalancedTreePrior", "Canvas", "CanvasBatch", "Constraints", "DecodingSettings", "Engine", "Factorization",
+    "Generation", "GenerationObjective", "Insertion", "Kermit", "KermitConfig", "KermitError", "KermitForInsertion",
+    "KermitForSequenceClassification", "KermitModel", "LeftToRightPrior", "LowerBoundObjective", "OrderPrior",
+    "Ranking", "Sampling", "Score", "Segment", "SlotObjective", "SpecialTokens", "Strategy", "Termination", "Texts",
+    "UniformPrior", "decode",
+]  # fmt: skip
 
 _NAMES = {
     "canvas": "Canvas CanvasBatch Factorization Insertion Segment SpecialTokens Termination",
@@ -63,8 +46,6 @@ _NAMES = {
     "results": "Generation Score",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-
-__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

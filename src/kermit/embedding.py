@@ -9,7 +9,7 @@ import numpy as np
 
 from kermit.canvas import CanvasBatch
 from kermit.canvas.arrays import Array, Floats
-from kermit.decoding.asking import whole_rows
+from kermit.decoding.asking import by_length, whole_rows
 from kermit.engines.engine import Engine
 from kermit.errors import check_known
 from kermit.results import Pooling
@@ -26,9 +26,7 @@ def embed(
     """Return the pooled hidden states, (texts, width), of one or two segments of content tokens per text."""
     check_known("pooling", pooling, get_args(Pooling))
     out = np.zeros((len(texts), engine.info.hidden_size), dtype=np.float32)
-    by_length = sorted(range(len(texts)), key=lambda number: sum(map(len, texts[number])))
-    for start in range(0, len(texts), batch_size):
-        part = by_length[start : start + batch_size]
+    for part in by_length([sum(map(len, text)) for text in texts], batch_size):
         batch = CanvasBatch.from_segments(engine.info.specials, [texts[number] for number in part])
         hidden = engine.hidden(whole_rows(engine.info, batch))
         out[part] = hidden[:, 0] if pooling == "first" else _mean(batch, hidden)

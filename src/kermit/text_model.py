@@ -31,7 +31,6 @@ from kermit.decoding import (
     Trace,
     check_lengths,
     decode,
-    with_strategy,
 )
 from kermit.decoding.flat_settings import DecodingChoices, for_translating
 from kermit.decoding.strategies import check_strategy
@@ -180,9 +179,9 @@ class TextModel:
 
     def _settings(self, chosen: SettingsLike | None, *, draws: bool = False) -> DecodingSettings:
         """Return the decoder's settings; with `draws`, tokens are sampled unless the settings say otherwise."""
-        if not isinstance(chosen, DecodingSettings):
-            chosen = settings_from({} if chosen is None else chosen, draws=draws)
-        return with_strategy(self.info, chosen)
+        if isinstance(chosen, DecodingSettings):
+            return chosen
+        return settings_from({} if chosen is None else chosen, draws=draws)
 
     def _for_translating(self, chosen: SettingsLike | None) -> Any:
         """Return settings with the defaults for translation; a searcher has its own."""

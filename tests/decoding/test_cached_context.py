@@ -23,6 +23,7 @@ from insertion_models import (
 
 from kermit.canvas import Canvas, CanvasBatch, Factorization, Insertion, Segment
 from kermit.decoding import Constraints, Decoded, DecodingSettings, Finish, Ranking, Sampling, Strategy, decode
+from kermit.decoding.candidates import from_left_to_right, nothing_missing, ranks
 from kermit.decoding.likelihood import (
     _exact,
     _Scorer,
@@ -30,7 +31,6 @@ from kermit.decoding.likelihood import (
     left_to_right_log_likelihood,
     left_to_right_log_probs,
 )
-from kermit.decoding.ranking import from_left_to_right, nothing_missing, ranks
 from kermit.decoding.rounds import Rounds
 from kermit.errors import DecodingError, ModelError
 from kermit.objectives.training_canvases import Texts

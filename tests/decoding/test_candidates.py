@@ -7,8 +7,7 @@ from insertion_models import END, SPECIALS, A, B, C, Says, TableEngine, engine_o
 
 from kermit.canvas import Canvas, Factorization
 from kermit.decoding import Decoded, DecodingSettings, Finish, Ranking, Sampling, decode
-from kermit.decoding.candidates import CANDIDATE_TEMPERATURE
-from kermit.decoding.ranking import ranks
+from kermit.decoding.candidates import CANDIDATE_TEMPERATURE, ranks
 from kermit.errors import DecodingError
 
 SETTINGS = DecodingSettings(max_tokens=8, candidates=5, ranking=Ranking.LIKELIHOOD)

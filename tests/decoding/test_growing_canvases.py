@@ -53,7 +53,7 @@ def test_growing_together_equals_inserting_into_each_canvas(work: list[Canvas], 
     for _ in range(2):
         text = grow(data.draw, work, text, flags)
     left = sorted(data.draw(st.sets(st.integers(0, len(work) - 1), min_size=1)))
-    text.select(np.array(left))
+    text.take(np.array(left))
     for number, row in enumerate(left):
         canvas, inserted = text.canvas(number)
         assert canvas == Canvas(CACHED_SPECIALS, work[row].segments, work[row].open_slots)
@@ -98,7 +98,7 @@ def test_rows_of_growing_canvases_equal_those_of_lay_out(
 def test_repeated_rows_equal_those_of_repeated_canvases(work: list[Canvas], times: int, data: st.DataObject) -> None:
     left = sorted(data.draw(st.sets(st.integers(0, len(work) - 1), min_size=1)))
     text = Growing(work, blank_id=BLANK, blank_room=BlankRoom(3))
-    text.select(np.array(left))
+    text.take(np.array(left))
     text.take(np.repeat(np.arange(len(text)), times))
     expected = Growing([work[row] for row in left for _ in range(times)], blank_id=BLANK, blank_room=BlankRoom(3))
     assert np.array_equal(text.planes, expected.planes)

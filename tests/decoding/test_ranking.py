@@ -10,7 +10,7 @@ from insertion_models import END, SPECIALS, A, B, C, Says, TableEngine, engine_o
 
 from kermit.canvas import Canvas, CanvasBatch, Factorization, Segment
 from kermit.decoding import Decoded, DecodingSettings, Finish, Ranking, Sampling, decode
-from kermit.decoding.ranking import asked_again, check_given, nothing_missing, ranks
+from kermit.decoding.candidates import asked_again, check_given, nothing_missing, ranks
 from kermit.errors import DecodingError
 from kermit.modeling import KermitForInsertion
 
@@ -68,10 +68,10 @@ def b_and_perhaps_c(canvas: Canvas) -> Says:
 def test_every_token_is_predicted_once_with_its_neighbours_present(batch_size: int) -> None:
     model = random_model(vocab_size=40, seed=3)
     texts = [translated(pair) for pair in PAIRS]
-    again = asked_again(engine_of(model), texts, batch_size=batch_size)
+    again = asked_again(engine_of(model), texts)
     assert again == pytest.approx([token_by_token(model, pair, Y) for pair in PAIRS], abs=1e-4)
     assert again[-1] == -math.inf
-    back = asked_again(engine_of(model), texts, inserted=False, batch_size=batch_size)
+    back = asked_again(engine_of(model), texts, inserted=False)
     assert back == pytest.approx([token_by_token(model, pair, X) for pair in PAIRS], abs=1e-4)
     end = [ends(model, text.canvas) for text in texts]
     found = {

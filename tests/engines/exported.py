@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from insertion_models import CACHED, cached_model, trunk_config
 
+from kermit.engines import exporting
 from kermit.engines.exported_files import FilePrecision
-from kermit.engines.exporting import Graphs, build_graphs, serialize
+from kermit.engines.exporting import build_graphs, serialize
 from kermit.engines.graph import Graph
 from kermit.engines.onnx_engine import OnnxEngine
 from kermit.engines.torch_engine import TorchEngine
@@ -70,12 +71,12 @@ def own_model(
 
 
 @cache
-def graphs_of(name: str) -> Graphs:
+def graphs_of(name: str) -> list[Graph]:
     return build_graphs(model_of(name))
 
 
 def graph_of(name: str) -> Graph:
-    return graphs_of(name).model
+    return graphs_of(name)[0]
 
 
 @cache
@@ -88,6 +89,5 @@ def onnx_of(name: str, precision: str = "float32") -> OnnxEngine:
     return engine_of(model_of(name), graphs_of(name), precision)
 
 
-def engine_of(model: KermitForInsertion, graphs: Graphs | None = None, precision: str = "float32") -> OnnxEngine:
-    content = serialize(graphs or build_graphs(model), model, FilePrecision(precision))
-    return OnnxEngine.of(content.model, model.config.to_dict(), context=content.context)
+def engine_of(model: KermitForInsertion, graphs: list[Graph] | None = None, precision: str = "float32") -> OnnxEngine:
+    return exporting.engine_of(serialize(graphs or build_graphs(model), model, FilePrecision(precision)), model)

@@ -12,8 +12,8 @@ from kermit.canvas import Segment
 from kermit.data.parallel import Pair
 from kermit.data.plain import OnBad
 from kermit.decoding import LENGTH_REWARD, DecodingSettings, Finish
+from kermit.decoding.candidates import ranks
 from kermit.decoding.flat_settings import DecodingChoices
-from kermit.decoding.ranking import ranks
 from kermit.errors import DataError, ModelError, Place
 from kermit.families.transformer import BeamSearch
 from kermit.loading import find_model

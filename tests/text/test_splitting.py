@@ -1,8 +1,7 @@
 import pytest
 from hypothesis import example, given, strategies as st
 
-from kermit.errors import DataError
-from kermit.text.splitting import SplitText, split_text
+from kermit.text.splitting import split_text
 
 
 @pytest.mark.parametrize(
@@ -40,10 +39,3 @@ def test_joining_the_same_sentences_gives_the_text_back(text: str, language: str
     assert split.join(split.sentences) == text
     assert all(sentence and sentence == sentence.strip() for sentence in split.sentences)
     assert not "".join(split.gaps).strip()
-
-
-def test_the_number_of_sentences_must_match() -> None:
-    with pytest.raises(DataError, match="1 sentences cannot replace 2"):
-        split_text("One. Two.", "en").join(["Eins."])
-    with pytest.raises(DataError, match="need 2 gaps, not 1"):
-        SplitText(("One.",), ("",))

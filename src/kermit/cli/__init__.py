@@ -73,13 +73,6 @@ def _everywhere(
     """
 
 
-def _message(error: Exception) -> str:
-    """Return what to print for an error; for files, the name and the reason."""
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
-
-
 _EXTRAS = {
     "train": ("accelerate", "datasets", "pydantic", "sacrebleu", "scipy", "sklearn", "torch", "transformers"),
     "serve": ("fastapi", "fastapi_swagger", "prometheus_client", "uvicorn"),
@@ -91,35 +84,32 @@ _EXTRAS = {
 """The packages of each extra; inference needs none of them."""
 
 
-def _missing(error: ModuleNotFoundError) -> KermitError | None:
-    """Return the error for a package that is not installed; None if it belongs to no extra."""
-    package = (error.name or "").partition(".")[0]
-    for extra, packages in _EXTRAS.items():
-        if package in packages:
-            return KermitError(
-                f"this command needs the package {package}; install it with: pip install 'kermit-insertion[{extra}]'"
-            )
+def _message(error: Exception) -> str | None:
+    """Return what to print for an error that the user can fix; None for a bug."""
+    match error:
+        case KermitError():
+            return str(error)
+        case OSError():
+            return str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
+        case ModuleNotFoundError():
+            package = (error.name or "").partition(".")[0]
+            for extra in (name for name, packages in _EXTRAS.items() if package in packages):
+                install = f"pip install 'kermit-insertion[{extra}]'"
+                return f"this command needs the package {package}; install it with: {install}"
     return None
-
-
-def _run() -> None:
-    try:
-        app(prog_name="kermit")
-    except ModuleNotFoundError as error:
-        if (missing := _missing(error)) is None:
-            raise
-        raise missing from error
 
 
 def main() -> None:
     """Run the `kermit` command."""
     try:
-        _run()
-    except (KermitError, OSError) as error:
+        app(prog_name="kermit")
+    except Exception as error:
+        if (message := _message(error)) is None:
+            raise
         if logs.spoken.debug:
             import traceback
 
             traceback.print_exc()
         else:
-            print(f"error: {_message(error)}", file=sys.stderr)
+            print(f"error: {message}", file=sys.stderr)
         raise SystemExit(2) from None

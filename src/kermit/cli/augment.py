@@ -9,7 +9,7 @@ import typer
 
 from kermit.cli import completion
 from kermit.cli.inputs import check_there
-from kermit.cli.options import Json, decoding_choices, progress_bar, set_option
+from kermit.cli.options import Json, SkipBad, decoding_choices, progress_bar, set_option
 from kermit.cli.output import Results, check_folder
 from kermit.errors import UsageError
 
@@ -23,7 +23,7 @@ def augment(
         list[str] | None,
         set_option("Share of pairs that get this kind of variant; 0 for none.", completion.variant_kinds, "KIND=RATE"),
     ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count invalid lines.")] = False,
+    skip_bad: SkipBad = False,
     json_: Json = False,
 ) -> None:
     """Write variants of text pairs (casing, typing errors, numbers, names, single words, ...) as training data.

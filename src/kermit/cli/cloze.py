@@ -110,7 +110,7 @@ def cloze(
     asked: ClozeSystem
     match system:
         case SystemName.KERMIT:
-            asked = _kermit(model, dtype, decoding, set_, min_tokens or 0, oracle_length, seed)
+            asked = _kermit(context, model, dtype, decoding, set_, min_tokens or 0, oracle_length, seed or 0)
         case SystemName.MASKED_LM:
             asked = MaskedLMSystem(*load_masked_lm(model, dtype), beams=beams or 5, oracle_length=oracle_length)
         case SystemName.CAUSAL_LM:
@@ -132,18 +132,19 @@ def cloze(
 
 
 def _kermit(
+    context: typer.Context,
     model: str,
     dtype: torch.dtype | None,
     decoding: str | None,
     chosen: list[str] | None,
     least: int,
     oracle_length: bool,
-    seed: int | None,
+    seed: int,
 ) -> ClozeSystem:
     from kermit.tasks.cloze.insertion_system import InsertionSystem
     from kermit.tasks.cloze.models import load_insertion_model
 
-    settings = settings_of(decoding, [f"max_tokens={LONGEST_ANSWER}", *(chosen or [])], 0, least)
+    settings = settings_of(context, decoding, [f"max_tokens={LONGEST_ANSWER}", *(chosen or [])], 0, least)
     if settings.max_tokens is not None and least > settings.max_tokens:
         raise DecodingError(
             f"--min-tokens {least} exceeds the longest answer, {settings.max_tokens} tokens; raise --set max_tokens"
@@ -151,6 +152,4 @@ def _kermit(
     limits = [name for name in ("max_tokens", "max_rounds") if name in decoding_choices(decoding, chosen)]
     if oracle_length and limits:
         raise DecodingError(f"--set {limits[0]} and --oracle-length both limit the answer; leave one out")
-    if seed is not None and not settings.draws:
-        raise DecodingError("--seed has no effect without sampling; add --set temperature=1")
-    return InsertionSystem(*load_insertion_model(model, dtype), settings, oracle_length=oracle_length, seed=seed or 0)
+    return InsertionSystem(*load_insertion_model(model, dtype), settings, oracle_length=oracle_length, seed=seed)

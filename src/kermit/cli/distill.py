@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from kermit.cli.inputs import check_there
-from kermit.cli.options import Json, Set, To
+from kermit.cli.options import Json, Set, SkipBad, To
 from kermit.cli.output import Results, check_folder
 from kermit.errors import DecodingError, ModelError
 
@@ -32,7 +32,7 @@ def distill(
         typer.Option(help="Precision; by default float32, with ctranslate2 int8, with onnx int8 if exported."),
     ] = None,
     filter_: Annotated[bool, typer.Option("--filter", help="Leave out pairs that are clearly wrong.")] = False,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count invalid lines.")] = False,
+    skip_bad: SkipBad = False,
     json_: Json = False,
 ) -> None:
     """Write a teacher's translations as training data; run again to resume.

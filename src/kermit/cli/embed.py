@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -59,13 +58,8 @@ def embed(
                 else:
                     results.line(" ".join(f"{value:.6g}" for value in vector))
     if as_array and output is not None:
-        save_array(output, vectors, kermit.info.hidden_size)
+        import numpy as np
 
-
-def save_array(output: Path, vectors: list[NDArray[np.float32]], width: int) -> None:
-    """Save vectors as one array, (texts, width)."""
-    import numpy as np
-
-    with partial(output).open("wb") as stream:
-        np.save(stream, np.array(vectors, np.float32).reshape(-1, width))
-    partial(output).replace(output)
+        with partial(output).open("wb") as stream:
+            np.save(stream, np.array(vectors, np.float32).reshape(-1, kermit.info.hidden_size))
+        partial(output).replace(output)

@@ -27,7 +27,7 @@ from kermit.cli.options import (
     refuse,
     settings_of,
 )
-from kermit.cli.output import Results, generated, warn_if_cut
+from kermit.cli.output import Results, warn_if_cut
 from kermit.errors import Place
 
 if TYPE_CHECKING:
@@ -57,16 +57,17 @@ def translate(
     given = [replace(one, seed=how.seed + number) for number, one in enumerate(given_texts(texts, input_))]
     kermit = load_kermit(how.model)
     settings = chosen_decoding(context, kermit, how.decoding, how.set_).settings()
-    names = ("x", "y") if kermit.segment(to) == kermit.segment("y") else ("y", "x")
-
-    def ask(chunk: Sequence[InputText], **options: Any) -> list[Generation]:
-        asked: Any = {"split_sentences": not whole, "recase": not keep_capitals, "settings": settings}
-        return kermit.translate([one.x for one in chunk], to, **asked, **options)
-
-    def texts_of(one: InputText, result: Generation) -> dict[str, Any]:
-        return {"source": getattr(result, names[0]), "text": getattr(result, names[1])}
-
-    produce(kermit, given, ask, how, texts_of, f"to {to}", seeded=False)
+    source, target = ("x", "y") if kermit.segment(to) == kermit.segment("y") else ("y", "x")
+    asked: Any = {"split_sentences": not whole, "recase": not keep_capitals, "settings": settings}
+    produce(
+        kermit,
+        given,
+        lambda some, **options: kermit.translate([one.x for one in some], to, **asked, **options),
+        how,
+        lambda _, result: {"source": getattr(result, source), "text": getattr(result, target)},
+        f"to {to}",
+        seeded=False,
+    )
 
 
 @bundled
@@ -83,22 +84,18 @@ def infill(
 
     Example: kermit infill "A man ____ a red ____." --samples 3
     """
-    settings = settings_of(how.decoding, how.set_, samples, min_tokens_per_blank, max_tokens_per_blank)
-    if not settings.draws:
-        refuse(context, ["--seed"], f"{NO_DRAW} with --samples 1")
+    settings = settings_of(context, how.decoding, how.set_, samples, min_tokens_per_blank, max_tokens_per_blank)
     given = drawn(what.read(), samples, how.seed)
     kermit = load_kermit(how.model)
     on_y = what.on_y(context, kermit)
-
-    def ask(chunk: Sequence[InputText], **options: Any) -> list[Generation]:
-        return kermit.infill(*sides(chunk, on_y=on_y), settings=settings, **options)
-
-    def texts_of(one: InputText, result: Generation) -> dict[str, Any]:
-        if one.y is not None:
-            return {"x": result.x, "y": result.y}
-        return {"y": result.y} if on_y else {"x": result.x}
-
-    produce(kermit, given, ask, how, texts_of, seeded=samples > 0)
+    produce(
+        kermit,
+        given,
+        lambda some, **options: kermit.infill(*sides(some, on_y=on_y), settings=settings, **options),
+        how,
+        lambda one, result: {name: getattr(result, name) for name in one.record(on_y=on_y)},
+        seeded=samples > 0,
+    )
 
 
 @bundled
@@ -115,16 +112,16 @@ def complete(
 
     Example: kermit complete --x "A man ..." --y "... Fahrrad." --samples 3
     """
-    settings = settings_of(how.decoding, how.set_, samples)
-    if not settings.draws:
-        refuse(context, ["--seed"], f"{NO_DRAW} with --samples 1")
+    settings = settings_of(context, how.decoding, how.set_, samples)
     given = drawn(given_pairs(None, x, y, input_, alone=False), samples, how.seed)
     kermit = load_kermit(how.model)
-
-    def ask(chunk: Sequence[InputText], **options: Any) -> list[Generation]:
-        return kermit.complete(*sides(chunk, on_y=False), settings=settings, **options)
-
-    produce(kermit, given, ask, how, seeded=samples > 0)
+    produce(
+        kermit,
+        given,
+        lambda some, **options: kermit.complete(*sides(some, on_y=False), settings=settings, **options),
+        how,
+        seeded=samples > 0,
+    )
 
 
 @bundled
@@ -139,17 +136,19 @@ def sample(
 
     Example: kermit sample -n 5 --set temperature=0.8
     """
-    settings = settings_of(how.decoding, how.set_, count)
-    if not settings.draws:
-        refuse(context, ["--seed", *(["--count"] if count > 1 else [])], f"{NO_DRAW} with --set temperature=0.7")
+    settings = settings_of(context, how.decoding, how.set_, count)
+    if count > 1 and not settings.draws:
+        refuse(context, ["--count"], NO_DRAW)
     kermit = load_kermit(how.model)
     names = ("x", "y") if segment == "both" else ("xy"[kermit.segment(segment)],)
     given = drawn([InputText("", "", Place("the sample"))], count, how.seed)
-
-    def ask(chunk: Sequence[InputText], **options: Any) -> list[Generation]:
-        return kermit.sample(len(chunk), segment=segment, settings=settings, **options)
-
-    produce(kermit, given, ask, how, lambda _, result: {name: getattr(result, name) for name in names})
+    produce(
+        kermit,
+        given,
+        lambda some, **options: kermit.sample(len(some), segment=segment, settings=settings, **options),
+        how,
+        lambda _, result: {name: getattr(result, name) for name in names},
+    )
 
 
 def produce(
@@ -170,9 +169,13 @@ def produce(
     """
 
     def record(one: InputText, result: Generation) -> dict[str, Any]:
-        found = texts_of(one, result) | generated(result, kermit.readable(result.trace))
-        sentences = [record(one, sentence) for sentence in result.sentences]
-        return found | ({"sentences": sentences} if sentences else {})
+        found = texts_of(one, result) | {"rounds": result.rounds, "tokens": result.tokens}
+        found |= {"log_prob": result.log_prob, "finish": str(result.finish)}
+        if (readable := kermit.readable(result.trace)) is not None:
+            found["trace"] = readable.to_json()
+        if result.sentences:
+            found["sentences"] = [record(one, sentence) for sentence in result.sentences]
+        return found
 
     with Results(how.output) as results, progress_bar(len(given), title) as advance:
 

@@ -26,20 +26,13 @@ def hear(context: typer.Context, option: typer.CallbackParam, value: bool) -> No
     """Store `--debug` or `--quiet`, which may come before or after the verb, and log accordingly."""
     before = context.parent is not None and getattr(spoken, str(option.name))
     setattr(spoken, str(option.name), value or before)
-    _set_up()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # transformers' bars too; the verbs have their own
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")  # stdout holds only results
+    shown = logging.DEBUG if spoken.debug else logging.INFO
+    logging.getLogger("kermit").setLevel(shown if is_main_process() and not spoken.quiet else logging.WARNING)
 
 
 def is_main_process() -> bool:
     """Return whether this is the only process, or the first of those started by a launcher such as torchrun."""
     return int(os.environ.get("RANK", "0")) == 0
-
-
-def _set_up() -> None:
-    """Log to stderr, so that stdout holds only results."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # transformers' bars too; the verbs have their own
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
-    level = logging.DEBUG if spoken.debug else logging.INFO
-    if spoken.quiet or not is_main_process():
-        level = logging.WARNING
-    logging.getLogger("kermit").setLevel(level)

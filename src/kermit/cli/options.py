@@ -37,6 +37,7 @@ TextArguments = Annotated[
     list[str] | None, typer.Argument(metavar="TEXT", help="Texts; by default from --input or stdin.")
 ]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file instead of stdout.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip and count invalid lines.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 Decoding = Annotated[
     Literal["serial", "parallel", "left_to_right"] | None,
@@ -72,7 +73,7 @@ def refuse(context: typer.Context, options: Collection[str], why: str) -> None:
             raise DecodingError(f"{named.pop()} {why}")
 
 
-NO_DRAW = "has no effect without sampling; remove it, or sample"
+NO_DRAW = "has no effect without sampling; remove it, or sample with --set temperature=0.7"
 """Why a seed is rejected."""
 
 
@@ -162,17 +163,20 @@ def seedless_choices(decoding: str | None, settings: list[str] | None) -> dict[s
 
 
 def settings_of(
+    context: typer.Context,
     decoding: str | None,
     chosen: list[str] | None,
     samples: int = 0,
     min_tokens_per_blank: int | None = None,
     max_tokens_per_blank: int | None = None,
 ) -> DecodingSettings:
-    """Return the decoder's settings; samples use the default sampling unless it is set."""
+    """Return the decoder's settings; samples use the default sampling unless it is set. Refuse a useless `--seed`."""
     from kermit.arguments import settings_from
     from kermit.decoding import Constraints
 
     settings = settings_from(seedless_choices(decoding, chosen), draws=samples > 0)
+    if not settings.draws:
+        refuse(context, ["--seed"], NO_DRAW)
     constraints = Constraints(min_tokens_per_blank=min_tokens_per_blank, max_tokens_per_blank=max_tokens_per_blank)
     return replace(settings, constraints=constraints)
 
@@ -183,7 +187,7 @@ def chosen_decoding(
     """Return the decoding settings for a model of any family; refuse `--seed` if nothing is sampled."""
     found = kermit.decoding(seedless_choices(decoding, chosen))
     if not getattr(found.settings(), "draws", False):
-        refuse(context, ["--seed"], f"{NO_DRAW} with --set temperature=0.7")
+        refuse(context, ["--seed"], NO_DRAW)
     return found
 
 

@@ -18,7 +18,6 @@ from kermit.provenance import partial
 
 if TYPE_CHECKING:
     from kermit.rendering import Layout, ReadableTrace
-    from kermit.results import Generation
 
 
 class Results:
@@ -93,17 +92,6 @@ class Results:
             for line in trace.terminal_lines(colour=colour, layout=layout or Layout.ROUNDS):
                 console.print(line)
         self.write(capture.get())
-
-
-def generated(result: Generation, trace: ReadableTrace | None) -> dict[str, Any]:
-    """Return how a text was generated, as plain data; the key ``trace`` is absent without a trace."""
-    record: dict[str, Any] = {
-        "rounds": result.rounds,
-        "tokens": result.tokens,
-        "log_prob": result.log_prob,
-        "finish": str(result.finish),
-    }
-    return record if trace is None else record | {"trace": trace.to_json()}
 
 
 def warn_if_cut(place: Place, finish: str) -> None:

@@ -14,9 +14,7 @@ from kermit.cli.output import Results
 from kermit.errors import DataError, Place, placed
 
 if TYPE_CHECKING:
-    from kermit.pipeline import Kermit
     from kermit.rendering import Layout, ReadableTrace
-    from kermit.results import Generation
 
 FORMATS = {
     ".html": "html",
@@ -82,25 +80,25 @@ def trace(
     if from_ is not None:
         decided = ["--model", "--decoding", "--set", "--seed"]
         options.refuse(context, decided, "has no effect with --from, which shows a finished decode; remove it")
-        traces = read_traces(from_)
-    elif to is not None:
+        write(read_traces(from_), chosen, layout, title, output)
+        return
+    if to is not None:
         given = given_texts(texts, input_)
         kermit = options.load_kermit(model)
         how: dict[str, Any] = {"settings": options.chosen_decoding(context, kermit, decoding, set_).settings()}
         how |= {"seeds": range(seed, seed + len(given)), "trace": True, "split_sentences": False}
         with options.progress_bar(len(given), f"to {to}") as progress, placed([one.place for one in given]):
-            traces = readable(kermit, kermit.translate([one.x for one in given], to, on_progress=progress, **how))
+            results = kermit.translate([one.x for one in given], to, on_progress=progress, **how)
     else:
-        settings = options.settings_of(decoding, set_, samples=0 if infill is not None else 1)
-        if not settings.draws:
-            options.refuse(context, ["--seed"], f"{options.NO_DRAW} with --set temperature=0.7")
+        settings = options.settings_of(context, decoding, set_, samples=0 if infill is not None else 1)
         kermit = options.load_kermit(model)
+        how = {"settings": settings, "seeds": [seed], "trace": True}
         with placed([Place("the pair" if infill is None else "--infill")]):
-            how = {"settings": settings, "seeds": [seed], "trace": True}
             if infill is None:
-                traces = readable(kermit, kermit.complete([x or ""], [y or ""], **how))
+                results = kermit.complete([x or ""], [y or ""], **how)
             else:
-                traces = readable(kermit, kermit.infill([infill], side=side, **how))
+                results = kermit.infill([infill], side=side, **how)
+    traces = [trace for result in results if (trace := kermit.readable(result.trace)) is not None]
     write(traces, chosen, layout, title, output)
 
 
@@ -110,12 +108,6 @@ def format_of(output: Path | None) -> str:
     if suffix and suffix not in FORMATS:
         raise DataError(f"--output {output}: unknown suffix; known: {', '.join(FORMATS)}; or give --format")
     return FORMATS.get(suffix, "text")
-
-
-def readable(kermit: Kermit, results: list[Generation]) -> list[ReadableTrace]:
-    """Return the traces of results with their texts."""
-    traces = [kermit.readable(result.trace) for result in results]
-    return [trace for trace in traces if trace is not None]
 
 
 def read_traces(path: Path) -> list[ReadableTrace]:

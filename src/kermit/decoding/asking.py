@@ -5,6 +5,7 @@ Decoding itself reads canvases as they grow (`kermit.decoding.reading`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,13 @@ class GivenCache:
     def select(self, rows: Integers) -> GivenCache:
         """Return the given parts of some rows, in that order; a row may be repeated."""
         return GivenCache(self.cache.select(rows), self.valid[rows])
+
+
+def by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
+    """Yield the numbers of texts with these lengths in batches of about the same length, the shortest first."""
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    for start in range(0, len(order), batch_size):
+        yield order[start : start + batch_size]
 
 
 def ask_canvases(

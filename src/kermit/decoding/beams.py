@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from kermit.canvas.arrays import Array, Booleans, Integers
-from kermit.decoding.growing_canvases import ROW, SEGMENT, SPAN, ranges
+from kermit.decoding.growing_canvases import ROW, SEGMENT, SPAN
 from kermit.decoding.rounds import Decoded, Rounds
 from kermit.decoding.settings import Finish
 from kermit.decoding.trace import Trace, TracedInsertion
@@ -57,17 +57,8 @@ class Beams(Rounds):
         """Keep these rows, in this order; a row may be repeated."""
         if len(rows) == len(self) and (rows == np.arange(len(rows))).all():
             return
-        spans, shift = self.text.take(rows)
-        self.room.take(rows, spans)
-        self.reading.select(rows)
-        self.index, self.log_prob, self.cut = self.index[rows], self.log_prob[rows], self.cut[rows]
-        self.score = self.score[rows]
-        self.repeats = None if self.repeats is None else self.repeats[rows]
-        self.paths = [self.paths[row] for row in rows.tolist()]
-        left = self.spans_end[rows] - self.span[rows]
-        self.spans_end = left.cumsum()
-        self.open_spans = self.open_spans[ranges(self.span[rows], left)] + np.repeat(shift, left)
-        self.span = self.spans_end - left
+        super()._take(rows)
+        self.score, self.paths = self.score[rows], [self.paths[row] for row in rows.tolist()]
 
     def _continue(self, tokens: Integers, log_probs: Array, ended: Booleans) -> None:
         """Insert the tokens of the rows whose span did not end."""
@@ -98,10 +89,7 @@ class Beams(Rounds):
         for number in set(self.complete) - set(self.index[live].tolist()):
             _, best = max(self.complete.pop(number), key=lambda ranked: ranked[0])
             self.results[number] = replace(best, rounds=self.number)
-        if live.any():
-            self._take(np.flatnonzero(live))
-        else:
-            self.index = self.index[:0]
+        self._take(np.flatnonzero(live))
 
     def _collect(self, row: int, *, finished: bool) -> None:
         """Add a row to the complete texts of its canvas; a text that did not finish comes after all that did."""

@@ -13,9 +13,8 @@ import numpy as np
 
 from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.decoding.growing_canvases import INSERTED, JOINED, ROW, SEGMENT, SPAN, TOKEN, Growing
-from kermit.decoding.limits import Room, best_of_group
+from kermit.decoding.limits import Room, best_of_group, full_runs
 from kermit.decoding.reading import Reading
-from kermit.decoding.repeats import full_runs
 from kermit.decoding.sampling import draw, uniform
 from kermit.decoding.settings import EARLY_FINISH, DecodingSettings, Sampling, Strategy
 from kermit.decoding.slot_options import Options

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from kermit.canvas import Canvas
+from kermit.decoding.asking import by_length
 from kermit.decoding.beams import Beams
 from kermit.decoding.candidates import decode_candidates
 from kermit.decoding.rounds import Decoded, OnRound, Rounds
@@ -63,10 +64,8 @@ def decode(
     if max(settings.candidates, settings.beams) > 1 and on_round is not None:
         raise DecodingError("on_round cannot be combined with candidates or beams: only the best of them is kept")
     results: dict[int, Decoded] = {}
-    by_length = sorted(range(len(canvases)), key=lambda index: len(canvases[index]))
     size = 1 if any(begun) else max(1, batch_size // max(settings.candidates, settings.beams))
-    for start in range(0, len(by_length), size):
-        part = by_length[start : start + size]
+    for part in by_length([len(canvas) for canvas in canvases], size):
         texts = [canvases[i] for i in part], [seeds[i] for i in part], [limits[i] for i in part]
         decided = begun[part[0]]  # of the one text of this batch, if any are
         if settings.candidates > 1:

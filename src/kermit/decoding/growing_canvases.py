@@ -33,13 +33,11 @@ class OpenSpans:
     """What does not change about the spans of canvases; (tokens at the start,) each.
 
     Args:
-        rows: the row at the start, ascending.
         low: the position that inserted tokens are numbered from.
         room: number of positions up to the span's end; infinite if that moves along.
         fixed: the position of the given token, or of the marker left of it.
     """
 
-    rows: Integers
     low: Floats
     room: Floats
     fixed: Floats
@@ -98,7 +96,7 @@ class Growing:
         self.blank_id = blank_id
         self.blank_room = blank_room
         low, room, fixed = _numbered(batch, given, blank_room)
-        self.spans = OpenSpans(rows, low[rows, places], room[rows, places], fixed[rows, places])
+        self.spans = OpenSpans(low[rows, places], room[rows, places], fixed[rows, places])
         self.has_markers = bool(np.count_nonzero(marked))
         self.given: Given = _given_part(batch, given, marked, rank, fixed, blank_id or 0)
         self.segments: list[int] = [len(canvas.segments) for canvas in canvases]
@@ -141,22 +139,10 @@ class Growing:
         self.planes[ROW] = np.repeat(np.arange(len(rows)), self.lengths)
         self.planes[SPAN] += np.repeat(shift, self.lengths)
         tables = self.spans
-        of_row = np.repeat(np.arange(len(rows)), counts)
-        self.spans = OpenSpans(of_row, tables.low[spans], tables.room[spans], tables.fixed[spans])
+        self.spans = OpenSpans(tables.low[spans], tables.room[spans], tables.fixed[spans])
         self.given = self.given.select(rows)
         self.segments = [self.segments[number] for number in rows.tolist()]
         return spans, shift
-
-    def select(self, rows: Integers) -> None:
-        """Keep some of the rows, in ascending order."""
-        number = np.full(len(self.lengths), -1)
-        number[rows] = np.arange(len(rows))
-        planes = self.planes[:, number[self.planes[ROW]] >= 0]
-        planes[ROW] = number[planes[ROW]]
-        self.planes, self.lengths = planes, self.lengths[rows]
-        self.starts = self.lengths.cumsum() - self.lengths
-        self.given = self.given.select(rows)
-        self.segments = [self.segments[row] for row in rows.tolist()]
 
     def canvas(self, row: int) -> tuple[Canvas, tuple[tuple[bool, ...], ...]]:
         """Return one row as a canvas, and for each segment whether each of its tokens was inserted."""

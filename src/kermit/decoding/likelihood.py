@@ -21,7 +21,7 @@ import numpy as np
 
 from kermit.canvas import CanvasBatch, Factorization
 from kermit.canvas.arrays import Array, Booleans, Integers
-from kermit.decoding.asking import GivenCache, ask_canvases, ask_rows, lay_out_for
+from kermit.decoding.asking import GivenCache, ask_canvases, ask_rows, by_length, lay_out_for
 from kermit.decoding.choosing import log_locations, row_logsumexp
 from kermit.engines.engine import Asked, Engine
 from kermit.errors import ModelError, member_of
@@ -142,9 +142,7 @@ def left_to_right_log_likelihood(
             " this one was not; use another method"
         )
     found: dict[int, float] = {}
-    by_length = sorted(range(len(texts)), key=lambda number: sum(map(len, texts[number])))
-    for start in range(0, len(by_length), batch_size):
-        part = by_length[start : start + batch_size]
+    for part in by_length([sum(map(len, text)) for text in texts], batch_size):
         batch = CanvasBatch.from_segments(engine.info.specials, [texts[number] for number in part])
         sums = left_to_right_log_probs(engine, Texts.of(batch, [factorization] * len(part)))
         found |= dict(zip(part, sums.tolist(), strict=True))

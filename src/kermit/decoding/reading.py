@@ -275,7 +275,7 @@ class InOrder(Reading):
 def _positions(text: Growing, span: Integers, marker: Booleans | None) -> Floats:
     """Return (items,), the positions of the items of blocks, numbered anew in each span; None for no markers."""
     tables = text.spans
-    counts = np.bincount(span, minlength=len(tables.rows))  # tokens of each span, its end included
+    counts = np.bincount(span, minlength=len(tables.low))  # tokens of each span, its end included
     rank = np.arange(1, len(span) + 1) - (counts.cumsum() - counts)[span]
     if marker is None:
         return text.blank_room.within(tables.low[span] + rank).astype(np.float32)

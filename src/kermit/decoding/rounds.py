@@ -19,10 +19,9 @@ from kermit.canvas import Canvas
 from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.decoding.asking import GivenCache
 from kermit.decoding.choosing import Choice, Chooser
-from kermit.decoding.growing_canvases import OPEN, ROW, SEGMENT, SPAN, Growing
-from kermit.decoding.limits import Room
+from kermit.decoding.growing_canvases import OPEN, ROW, SEGMENT, SPAN, Growing, ranges
+from kermit.decoding.limits import Room, allowed_runs, too_many
 from kermit.decoding.reading import reading_of
-from kermit.decoding.repeats import allowed_runs, too_many
 from kermit.decoding.settings import DecodingSettings, Finish, Strategy
 from kermit.decoding.trace import Trace, TracedInsertion, TracedRounds
 from kermit.engines.engine import Answer, Engine
@@ -164,7 +163,7 @@ class Rounds:
                 self.results[number * copies + copy] = Decoded(canvas, 0, 0, Finish.FINISHED, 0.0, inserted, record)
         if idle:
             self.index = np.setdiff1d(self.index, idle)
-            self.text.select(self.index)
+            self.text.take(self.index)
 
     def _find_spans(self) -> None:
         """Number the spans that are filled one after the other, from left to right."""
@@ -274,17 +273,21 @@ class Rounds:
                 inserted=inserted,
                 trace=self.traces[index] if self.keep_traces else None,
             )
-        self._select((~leaving).nonzero()[0])
+        self._take((~leaving).nonzero()[0])
 
-    def _select(self, rows: Integers) -> None:
-        """Keep some of the rows."""
+    def _take(self, rows: Integers) -> None:
+        """Keep these rows, in this order; a row may be repeated."""
+        shift = rows
         if len(rows):
-            self.text.select(rows)
+            spans, shift = self.text.take(rows)
+            self.room.take(rows, spans)
             self.reading.select(rows)
-            self.room.select(rows)
         self.index, self.seeds, self.log_prob = self.index[rows], self.seeds[rows], self.log_prob[rows]
         self.cut, self.repeating = self.cut[rows], self.repeating[rows]
-        self.span, self.spans_end = self.span[rows], self.spans_end[rows]
+        left = self.spans_end[rows] - self.span[rows]
+        self.open_spans = self.open_spans[ranges(self.span[rows], left)] + np.repeat(shift, left)
+        self.spans_end = left.cumsum()
+        self.span = self.spans_end - left
         self.repeats = None if self.repeats is None else self.repeats[rows]
         self.drawn = None if self.drawn is None else self.drawn[rows]
 

@@ -38,7 +38,7 @@ class Strategy(StrEnum):
 
 
 class Ranking(StrEnum):
-    """What candidates are ranked by; see `kermit.decoding.ranking`.
+    """What candidates are ranked by; see `kermit.decoding.candidates`.
 
     The log-probability of the decisions as they were made; that of the tokens and ends of the complete text, asked for
     again; the same plus that of the given side given the text; the log-probability of what was inserted from left to

@@ -7,11 +7,12 @@ reads the given tokens and returns the cache that the graph of `add_encoder` tak
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from kermit.canvas.arrays import Array
+import numpy as np
+from torch import Tensor
+
 from kermit.engines.graph import Graph
-from kermit.engines.weights import array_of, norm
 from kermit.modeling.encoder import Encoder
 
 
@@ -29,8 +30,8 @@ def add_encoder(graph: Graph, encoder: Encoder, embedded: str, *, caches: bool) 
     """
     trunk = _Trunk(graph, encoder)
     hidden = trunk.start(embedded)
-    for number, weights in enumerate(trunk.weights[encoder.config.given_layers :]):
-        hidden = trunk.layer(hidden, weights, _kept(number) if caches else [])
+    for number, layer in enumerate(trunk.layers[encoder.config.given_layers :]):
+        hidden = trunk.add_layer(hidden, layer, _kept(number) if caches else [])
     if not caches:
         return trunk.end(hidden, name="states")
     past_states = graph.input("past_states", np.float32, ["batch", "past", encoder.config.hidden_size])
@@ -44,10 +45,10 @@ def add_context(graph: Graph, encoder: Encoder, embedded: str) -> str:
     """
     trunk = _Trunk(graph, encoder)
     hidden = trunk.start(embedded)
-    for weights in trunk.weights[: encoder.config.given_layers]:
-        hidden = trunk.layer(hidden, weights, [])
-    for number, weights in enumerate(trunk.weights[encoder.config.given_layers :]):
-        trunk.keep(hidden, weights, _kept(number))
+    for layer in trunk.layers[: encoder.config.given_layers]:
+        hidden = trunk.add_layer(hidden, layer, [])
+    for number, layer in enumerate(trunk.layers[encoder.config.given_layers :]):
+        trunk.keep(hidden, layer, _kept(number))
     return trunk.end(hidden, name="states")
 
 
@@ -60,11 +61,9 @@ class _Trunk:
     """The parts that a trunk's graph is made of; hidden states are (tokens, hidden)."""
 
     def __init__(self, graph: Graph, encoder: Encoder) -> None:
-        self.graph, self.encoder, self.epsilon = graph, encoder, encoder.config.norm_eps
+        self.graph, self.encoder = graph, encoder
         self.heads, self.size = encoder.config.num_attention_heads, encoder.config.hidden_size
-        self.weights = [
-            {name: array_of(weight) for name, weight in layer.state_dict().items()} for layer in encoder.layers
-        ]
+        self.layers: list[Any] = list(encoder.layers)
         self.real = graph.input("real", np.int64, ["tokens"])
         self.places = graph.input("places", np.int64, ["batch", "length"])
         self.flat = graph.constant([-1, self.size])
@@ -77,16 +76,16 @@ class _Trunk:
     def start(self, embedded: str) -> str:
         """Return the states before the first layer, of (batch, length, hidden) embeddings."""
         flat = self.graph.add("Reshape", embedded, self.flat)
-        return norm(self.graph, self.graph.add("Gather", flat, self.real), self.encoder.embedding_norm)
+        return self.graph.layer_norm(self.graph.add("Gather", flat, self.real), self.encoder.embedding_norm)
 
     def end(self, hidden: str, *, name: str | None = None) -> str:
         """Return the states after the last layer, (batch, length, hidden)."""
-        return self.graph.add("Gather", norm(self.graph, hidden, self.encoder.norm), self.places, name=name)
+        return self.graph.add("Gather", self.graph.layer_norm(hidden, self.encoder.norm), self.places, name=name)
 
-    def layer(self, hidden: str, weights: dict[str, Array], kept: list[str]) -> str:
+    def add_layer(self, hidden: str, layer: Any, kept: list[str]) -> str:
         """Add a layer; with the names of keys and values, it attends to earlier ones and returns all."""
         graph, heads = self.graph, self.heads
-        query, key, value = self._projected(hidden, weights, weights["attention.qkv.weight"], 3)
+        query, key, value = self._projected(hidden, layer, layer.attention.qkv.weight, 3)
         query, key = (graph.add("RotaryEmbedding", part, *self.turn, num_heads=heads) for part in (query, key))
         shape = ["batch", heads, "past", self.size // heads]
         past = [graph.input(f"past_{name}", np.float32, shape) for name in kept]
@@ -96,25 +95,25 @@ class _Trunk:
         for name in kept:
             graph.output(name, np.float32, ["batch", heads, "all", self.size // heads])
         attended = graph.add("Gather", graph.add("Reshape", attended, self.flat), self.real)
-        hidden = graph.add("Add", hidden, graph.linear(attended, weights["attention.out.weight"]))
-        states = graph.layer_norm(hidden, weights["mlp_norm.weight"], None, self.epsilon)
-        gate, up = (graph.linear(states, part) for part in np.split(weights["up.weight"], 2))
+        hidden = graph.add("Add", hidden, graph.linear(attended, layer.attention.out.weight))
+        states = graph.layer_norm(hidden, layer.mlp_norm)
+        gate, up = (graph.linear(states, part) for part in layer.up.weight.chunk(2))
         inner = graph.add("Mul", graph.add("Gelu", gate, approximate="tanh"), up)
-        return graph.add("Add", hidden, graph.linear(inner, weights["down.weight"]))
+        return graph.add("Add", hidden, graph.linear(inner, layer.down.weight))
 
-    def keep(self, hidden: str, weights: dict[str, Array], kept: list[str]) -> None:
+    def keep(self, hidden: str, layer: Any, kept: list[str]) -> None:
         """Add the keys and values of tokens that do not pass a layer but are attended to there."""
         graph, heads, width = self.graph, self.heads, self.size // self.heads
-        key, value = self._projected(hidden, weights, weights["attention.qkv.weight"][self.size :], 2)
+        key, value = self._projected(hidden, layer, layer.attention.qkv.weight[self.size :], 2)
         key = graph.add("RotaryEmbedding", key, *self.turn, num_heads=heads)
         for name, part in zip(kept, (key, value), strict=True):
             by_head = graph.add("Reshape", part, graph.constant([0, 0, heads, width]))
             graph.add("Transpose", by_head, name=name, perm=[0, 2, 1, 3])
             graph.output(name, np.float32, ["batch", heads, "length", width])
 
-    def _projected(self, hidden: str, weights: dict[str, Array], matrix: Array, parts: int) -> list[str]:
+    def _projected(self, hidden: str, layer: Any, matrix: Tensor, parts: int) -> list[str]:
         """Return what attention projects states to, (batch, length, hidden) each."""
         graph = self.graph
-        states = graph.layer_norm(hidden, weights["attention_norm.weight"], None, self.epsilon)
+        states = graph.layer_norm(hidden, layer.attention_norm)
         projected = graph.add("Gather", graph.linear(states, matrix), self.places)
         return graph.add_several("Split", projected, names=[None] * parts, axis=2, num_outputs=parts)

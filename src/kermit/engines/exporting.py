@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from kermit.engines.quantize import quantize, static_activations
 from kermit.engines.torch_engine import TorchEngine
 from kermit.engines.traced_graph import add_traced
 from kermit.errors import ModelError
-from kermit.loading import load_whole, read_config, reading
+from kermit.loading import load_whole, read_config
 from kermit.modeling import KermitConfig, KermitForInsertion
 from kermit.modeling.encoder import Encoder
 from kermit.modeling.trunk import position_table
@@ -39,20 +38,6 @@ _CALIBRATIONS = 4
 
 _BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json", "README.md")
 """The files to copy to another output folder, so that it is a complete model."""
-
-
-class Graphs(NamedTuple):
-    """The graph of a model, and the graph that reads given tokens if the model has `given_layers`."""
-
-    model: Graph
-    context: Graph | None
-
-
-class Contents(NamedTuple):
-    """The bytes of both files."""
-
-    model: bytes
-    context: bytes | None
 
 
 @dataclass(frozen=True)
@@ -69,22 +54,26 @@ def export_model(
     folder: Path, output: Path | None = None, *, precisions: Sequence[FilePrecision] = tuple(FilePrecision)
 ) -> list[ExportedFile]:
     """Write the ONNX files of a model to `onnx/` in its folder, or in `output` with its config and tokenizer."""
-    model = _load(folder)
+    kind = read_config(folder).get("model_type")
+    if kind != KermitConfig.model_type:
+        raise ModelError(f"{folder} is a model of type {kind}; only models of type kermit can be exported")
+    model = load_whole(KermitForInsertion, folder)
     reference = TorchEngine(model)
     graphs = build_graphs(model)
     written = []
     for precision in precisions:
         contents = serialize(graphs, model, precision, weights=weights_checksum(folder))
-        difference = compare(OnnxEngine.of(contents.model, model.config.to_dict(), context=contents.context), reference)
-        _check(difference, precision)
+        difference = compare(engine_of(contents, model), reference)
+        if not difference.largest < (TOLERANCE if precision is FilePrecision.FLOAT32 else np.inf):
+            raise ModelError(
+                f"the {precision} graph differs from the model by {difference.largest:.2g}; its file was not written"
+            )
         path = precision.file_in(output or folder)
         path.parent.mkdir(parents=True, exist_ok=True)
-        for file, content in ((context_file(path), contents.context), (path, contents.model)):
-            if content is not None:
-                partial(file).write_bytes(content)
-                partial(file).replace(file)
-        size = len(contents.model) + len(contents.context or b"")
-        written.append(ExportedFile(path, precision, size, difference))
+        for file, content in reversed(list(zip((path, context_file(path)), contents, strict=False))):
+            partial(file).write_bytes(content)
+            partial(file).replace(file)
+        written.append(ExportedFile(path, precision, sum(map(len, contents)), difference))
     if output is not None:
         for name in _BESIDE:
             if (folder / name).is_file() and output.resolve() != folder.resolve():
@@ -92,16 +81,20 @@ def export_model(
     return written
 
 
-def build_graphs(model: KermitForInsertion) -> Graphs:
-    """Build the graphs of a model in evaluation mode, in float32."""
-    trunk, context = model.trunk, None
-    if isinstance(trunk, Encoder) and trunk.config.given_layers:
-        context = Graph()
-        context.input("positions", np.float32, ["batch", "length"])
-        context.input("mask", np.bool_, ["batch", "length", "length"])
-        states = add_context(context, trunk, add_embedding(context, model))
-        context.output(states, np.float32, ["batch", "length", model.config.hidden_size])
-    return Graphs(_model_graph(model), context)
+def build_graphs(model: KermitForInsertion) -> list[Graph]:
+    """Build the graphs of a model in evaluation mode, in float32.
+
+    With `given_layers`, the graph that reads given tokens is the second.
+    """
+    trunk = model.trunk
+    if not (isinstance(trunk, Encoder) and trunk.config.given_layers):
+        return [_model_graph(model)]
+    context = Graph()
+    context.input("positions", np.float32, ["batch", "length"])
+    context.input("mask", np.bool_, ["batch", "length", "length"])
+    states = add_context(context, trunk, add_embedding(context, model))
+    context.output(states, np.float32, ["batch", "length", model.config.hidden_size])
+    return [_model_graph(model), context]
 
 
 def _model_graph(model: KermitForInsertion) -> Graph:
@@ -120,18 +113,16 @@ def _model_graph(model: KermitForInsertion) -> Graph:
     return graph
 
 
-def _load(folder: Path) -> KermitForInsertion:
-    kind = read_config(folder).get("model_type")
-    if kind != KermitConfig.model_type:
-        raise ModelError(f"{folder} is a model of type {kind}; only models of type kermit can be exported")
-    with reading(folder):
-        model: KermitForInsertion = load_whole(KermitForInsertion, folder)
-    model.eval()
-    return model
+def engine_of(contents: Sequence[bytes], model: KermitForInsertion) -> OnnxEngine:
+    """Return the engine that runs the files of a model."""
+    own, *context = contents
+    return OnnxEngine.of(own, model.config.to_dict(), context=context[0] if context else None)
 
 
-def serialize(graphs: Graphs, model: KermitForInsertion, precision: FilePrecision, *, weights: str = "") -> Contents:
-    """Return the bytes of the exported files; `weights` is the checksum of the weights."""
+def serialize(
+    graphs: Sequence[Graph], model: KermitForInsertion, precision: FilePrecision, *, weights: str = ""
+) -> list[bytes]:
+    """Return the bytes of the exported files, one per graph; `weights` is the checksum of the weights."""
     limit, table = model.kermit.max_positions, position_table(model.trunk)
     about = {
         "graph_version": GRAPH_VERSION,
@@ -143,42 +134,20 @@ def serialize(graphs: Graphs, model: KermitForInsertion, precision: FilePrecisio
     }
     if precision is FilePrecision.INT8:
         graphs = _quantized(graphs, model, about)
-    return Contents(_bytes(graphs.model, about), None if graphs.context is None else _bytes(graphs.context, about))
+    return [graph.model(about).SerializeToString() for graph in graphs]
 
 
-def _bytes(graph: Graph, about: Mapping[str, str], also: Sequence[str] = ()) -> bytes:
-    content: bytes = graph.model(about, also=also).SerializeToString()
-    return content
-
-
-def _quantized(graphs: Graphs, model: KermitForInsertion, about: Mapping[str, str]) -> Graphs:
+def _quantized(graphs: Sequence[Graph], model: KermitForInsertion, about: Mapping[str, str]) -> list[Graph]:
     """Return the graphs in int8, with activation ranges measured on synthetic rows."""
-    context = graphs.context
-    names = static_activations(graphs.model)
-    of_context = [] if context is None else static_activations(context)
-    engine = OnnxEngine.of(
-        _bytes(graphs.model, about, names),
-        model.config.to_dict(),
-        context=None if context is None else _bytes(context, about, of_context),
-    )
-    ranges: tuple[dict[str, float], dict[str, float]] = ({}, {})
+    names = [static_activations(graph) for graph in graphs]
+    measured = [graph.model(about, also=own).SerializeToString() for graph, own in zip(graphs, names, strict=True)]
+    engine = engine_of(measured, model)
+    ranges: list[dict[str, float]] = [{} for _ in graphs]
     for seed in range(_CALIBRATIONS):
         length = sample_length(engine.info, 24)
         rows = sample_rows(engine.info, seed, batch=16, length=length, order=1 + seed % 2)
         place = np.arange(rows.token_ids.size)
-        for own, found in zip(ranges, engine.values(rows, Asked(place, place), names, of_context), strict=True):
+        for own, found in zip(ranges, engine.values(rows, Asked(place, place), names), strict=True):
             for name, value in found.items():
                 own[name] = max(own.get(name, 0.0), float(np.abs(value).max()))
-    return Graphs(
-        quantize(graphs.model, EMBEDDING, ranges[0]),
-        None if context is None else quantize(context, EMBEDDING, ranges[1]),
-    )
-
-
-def _check(difference: Difference, precision: FilePrecision) -> None:
-    """Raise if a graph does not compute what the model does."""
-    most = TOLERANCE if precision is FilePrecision.FLOAT32 else np.inf
-    if not difference.largest < most:
-        raise ModelError(
-            f"the {precision} graph differs from the model by {difference.largest:.2g}; its file was not written"
-        )
+    return [quantize(graph, EMBEDDING, own) for graph, own in zip(graphs, ranges, strict=True)]

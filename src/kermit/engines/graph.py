@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+from torch import Tensor, nn
 
 from kermit.canvas.arrays import Array
 
@@ -51,7 +52,9 @@ class Graph:
         self._outputs[name] = _value(name, dtype, shape)
 
     def constant(self, value: Any, dtype: Any = None, *, name: str | None = None) -> str:
-        """Add a constant."""
+        """Add a constant; weights of torch in float32."""
+        if isinstance(value, Tensor):
+            value = value.detach().float().cpu().numpy()
         array = np.ascontiguousarray(value, dtype=dtype).reshape(np.shape(value))
         key = (array.dtype.str, array.shape, array.tobytes()) if array.size <= _SMALL and name is None else None
         if key is not None and key in self._shared:
@@ -74,17 +77,16 @@ class Graph:
         self.nodes.append(helper.make_node(operator, inputs, outputs, domain=domain, **attributes))
         return outputs
 
-    def linear(self, states: str, weight: Array, bias: Array | None = None) -> str:
-        """Add a linear layer; `weight` is (out, in), as in torch."""
+    def linear(self, states: str, layer: nn.Linear | Tensor | Array) -> str:
+        """Add a linear layer, or a product with weights (out, in)."""
+        weight, bias = (layer.weight, layer.bias) if isinstance(layer, nn.Linear) else (layer, None)
         found = self.add("MatMul", states, self.constant(weight.T))
         return found if bias is None else self.add("Add", found, self.constant(bias))
 
-    def layer_norm(
-        self, states: str, weight: Array, bias: Array | None, epsilon: float, *, name: str | None = None
-    ) -> str:
+    def layer_norm(self, states: str, layer: nn.LayerNorm) -> str:
         """Add a layer norm over the last axis."""
-        scales = [self.constant(weight)] + ([] if bias is None else [self.constant(bias)])
-        found = self.add("LayerNormalization", states, *scales, name=name, axis=-1, epsilon=epsilon)
+        scales = [self.constant(weight) for weight in (layer.weight, layer.bias) if weight is not None]
+        found = self.add("LayerNormalization", states, *scales, axis=-1, epsilon=layer.eps)
         self.normalised.add(found)
         return found
 

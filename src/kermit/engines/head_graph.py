@@ -1,17 +1,19 @@
 """The parts of an ONNX graph around a trunk: the embeddings before it, and the slot head after it.
 
 Log-probabilities over the vocabulary and the best tokens are computed inside the graph. The embedding is one constant
-that both ends read, so that a file holds it once.
+that both ends read, so that a file holds it once. With `kermit.modeling.copying`, a canvas's tokens add to the softmax
+of its slots.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from torch import nn
 
-from kermit.engines.copy_graph import add_copy_nodes
+from kermit.canvas import SpecialTokens
 from kermit.engines.graph import Graph
-from kermit.engines.weights import array_of, linear, norm
 from kermit.modeling import KermitForInsertion
+from kermit.modeling.copying import NEVER, Copying
 
 EMBEDDING = "embedding"
 """The name of the word embedding."""
@@ -21,13 +23,13 @@ def add_embedding(graph: Graph, model: KermitForInsertion) -> str:
     """Add the sum of the embeddings of `token_ids`, `segment_ids` and `orders`, and return its name."""
     for name in ("token_ids", "segment_ids", "orders"):
         graph.input(name, np.int64, ["batch", "length"])
-    table = array_of(model.get_input_embeddings().weight)
-    embedded = graph.add("Gather", graph.constant(table, name=EMBEDDING), "token_ids")
+    table = graph.constant(model.get_input_embeddings().weight, name=EMBEDDING)
+    embedded = graph.add("Gather", table, "token_ids")
     if model.kermit.segment_embeddings is not None:
-        segments = graph.constant(array_of(model.kermit.segment_embeddings.weight))
+        segments = graph.constant(model.kermit.segment_embeddings.weight)
         embedded = graph.add("Add", embedded, graph.add("Gather", segments, "segment_ids"))
     if model.kermit.order_embeddings is not None:
-        orders = np.pad(array_of(model.kermit.order_embeddings.weight), [(1, 0), (0, 0)])  # given tokens have none
+        orders = nn.functional.pad(model.kermit.order_embeddings.weight, (0, 0, 1, 0))  # given tokens have none
         embedded = graph.add("Add", embedded, graph.add("Gather", graph.constant(orders), "orders"))
     return embedded
 
@@ -43,11 +45,10 @@ def add_head(graph: Graph, model: KermitForInsertion, states: str) -> None:
     if head.reads_both:
         read = graph.add("Concat", graph.add("Gather", flat, "left"), read, axis=1)
     graph.normalised.add(read)
-    vectors = norm(graph, graph.add("Gelu", linear(graph, read, head.project)), head.norm)
-    bias = graph.constant(array_of(model.content_bias))
-    logits = graph.add("Gemm", vectors, EMBEDDING, bias, transB=1)
+    vectors = graph.layer_norm(graph.add("Gelu", graph.linear(read, head.project)), head.norm)
+    logits = graph.add("Gemm", vectors, EMBEDDING, graph.constant(model.content_bias), transB=1)
     if head.copying is not None:
-        logits = add_copy_nodes(graph, head.copying, model.config.vocab_size, model.specials, states, logits)
+        logits = _add_copies(graph, head.copying, model.config.vocab_size, model.specials, states, logits)
     log_probs = graph.add("LogSoftmax", logits, name="content", axis=-1)
     graph.output("content", np.float32, ["slots", model.config.vocab_size])
     end_id = model.specials.end_of_slot_id
@@ -57,19 +58,19 @@ def add_head(graph: Graph, model: KermitForInsertion, states: str) -> None:
     graph.add("Squeeze", graph.add("GatherElements", log_probs, token, axis=1), one, name="wanted_log_probs")
     graph.output("wanted_log_probs", np.float32, ["slots"])
     _add_best(graph, log_probs, model.config.vocab_size, end_id)
-    location = graph.linear(vectors, array_of(head.location.weight))
+    location = graph.linear(vectors, head.location.weight)
     graph.add("Squeeze", location, graph.constant([1]), name="location")
     graph.output("tokens", np.int64, ["slots", "best"])
     graph.output("log_probs", np.float32, ["slots", "best"])
     graph.output("end", np.float32, ["slots"])
     graph.output("location", np.float32, ["slots"])
     if head.completion is not None:
-        logit = graph.add("Squeeze", linear(graph, vectors, head.completion), graph.constant([1]))
+        logit = graph.add("Squeeze", graph.linear(vectors, head.completion), graph.constant([1]))
         graph.add("Neg", graph.add("Softplus", graph.add("Neg", logit)), name="completion")  # log of the sigmoid
         graph.output("completion", np.float32, ["slots"])
     if head.stop is not None:
         first = graph.add("Gather", states, graph.constant(0), axis=1)
-        graph.add("Squeeze", linear(graph, first, head.stop), graph.constant([1]), name="stop")
+        graph.add("Squeeze", graph.linear(first, head.stop), graph.constant([1]), name="stop")
         graph.output("stop", np.float32, ["batch"])
 
 
@@ -101,3 +102,58 @@ def _block_width(vocab_size: int) -> int:
     """Return the divisor of a vocabulary's size that is nearest to its square root; 1 if the size is prime."""
     root = vocab_size**0.5
     return min((d for d in range(1, vocab_size) if vocab_size % d == 0), key=lambda d: abs(d - root), default=1)
+
+
+def _add_copies(
+    graph: Graph, copying: Copying, vocab_size: int, specials: SpecialTokens, states: str, logits: str
+) -> str:
+    """Add the scores of copying a canvas's tokens to the (slots, vocab) logits; return the name of the sum."""
+    length = graph.add("Shape", "token_ids", start=1, end=2)
+    rows = graph.add("Div", "right", length)
+    scores = _scores(graph, copying, states, rows)
+    token_ids = graph.add("Gather", "token_ids", rows)
+    allowed = _allowed(graph, token_ids, vocab_size, specials)
+    never = graph.constant(NEVER, np.float32)
+    scores = graph.add("Where", allowed, scores, never)
+    peak = graph.add("ReduceMax", scores, graph.constant([1]), keepdims=1)
+    zero = graph.constant(0.0, np.float32)
+    each = graph.add("Where", allowed, graph.add("Exp", graph.add("Sub", scores, peak)), zero)
+    nothing = graph.add("Expand", zero, graph.add("Shape", logits))
+    mass = graph.add("ScatterElements", nothing, token_ids, each, axis=1, reduction="add")
+    copied = graph.add("Greater", mass, zero)
+    others = graph.add("Add", graph.add("Log", mass), peak)
+    top = graph.add("Max", logits, others)
+    parts = (graph.add("Exp", graph.add("Sub", part, top)) for part in (logits, others))
+    both = graph.add("Add", graph.add("Log", graph.add("Add", *parts)), top)
+    return graph.add("Where", copied, both, logits)
+
+
+def _scores(graph: Graph, copying: Copying, states: str, rows: str) -> str:
+    """Add the scores of all tokens of each slot's canvas; (slots, length)."""
+    flat = graph.add("Reshape", states, graph.constant([-1, copying.answer.in_features]))
+    beside = graph.add("Concat", *(graph.add("Gather", flat, side) for side in ("left", "right")), axis=1)
+    graph.normalised.add(beside)
+    asking = graph.add("Concat", graph.linear(beside, copying.around), graph.linear(beside, copying.ask), axis=1)
+    neighbours = graph.add("Concat", _rolled(graph, states, -1), _rolled(graph, states, 1), axis=2)
+    around, answer = graph.linear(neighbours, copying.around), graph.linear(states, copying.answer)
+    answering = graph.add("Gather", graph.add("Concat", around, answer, axis=2), rows)
+    products = graph.add("MatMul", answering, graph.add("Unsqueeze", asking, graph.constant([2])))
+    products = graph.add("Squeeze", products, graph.constant([2]))
+    scaled = graph.add("Mul", products, graph.constant(copying.scale, np.float32))
+    return graph.add("Add", scaled, graph.constant(copying.bias))
+
+
+def _rolled(graph: Graph, states: str, start: int) -> str:
+    """Rotate states (batch, length, hidden) along their length, so that they begin at a place."""
+    far, axis = graph.constant([2**31]), graph.constant([1])
+    place, zero = graph.constant([start]), graph.constant([0])
+    return graph.add(
+        "Concat", graph.add("Slice", states, place, far, axis), graph.add("Slice", states, zero, place, axis), axis=1
+    )
+
+
+def _allowed(graph: Graph, token_ids: str, vocab_size: int, specials: SpecialTokens) -> str:
+    """Add a bool for every token: True unless it is special."""
+    allowed = np.ones(vocab_size, dtype=bool)
+    allowed[sorted(specials.ids)] = False
+    return graph.add("Gather", graph.constant(allowed), token_ids)

@@ -45,43 +45,37 @@ def info_from_config(
         raise ModelError(f"config.json describes a model of type {config.get('model_type')}, not {MODEL_TYPE}")
     chosen = {name: config.get(name, default) for name, default in CONFIG_DEFAULTS.items()}
     try:
-        return _info(chosen, vocab_size, hidden_size, max_positions, parameters)
+        cached = bool(chosen["cached_context"])
+        blank: int | None = chosen["blank_token_id"]
+        others = frozenset(chosen["never_generated"]) | (frozenset() if blank is None else {blank})
+        restarts = chosen["positions"] == "restart"
+        languages = chosen["languages"] or {"x": "x", "y": "y"}
+        return ModelInfo(
+            specials=SpecialTokens(
+                chosen["cls_token_id"],
+                chosen["sep_token_id"],
+                chosen["pad_token_id"],
+                chosen["end_of_slot_token_id"],
+                others,
+            ),
+            vocab_size=vocab_size,
+            hidden_size=hidden_size,
+            termination=member_of(Termination, chosen["termination"], "config.json: termination", ModelError),
+            orders=None if chosen["orders"] is None else frozenset(chosen["orders"]),
+            cached_context=cached,
+            blank_id=blank if cached else None,
+            blank_room=BlankRoom(chosen["blank_width"], chosen["position_limit"]),
+            restarts=restarts,
+            max_length=None if restarts else max_positions,
+            max_segment_length=max_positions - 2 if restarts and max_positions is not None else None,
+            languages=(languages["x"], languages["y"]),
+            factorizations=frozenset(chosen["factorizations"] or ()),
+            strategy=chosen["strategy"],
+            predicts_completion=chosen["predicts_completion"],
+            termination_penalty=chosen["termination_penalty"],
+            parameters=parameters,
+        )
     except KermitError:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(f"config.json is invalid: {in_a_line(error)}") from error
-
-
-def _info(
-    chosen: Mapping[str, Any], vocab_size: int, hidden_size: int, max_positions: int | None, parameters: int | None
-) -> ModelInfo:
-    cached = bool(chosen["cached_context"])
-    blank: int | None = chosen["blank_token_id"]
-    others = frozenset(chosen["never_generated"]) | (frozenset() if blank is None else {blank})
-    restarts = chosen["positions"] == "restart"
-    languages = chosen["languages"] or {"x": "x", "y": "y"}
-    return ModelInfo(
-        specials=SpecialTokens(
-            chosen["cls_token_id"],
-            chosen["sep_token_id"],
-            chosen["pad_token_id"],
-            chosen["end_of_slot_token_id"],
-            others,
-        ),
-        vocab_size=vocab_size,
-        hidden_size=hidden_size,
-        termination=member_of(Termination, chosen["termination"], "config.json: termination", ModelError),
-        orders=None if chosen["orders"] is None else frozenset(chosen["orders"]),
-        cached_context=cached,
-        blank_id=blank if cached else None,
-        blank_room=BlankRoom(chosen["blank_width"], chosen["position_limit"]),
-        restarts=restarts,
-        max_length=None if restarts else max_positions,
-        max_segment_length=max_positions - 2 if restarts and max_positions is not None else None,
-        languages=(languages["x"], languages["y"]),
-        factorizations=frozenset(chosen["factorizations"] or ()),
-        strategy=chosen["strategy"],
-        predicts_completion=chosen["predicts_completion"],
-        termination_penalty=chosen["termination_penalty"],
-        parameters=parameters,
-    )

@@ -7,7 +7,7 @@ writes it). A model with `given_layers` has a second file, which reads the given
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -155,15 +155,15 @@ class OnnxEngine:
         states: Floats = self.session.run(["states"], self.feeds(rows, Asked(_NO_SLOTS, _NO_SLOTS)))[0]
         return states if rows.past is None else states[:, rows.past.length :]
 
-    def values(self, rows: Rows, asked: Asked, names: list[str], of_context: list[str]) -> list[dict[str, Any]]:
+    def values(self, rows: Rows, asked: Asked, names: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
         """Return values inside the graph, and inside the one for given tokens, by their names; for calibration."""
-        context: dict[str, Any] = {}
+        found = []
         if self.context is not None:
-            given = given_rows(rows, self.info.specials.pad_id)
-            context = dict(zip(of_context, self.context.run(of_context, self.row_feeds(given)), strict=True))
+            given = self.row_feeds(given_rows(rows, self.info.specials.pad_id))
+            found.append(self.context.run(names[1], given))
             rows, asked = self._after_context(rows, asked)
-        found = self.session.run(names, self.feeds(rows, asked))
-        return [dict(zip(names, found, strict=True)), context]
+        found.insert(0, self.session.run(names[0], self.feeds(rows, asked)))
+        return [dict(zip(*pair, strict=True)) for pair in zip(names, found, strict=True)]
 
     def row_feeds(self, rows: Rows) -> dict[str, Any]:
         """Return the inputs that every graph takes, by name."""

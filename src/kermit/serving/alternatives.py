@@ -32,19 +32,6 @@ def alternatives(kermit: Kermit, request: Request) -> Alternatives:
     check_lengths(kermit.info, [canvas])
     strategy = request.strategy or strategies_of(kermit.info)[0]
     check_strategy(kermit.info, DecodingSettings(strategy=strategy))
-    return _best(kermit, trace, canvas, request, left_to_right=strategy is Strategy.LEFT_TO_RIGHT)
-
-
-def check_ids(kermit: Kermit, token_ids: Sequence[int]) -> None:
-    """Raise if a token is not in the model's vocabulary."""
-    size = kermit.info.vocab_size
-    if unknown := [token_id for token_id in token_ids if token_id >= size]:
-        raise DecodingError(f"token {unknown[0]} is unknown; the vocabulary ends at {size - 1}")
-
-
-def _best(
-    kermit: Kermit, trace: Trace, canvas: Canvas, request: AlternativesRequest, *, left_to_right: bool
-) -> Alternatives:
     tokens = trace.tokens()
     frame = (kermit.specials.cls_id, kermit.specials.sep_id)
     inserted = [
@@ -55,6 +42,7 @@ def _best(
     asked = np.zeros_like(batch.open_slots)
     asked[0, request.slot] = True
     top = min(request.count, kermit.info.vocab_size - 1)
+    left_to_right = strategy is Strategy.LEFT_TO_RIGHT
     answer = ask_canvases(kermit.engine, batch, asked=asked, left_to_right=left_to_right, top=top).answer
     readable = kermit.readable(trace)
     assert readable is not None
@@ -66,3 +54,10 @@ def _best(
         ],
         end_log_prob=round(max(float(answer.end[0]), -1e6), 4),
     )
+
+
+def check_ids(kermit: Kermit, token_ids: Sequence[int]) -> None:
+    """Raise if a token is not in the model's vocabulary."""
+    size = kermit.info.vocab_size
+    if unknown := [token_id for token_id in token_ids if token_id >= size]:
+        raise DecodingError(f"token {unknown[0]} is unknown; the vocabulary ends at {size - 1}")

@@ -22,7 +22,7 @@ from kermit.errors import KermitError
 from kermit.pipeline import Kermit
 from kermit.serving import answers, libretranslate, schemas
 from kermit.serving.guards import Guard, hung_up, is_token
-from kermit.serving.http_errors import TokenError, headers_of, status_of
+from kermit.serving.http_errors import TokenError, status_and_headers
 from kermit.serving.service import Event, Service
 from kermit.serving.settings import ServiceSettings
 
@@ -196,21 +196,20 @@ def _problem(error: KermitError) -> answers.Problem:
 async def _refuse(http: HttpRequest, error: Exception) -> JSONResponse:
     """Answer with an error of the service or of the model."""
     assert isinstance(error, KermitError)
-    return JSONResponse(_problem(error).model_dump(), status_of(error), headers_of(error))
+    return JSONResponse(_problem(error).model_dump(), *status_and_headers(error))
 
 
 async def _explain(http: HttpRequest, error: Exception) -> JSONResponse:
     """Answer with what is wrong in a request, and where."""
     assert isinstance(error, RequestValidationError)
-    wrong = []
+    wrong, status = [], 422
     for problem in error.errors():
-        if problem["type"] == "json_invalid":
-            detail = f"the body is not JSON: {problem['ctx']['error']} at character {problem['loc'][-1]}"
-            return JSONResponse(answers.Problem(detail=detail).model_dump(), 400)
-        if tuple(problem["loc"]) == ("body",) and problem["type"] not in ("value_error", "unknown_field"):
-            detail = "the body must be a JSON object, sent with Content-Type: application/json"
-            return JSONResponse(answers.Problem(detail=detail).model_dump(), 422)
         place = ".".join(str(part) for part in problem["loc"] if part != "body")
         message = str(problem["msg"]).removeprefix("Value error, ")
+        if problem["type"] == "json_invalid":
+            place, status = "", 400
+            message = f"the body is not JSON: {problem['ctx']['error']} at character {problem['loc'][-1]}"
+        elif not place and problem["type"] not in ("value_error", "unknown_field"):
+            message = "the body must be a JSON object, sent with Content-Type: application/json"
         wrong.append(f"{place}: {message}" if place else message)
-    return JSONResponse(answers.Problem(detail="; ".join(wrong[:5])).model_dump(), 422)
+    return JSONResponse(answers.Problem(detail="; ".join(wrong[:5])).model_dump(), status)

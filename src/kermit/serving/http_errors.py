@@ -51,11 +51,6 @@ class DeadlineError(RefusalError):
         super().__init__(f"no answer within {seconds:g} seconds; send fewer or shorter texts per request")
 
 
-def status_of(error: KermitError) -> int:
-    """Return the HTTP status of an error."""
-    return error.status if isinstance(error, RefusalError) else 422
-
-
-def headers_of(error: KermitError) -> dict[str, str]:
-    """Return the HTTP headers of an error."""
-    return error.headers if isinstance(error, RefusalError) else {}
+def status_and_headers(error: KermitError) -> tuple[int, dict[str, str]]:
+    """Return the HTTP status and headers of an error."""
+    return (error.status, error.headers) if isinstance(error, RefusalError) else (422, {})

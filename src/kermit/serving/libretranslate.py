@@ -22,7 +22,7 @@ from kermit.errors import DataError, KermitError, ModelError
 from kermit.results import ScoreMethod
 from kermit.serving.answers import GeneratedTexts, Problem, Schema, TextScores, described
 from kermit.serving.guards import hung_up, is_token
-from kermit.serving.http_errors import TokenError, headers_of, status_of
+from kermit.serving.http_errors import TokenError, status_and_headers
 from kermit.serving.schemas import RequestText, RequestTexts, ScoreRequest, TranslateRequest
 from kermit.serving.service import Service
 from kermit.text.languages import language_name
@@ -226,9 +226,9 @@ def _form(text: str) -> dict[str, Any]:
 
 
 def _refused(error: KermitError) -> JSONResponse:
-    status = status_of(error)
+    status, headers = status_and_headers(error)
     body = LibreTranslateError(error=str(error)).model_dump()
-    return JSONResponse(body, {401: 403, 422: 400}.get(status, status), headers_of(error))
+    return JSONResponse(body, {401: 403, 422: 400}.get(status, status), headers)
 
 
 def _body(kind: type[BaseModel]) -> dict[str, Any]:

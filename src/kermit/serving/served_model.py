@@ -177,9 +177,9 @@ class ServedModel:
                 return kermit.sample(len(rows), segment=like.segment, **how)
 
     def _decoding(self, request: Generating) -> DecodingSettings | Mapping[str, Any]:
-        choices = {name: getattr(request, name) for name in _CHOICES}
+        choices = {name: getattr(request, name) for name in _CHOICES if name in request.model_fields_set}
         if isinstance(request, TranslateRequest):
-            return {name: choices[name] for name in choices if name in request.model_fields_set}
+            return choices
         settings = settings_from(choices | {"max_tokens": request.max_tokens or self.max_tokens})
         if not isinstance(request, InfillRequest):
             return settings

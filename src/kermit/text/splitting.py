@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 import sentencex
 
-from kermit.errors import DataError
-
 _LINE_BREAKS = re.compile(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _NO_LANGUAGE = "en"
 
@@ -30,16 +28,8 @@ class SplitText:
     sentences: tuple[str, ...]
     gaps: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        if len(self.gaps) != len(self.sentences) + 1:
-            raise DataError(
-                f"{len(self.sentences)} sentences need {len(self.sentences) + 1} gaps, not {len(self.gaps)}"
-            )
-
     def join(self, sentences: Sequence[str]) -> str:
-        """Join other sentences in the same layout."""
-        if len(sentences) != len(self.sentences):
-            raise DataError(f"{len(sentences)} sentences cannot replace {len(self.sentences)}")
+        """Join as many other sentences in the same layout."""
         return self.gaps[0] + "".join(sentence + gap for sentence, gap in zip(sentences, self.gaps[1:], strict=True))
 
 

@@ -10,13 +10,16 @@ from typing import Protocol
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer
+from tokenizers.decoders import ByteLevel
 
 from kermit.canvas.arrays import Booleans
 from kermit.errors import DataError, ModelError, in_a_line
 
 _BYTE_LEVEL_SPACE = "Ġ"
 _METASPACE = "▁"
-_PUNCTUATION_LEAD = 0xE2  # the first byte of dashes, curly quotes and the like
+_PUNCTUATION_LEAD = "\xe2"  # stands for the first byte of dashes, curly quotes and the like
+_INCOMPLETE = "\ufffd"  # what the decoder makes of a part of a character
+_BYTE_LEVEL = ByteLevel()
 
 
 class FastTokenizer(Protocol):
@@ -109,23 +112,5 @@ def word_continuations(tokenizer: AnyTokenizer) -> Booleans:
 
 def _starts_word(token: str) -> bool:
     """Return whether a byte-level token begins with a letter, a digit, or part of the UTF-8 encoding of one."""
-    spelled = bytes(_byte_of(symbol) for symbol in token)
-    whole = spelled.decode("utf-8", errors="ignore")
-    if whole and spelled.startswith(whole[0].encode()):
-        return whole[0].isalnum()
-    return spelled[0] != _PUNCTUATION_LEAD
-
-
-def _byte_of(symbol: str) -> int:
-    """Return the byte that a symbol of the byte-level alphabet stands for.
-
-    Printable Latin-1 characters stand for themselves; the other bytes, in order, are U+0100 and up.
-    """
-    code = ord(symbol)
-    place = code - 0x100
-    if place < 0:
-        return code
-    return _UNPRINTABLE[place] if place < len(_UNPRINTABLE) else 0xFF
-
-
-_UNPRINTABLE = [byte for byte in range(256) if not (0x21 <= byte < 0x7F or 0xA1 <= byte < 0xAD or byte >= 0xAE)]
+    first = str(_BYTE_LEVEL.decode([token]))[0]
+    return token[0] != _PUNCTUATION_LEAD if first == _INCOMPLETE else first.isalnum()
