@@ -30,6 +30,7 @@ from kermit import (
 )
 from kermit.canvas import CanvasBatch, Segment
 from kermit.data.joint_tokenizer import train_tokenizer
+from kermit.engines.torch_engine import model_info
 from kermit.modeling import EncoderConfig, special_token_settings
 from kermit.modeling.tensors import as_tensors
 from kermit.objectives.generations import GenerationObjective
@@ -91,8 +92,8 @@ def generation_loss(model, texts, step, generator, infilling=0.3):
     objective = GenerationObjective(BalancedTreePrior(temperature=0.1), infilling=infilling, staggered=0.2)
     left_to_right = generator.random(len(texts.batch)) < 0.3
     drawn, rounds = objective.draw(texts, left_to_right, generator)
-    blanks = {"blank_id": model.config.blank_token_id, "blank_room": model.config.blank_room}
-    targets = objective.build(drawn, rounds, left_to_right, **blanks)
+    info = model_info(model)
+    targets = objective.build(drawn, rounds, left_to_right, blank_id=info.blank_id, blank_room=info.blank_room)
     return model(**as_tensors(targets.model_inputs()), num_items_in_batch=int(drawn.lengths.sum()) + len(rounds)).loss
 
 
