@@ -5,11 +5,12 @@ python examples/quickstart.py --model runs/multi30k/joint --picture decode.svg
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from kermit import DecodingSettings, Factorization, Kermit, Sampling, Strategy
+from kermit import DecodingSettings, Factorization, Kermit, Ranking, Sampling, Strategy
 from kermit.decoding import strategies_of
 from kermit.rendering import Layout
 
@@ -48,7 +49,9 @@ def main():
 
     title("Infill: the given text is kept word for word")
     blanked = "A man ____ a red ____."
-    for filled in kermit.infill([blanked] * 3, settings=drawn, seeds=range(3)):
+    # of several fills, keep the one that makes the whole text likeliest; this needs the left-to-right order
+    ranked = replace(drawn, candidates=8, ranking=Ranking.WHOLE_TEXT) if in_order else drawn
+    for filled in kermit.infill([blanked] * 3, settings=ranked, seeds=range(3)):
         print(filled.x)
         before, between, after = blanked.split(" ____")
         assert filled.x.startswith(before) and between in filled.x and filled.x.endswith(after)  # noqa: PT018
