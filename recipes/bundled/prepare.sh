@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Make the training text of english_german_further.yaml: translations by the bundled model, which is its own teacher, and
-# by two Transformers; and variants of the pairs. It takes about 20 minutes on two cores; run it again to resume. Run it
+# by two Transformers; and variants of the pairs. It takes 15 to 20 minutes on two cores; run it again to resume. Run it
 # in the repository, with `kermit` on the PATH.
 #
 #     KERMIT_DATA=DIR KERMIT_RUNS=DIR recipes/bundled/prepare.sh

@@ -81,12 +81,22 @@ def test_a_broken_pair_is_an_error_or_counted(tmp_path: Path, x: bytes, y: bytes
 
 def test_malformed_records_name_their_line(tmp_path: Path) -> None:
     tsv = write(tmp_path / "a.tsv", "one\teins\nalone\n")
-    with pytest.raises(DataError, match=r"a\.tsv:2: malformed record \(LookupError: 1 columns"):
+    with pytest.raises(DataError, match=r"a\.tsv:2: malformed record \(column 1 is missing"):
         list(read_pairs(TextSource(tsv=tsv), Report()))
     jsonl = write(tmp_path / "a.jsonl", '{"x": "a", "y": "b"}\n{"x": "a"}\n{"x": 1, "y": "b"}\nno json\n')
     report = Report(OnBad.SKIP)
     assert texts(list(read_pairs(TextSource(jsonl=jsonl), report))) == [("a", "b")]
     assert report.skipped == {Fault.MALFORMED: 3}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [('{"x": "a"}', "no field 'y'"), ('{"x": 1, "y": "b"}', "'x' is a int, not a text"), ("{", "not JSON: ")],
+)
+def test_a_malformed_json_line_has_a_plain_reason(tmp_path: Path, line: str, reason: str) -> None:
+    jsonl = write(tmp_path / "a.jsonl", f"{line}\n")
+    with pytest.raises(DataError, match=rf"a\.jsonl:1: malformed record \({reason}"):
+        list(read_pairs(TextSource(jsonl=jsonl), Report()))
 
 
 def test_half_a_surrogate_pair_is_not_valid_utf8(tmp_path: Path) -> None:

@@ -163,8 +163,9 @@ def _from_records(path: Path, read: Callable[[str], Sequence[str | None]], repor
             continue
         try:
             x, y = (None if text is None else Line(_utf8(text), line.place) for text in read(line.text))
-        except (ValueError, LookupError, TypeError) as error:
-            report.bad(Fault.MALFORMED, line.place, f"{type(error).__name__}: {error}")
+        except (ValueError, KeyError, TypeError) as error:
+            what = f"no field {error}" if isinstance(error, KeyError) else str(error)
+            report.bad(Fault.MALFORMED, line.place, what)
             continue
         yield x, y
 
@@ -172,12 +173,15 @@ def _from_records(path: Path, read: Callable[[str], Sequence[str | None]], repor
 def _cells(text: str, columns: Sequence[int | None]) -> list[str | None]:
     cells = text.split("\t")
     if (last := max(column for column in columns if column is not None)) >= len(cells):
-        raise LookupError(f"{len(cells)} columns, but column {last} is required")
+        raise ValueError(f"column {last} is missing; columns are counted from 0")
     return [None if column is None else cells[column] for column in columns]
 
 
 def _fields(text: str, fields: Sequence[str | None]) -> list[str | None]:
-    record = json.loads(text)
+    try:
+        record = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg}") from error
     return [None if field is None else field_of(record, field) for field in fields]
 
 
