@@ -15,6 +15,7 @@ from kermit.data.variants import (
     copies,
     dictionary,
     find_names,
+    labelled,
     mistyped,
     numbers,
     renamed,
@@ -197,6 +198,27 @@ def test_about_half_of_the_drawn_names_are_made_up_of_two_known_ones() -> None:
 )
 def test_names_that_are_unknown_or_not_the_same_on_both_sides_stay(pair) -> None:
     assert renamed(pair, ["Tom", "Mary", "Lou"], draw()) == pair
+
+
+@given(SEEDS)
+def test_a_label_follows_a_shared_name_on_both_sides(seed) -> None:
+    x, y = labelled(("Does Zorro see Quill?", "Sieht Zorro Quill?"), ["Zorro", "Zembla"], draw(seed))
+    label = re.fullmatch(r"Does Zorro (.+) see Quill\?", x)[1]
+    assert y == f"Sieht Zorro {label} Quill?"
+
+
+@given(SEEDS)
+def test_without_a_shared_name_a_label_stands_before_the_final_mark(seed) -> None:
+    x, y = labelled(("We met Mary.", "Wir trafen Maria!"), ["Zorro"], draw(seed))
+    label = re.fullmatch(r"We met Mary (.+)\.", x)[1]
+    assert y == f"Wir trafen Maria {label}!"
+
+
+def test_labels_hold_names_numbers_quotes_and_brackets() -> None:
+    made = [labelled(("Go", "Los"), ["Zorro", "Quill"], draw(seed))[0] for seed in range(200)]
+    for pattern in (r'"', r"\(", r"\d{4}", r"Zorro", r"Quill", r"\b\d\b"):
+        assert any(re.search(pattern, text) for text in made)
+    assert not any("{" in text for text in made)
 
 
 def test_joined_pairs_are_two_or_three_pairs_in_the_same_order() -> None:

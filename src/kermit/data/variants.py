@@ -1,4 +1,4 @@
-"""Variants of text pairs that make a translation model robust: casing, slips, numbers, names, joins, words, copies.
+"""Variants of text pairs that make a translation model robust: casing, slips, numbers, names, labels, joins and more.
 
 A kind varies either one side (the target stays clean) or both sides in the same way. Every kind has its own generator,
 seeded by (seed, kind), so that no kind depends on the rate of another. Names and numbers are replaced if they are
@@ -30,6 +30,7 @@ DEFAULTS: Mapping[str, float] = {
     "typos": 0.1,
     "numbers": 0.03,
     "names": 0.1,
+    "labels": 0.03,
     "joined": 0.05,
     "words": 3000,
     "copies": 1000,
@@ -63,6 +64,20 @@ _DOUBLED = 0.4
 """Share of the drawn numbers in which a digit is doubled."""
 _INVENTED = 0.5
 """Share of the drawn names that are made up of two known ones."""
+_LABELS = (
+    '"{a} {n}"',
+    '"{n} {a}"',
+    '"{a} {b} {n}"',
+    '"{n} {a} {b}"',
+    '"{a} {b}"',
+    '"{n}"',
+    "({n})",
+    "({m}, {n})",
+    "({a} {n})",
+    "({n} {a})",
+    "{a} {n}",
+    "{n}",
+)
 _FINAL = re.compile(r"(?<![.!?…\s])\s*(?!\.\.)[.!?]+\Z")
 _COPIED = (
     "https://www.{0}.com/{1}/{2}-{n}",
@@ -107,6 +122,9 @@ def variants(pairs: Sequence[TextPair], kind: str, rate: float, seed: int) -> di
         case "names":
             names = find_names(pairs)
             return {"both": _drawn(pairs, rate, generator, lambda pair, draws: renamed(pair, names, draws))}
+        case "labels":
+            names = find_names(pairs)
+            return {"both": _drawn(pairs, rate, generator, lambda pair, draws: labelled(pair, names, draws))}
         case "joined":
             return {"both": _drawn(pairs, rate, generator, lambda pair, draws: joined(pair, pairs, draws))}
         case _:
@@ -241,6 +259,23 @@ def _drawn_name(names: Sequence[str], generator: Generator) -> str:
     if generator.random() >= _INVENTED:
         return first
     return first[: int(generator.integers(2, len(first)))] + second[int(generator.integers(1, len(second) - 1)) :]
+
+
+def labelled(pair: TextPair, names: Sequence[str], generator: Generator) -> TextPair | None:
+    """Insert a label of names and numbers on both sides: after a name that occurs once on each, or at the end."""
+    if not names:
+        return None
+    n, m = (_drawn_number(1 if size == 1 else 10 ** (size - 1), 10**size, generator)
+            for size in generator.integers(1, 5, size=2))  # fmt: skip
+    label = _LABELS[generator.integers(len(_LABELS))].format(
+        a=_drawn_name(names, generator), b=_drawn_name(names, generator), n=n, m=m
+    )
+    shared = [name for name in _alike(_NAME, pair) if name in names and _NAME.findall(pair[0]).count(name) == 1]
+    if shared:
+        name = shared[int(generator.integers(len(shared)))]
+        return _replaced(_NAME, pair, {name: f"{name} {label}"})
+    x, y = (f"{bare} {label}{text[len(bare) :]}" for text in pair for bare in [_FINAL.sub("", text)])
+    return x, y
 
 
 def _alike(pattern: re.Pattern[str], pair: TextPair) -> list[str]:
