@@ -33,7 +33,7 @@ from kermit import DecodingSettings, Kermit, Ranking, Strategy
 from kermit.canvas import Segment
 from kermit.canvas.blanks import BLANK
 from kermit.data.plain import Report, file_checksum, read_texts
-from kermit.decoding import DEFAULT_SAMPLING, Finish, strategies_of
+from kermit.decoding import DEFAULT_SAMPLING, Finish, Sampling, strategies_of
 from kermit.errors import KermitError
 from kermit.loading import find_model
 from kermit.tasks.cloze.models import load_causal_lm
@@ -252,7 +252,11 @@ def against(found, originals):
     return row
 
 
-FILLINGS = {"greedy": {}, "best of 8": {"candidates": 8, "ranking": Ranking.WHOLE_TEXT}}
+FILLINGS = {
+    "greedy": {},
+    "best of 8": {"candidates": 8, "ranking": Ranking.WHOLE_TEXT},
+    "best of 24": {"candidates": 24, "ranking": Ranking.WHOLE_TEXT, "sampling": Sampling(1.0, top_k=32)},
+}
 
 
 def filled(bench, language, originals, templates, others, choices):

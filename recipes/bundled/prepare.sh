@@ -21,7 +21,7 @@ distil() {
     captions+=" --output $runs/multi30k/distilled/$1_$2"
     draw "$data/multi30k_mono/captions.$1.gz" 45000 1 >"$text/captions.$1"
     draw "$data/multi30k_mono/captions.$1.gz" 45000 4 >"$text/more.$1"
-    draw "$data/tatoeba_full/mono.$1.gz" 90000 3 >"$text/mono.$1"
+    draw "$data/tatoeba_full/mono.$1.gz" 60000 7 >"$text/mono.$1"
     kermit distill --input "$data/multi30k/train.$1.gz" $captions
     kermit distill --input "$text/captions.$1" $captions
     kermit distill --input "$text/more.$1" $captions
@@ -31,7 +31,7 @@ distil() {
 # $1: the folder to write; $2: the seed; $3: the rates of the kinds to write; then the files, with % for the language
 augment() {
     local options=(--output "$made/$1" --seed "$2")
-    for kind in lower capitals unpunctuated typos numbers names joined words copies; do
+    for kind in lower capitals unpunctuated typos numbers names labels joined words copies; do
         [[ " $3" == *" $kind="* ]] || options+=(--set "$kind=0")
     done
     for rate in $3; do options+=(--set "$rate"); done
@@ -55,3 +55,5 @@ augment short_casual 16 "lower=1" "$made/short/both.%"
 for seed in 22 23 24; do
     augment "numbers$seed" "$seed" "numbers=1" "${pairs[@]}" "${translated[@]}"
 done
+augment labels 25 "labels=0.12" "${pairs[@]}"
+augment labels_casual 26 "lower=0.5" "$made/labels/both.%"

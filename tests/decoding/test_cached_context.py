@@ -232,16 +232,17 @@ def test_the_likeliest_candidate_from_left_to_right_is_kept() -> None:
     ],
     ids=["translation", "blank beside a given side", "blanks on both sides", "one side empty", "one segment"],
 )
-def test_whole_texts_are_ranked_by_the_likelihood_of_the_sides_that_were_open(start, way) -> None:
+def test_whole_texts_are_ranked_by_the_likelihoods_of_the_open_sides_and_of_the_fills(start, way) -> None:
     engine = engine_of(cached_model(seed=8))
     settings = DecodingSettings(sampling=Sampling(1.0), max_tokens=6)
     texts = decode(engine, [start] * 5, settings)
     found = [rank for _, rank in ranks(engine, texts, Ranking.WHOLE_TEXT, batch_size=2)]
     whole = left_to_right_log_likelihood(engine, [text.canvas.segments for text in texts], way)
-    assert found == pytest.approx(whole, abs=1e-4)
+    expected = [value + 0.25 * text.log_prob for value, text in zip(whole, texts, strict=True)]
+    assert found == pytest.approx(expected, abs=1e-4)
     [best] = decode(engine, [start], replace(settings, candidates=12, ranking=Ranking.WHOLE_TEXT))
-    [rank] = left_to_right_log_likelihood(engine, [best.canvas.segments], way)
-    assert rank > sorted(whole)[2] - 1e-4
+    [whole_of_best] = left_to_right_log_likelihood(engine, [best.canvas.segments], way)
+    assert whole_of_best + 0.25 * best.log_prob > sorted(expected)[2] - 1e-4
 
 
 def test_the_ends_of_a_finished_text_are_scored_with_the_given_text() -> None:

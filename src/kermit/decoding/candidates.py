@@ -12,7 +12,8 @@ forward passes cover a side.
 
 A model that also generates from left to right scores a text exactly in one pass: the inserted tokens alone
 (`left_to_right`), or every side that has blanks as if all of it had been generated (`whole_text`). In the latter, the
-given words after a blank tell which fill they follow. Equal texts are ranked once, and cached given parts are reused.
+given words after a blank tell which fill they follow, and the fill's own log-probability counts a little. Equal texts
+are ranked once, and cached given parts are reused.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ from kermit.objectives.training_canvases import Texts, canvases_of
 
 CANDIDATE_TEMPERATURE, CANDIDATE_TOP_K = 0.5, 32
 """Default sampling of candidates; the first is then greedy."""
+
+FILL_SHARE = 0.25
+"""How much the log-probability of the insertions counts in `WHOLE_TEXT`, next to that of the text."""
 
 _SEED_STEP = 0x9E3779B97F4A7C15  # far apart, because neighbouring texts often have consecutive seeds
 
@@ -113,7 +117,8 @@ def ranks(
 ) -> list[tuple[bool, float]]:
     """Return what candidates are compared by: whether one is finished, then a mean log-probability of a token.
 
-    For `WHOLE_TEXT` it is the log-probability of the text, because all candidates share the given words. To either,
+    For `WHOLE_TEXT` it is the log-probability of the text, because all candidates share the given words, plus
+    `FILL_SHARE` times that of what was inserted, which saw the words on both sides of a blank. To either,
     `length_reward` times the logarithm of the number of inserted tokens is added. `given` returns the given parts of
     candidates by their numbers, if they have been read already.
     """
@@ -130,6 +135,8 @@ def ranks(
             found = _means(engine, [candidates[number] for number in numbers], ranking, cache)
             mean_of |= dict(zip(numbers.tolist(), found.tolist(), strict=True))
         means = [mean_of[number] for number in same]
+        if ranking is Ranking.WHOLE_TEXT:
+            means = [mean + FILL_SHARE * one.log_prob for mean, one in zip(means, candidates, strict=True)]
     return [
         (candidate.finish is Finish.FINISHED, mean + length_reward * math.log(max(1, candidate.tokens)))
         for candidate, mean in zip(candidates, means, strict=True)
