@@ -12,7 +12,7 @@ from kermit.canvas.arrays import Integers
 from kermit.decoding.asking import ask_canvases
 from kermit.decoding.choosing import log_locations
 from kermit.decoding.likelihood import left_to_right_log_likelihood, left_to_right_log_probs
-from kermit.objectives.generations import GenerationObjective
+from kermit.objectives.generations import GenerationObjective, Removal
 from kermit.objectives.orders import BalancedTreePrior, LeftToRightPrior, OrderPrior, UniformPrior
 from kermit.objectives.training_canvases import KeptLayout, Texts
 
@@ -134,6 +134,40 @@ def test_the_share_of_missing_tokens_is_between_the_minimum_and_the_maximum() ->
     shares = drawn.generated.sum(1) / 180
     assert float(((shares > 0.15) & (shares < 0.45)).mean()) > 0.55  # the others miss one span of any length
     assert abs(float(np.median(shares)) - 0.3) < 0.06
+
+
+def removed_in(way, ids, count, missing, **settings):
+    """Draw what infilling removes from copies of a text in one way; (count, tokens) bool, and the text's tokens."""
+    texts = Texts.of(CanvasBatch.from_segments(CACHED_SPECIALS, [(ids,)] * count), [Factorization.JOINT] * count)
+    objective = GenerationObjective(UniformPrior(), infilling=1.0, removed={way: 1.0}, missing=missing, **settings)
+    drawn, _ = objective.draw(texts, np.zeros(count, dtype=bool), np.random.default_rng(1))
+    return drawn.generated, texts.batch.token_ids
+
+
+def runs_of(row):
+    return [len(list(run)) for kind, run in itertools.groupby(row.tolist()) if kind]
+
+
+def test_what_infilling_removes_can_be_chosen() -> None:
+    ids = (A, B, C) * 40
+    tokens, _ = removed_in(Removal.TOKENS, ids, 100, (0.2, 0.2))
+    spans, _ = removed_in(Removal.SPANS, ids, 100, (0.2, 0.2))
+    one_span, _ = removed_in(Removal.ONE_SPAN, ids, 100, (0.2, 0.2))
+    assert abs(tokens.mean() * tokens.shape[1] / 120 - 0.2) < 0.02
+    assert np.mean([length for row in tokens for length in runs_of(row)]) < 1.5
+    assert np.mean([length for row in spans for length in runs_of(row)]) > 2.5
+    assert max(len(runs_of(row)) for row in one_span) == 1
+    assert one_span.sum(1).max() > 60
+
+
+def test_infilling_removes_what_occurred_earlier_and_no_common_tokens() -> None:
+    first = tuple(range(A, A + 30))
+    second = tuple(itertools.chain.from_iterable(zip(range(A + 40, A + 70), first, strict=True)))
+    generated, token_ids = removed_in(Removal.REPEATED, first + second, 200, (0.1, 0.1), common_ids=A + 10)
+    at = generated.any(0).nonzero()[0]
+    assert set(token_ids[0, at].tolist()) == set(first[10:])
+    assert at.min() > 30  # the first occurrences are kept
+    assert abs(generated.sum(1).mean() / 90 - 0.1) < 0.02
 
 
 @pytest.mark.parametrize("way", list(Factorization), ids=str)

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, fiel
 
 from kermit.canvas import Termination
 from kermit.errors import nearest
-from kermit.objectives.generations import MISSING, GenerationObjective
+from kermit.objectives.generations import MISSING, REMOVED, GenerationObjective, Removal
 from kermit.objectives.objective import KeptSampling, Objective, SlotShare
 from kermit.objectives.orders import OrderPrior
 from kermit.objectives.priors import PRIORS, PriorName, make_prior
@@ -56,9 +56,16 @@ KeptMix = Annotated[
 ]
 
 
-_OF_BOTH = ("location_weight", "empty_slot_weight")
-_OF_SLOT_LOSS = ("kept", "drop_probability", "span_length", "common_ids", "share", "empty_slot_rate")
-_OF_GENERATIONS = ("completion_weight", "infilling", "missing", "unmarked", "staggered")
+RemovalMix = Annotated[
+    dict[Removal, PositiveFloat],
+    BeforeValidator(lambda value: {value: 1.0} if isinstance(value, str) else value),
+    Field(min_length=1),
+]
+
+
+_OF_BOTH = ("location_weight", "empty_slot_weight", "common_ids")
+_OF_SLOT_LOSS = ("kept", "drop_probability", "span_length", "share", "empty_slot_rate")
+_OF_GENERATIONS = ("completion_weight", "infilling", "removed", "missing", "unmarked", "staggered")
 _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     ObjectiveName.SLOT: _OF_GENERATIONS,
     ObjectiveName.LOWER_BOUND: (*_OF_SLOT_LOSS, *_OF_BOTH, *_OF_GENERATIONS),
@@ -88,6 +95,7 @@ class ObjectiveSettings(Settings):
     empty_slot_weight: NotNegative = 1.0
     completion_weight: NotNegative = 0.0
     infilling: Fraction = 0.0
+    removed: RemovalMix = dict(REMOVED)  # noqa: RUF012
     missing: tuple[Fraction, Fraction] = MISSING
     unmarked: Fraction = 0.0
     staggered: Fraction = 0.0
@@ -112,8 +120,9 @@ class ObjectiveSettings(Settings):
 
     @model_validator(mode="after")
     def _nothing_in_vain(self) -> ObjectiveSettings:
-        if self.common_ids and KeptSampling.REPEATED not in self.kept:
-            raise ValueError("common_ids applies only to repeated runs; add repeated to kept, or leave it out")
+        ways, name = (self.removed, "removed") if self.name == ObjectiveName.GENERATION else (self.kept, "kept")
+        if self.common_ids and "repeated" not in ways:
+            raise ValueError(f"common_ids applies only to repeated runs; add repeated to {name}, or leave it out")
         if self.prior != PriorName.BALANCED_TREE and self.changed("temperature"):
             raise ValueError("temperature applies only to the prior balanced_tree; other priors have prior_settings")
         for name in self.changed(*_WITHOUT_EFFECT.get(self.name, ())):

@@ -46,7 +46,7 @@ LONGEST_REPEAT = 8
 
 
 def sample_repeated(
-    token_ids: Integers, among: Booleans, probability: float, generator: np.random.Generator, *, common: int = 0
+    token_ids: Integers, among: Booleans, probability: float | Array, generator: np.random.Generator, *, common: int = 0
 ) -> Booleans:
     """Drop runs of tokens that also occur earlier in the text, so that what is missing can be copied from what is left.
 
@@ -58,7 +58,7 @@ def sample_repeated(
 
     Args:
         among: (rows, tokens) bool, the tokens that may be dropped; a run and its first occurrence lie within it.
-        probability: share of these tokens to drop.
+        probability: share of these tokens to drop; one number, or (rows,).
         common: no run begins or ends with a token of a lower id. Vocabularies list characters and frequent tokens
             first, so this selects rarer words.
     """

@@ -8,21 +8,33 @@ all tokens before it: the exact likelihood in that order. This module knows no m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 import numpy as np
 
 from kermit.canvas.arrays import Array, Booleans, Floats, Integers
 from kermit.canvas.blank_room import BlankRoom
 from kermit.canvas.context import RowLayout, lay_out
-from kermit.objectives.dropping import sample_dropped
+from kermit.objectives.dropping import sample_dropped, sample_repeated
 from kermit.objectives.orders import OrderPrior, checked_weights
 from kermit.objectives.training_canvases import SlotTargets, Texts, with_ends
 
-_ONE_BY_ONE, _SPANS = 0.35, 0.35
-"""Infilling: shares of texts that lack single tokens, and spans; the others lack one span of any length."""
+
+class Removal(StrEnum):
+    """What infilling removes: single tokens, spans, one span of any length, or runs that occurred earlier."""
+
+    TOKENS = "tokens"
+    SPANS = "spans"
+    ONE_SPAN = "one_span"
+    REPEATED = "repeated"
+
+
+REMOVED: Mapping[Removal, float] = {Removal.TOKENS: 0.35, Removal.SPANS: 0.35, Removal.ONE_SPAN: 0.3}
+"""Infilling: shares of the texts that lose something in each of these ways."""
 MISSING = (0.05, 0.8)
-"""Infilling: minimum and maximum share of tokens that are missing singly or in spans."""
+"""Infilling: minimum and maximum share of tokens that are missing, unless one span is."""
 _LONGEST_MEAN_SPAN = 8.0
 """Infilling: the mean length of missing spans is drawn between one token and this."""
 _MARKED_RATE, _ALL_MARKED = 0.05, 0.25
@@ -75,7 +87,9 @@ class GenerationObjective:
         completion_weight: weight of predicting whether one token completes an unfinished slot, relative to its content
             loss; left-to-right rows do not learn it.
         infilling: share of texts in which a random part of the text to generate is given.
-        missing: minimum and maximum share of their tokens that are missing singly or in spans; drawn per text.
+        removed: how their tokens are removed, with weights; one way is drawn per text.
+        missing: minimum and maximum share of their tokens that are missing, unless one span is; drawn per text.
+        common_ids: no repeated run begins or ends with a token of a lower id.
         unmarked: share of those in which blanks are not marked and any slot may lack tokens.
         staggered: share of texts in which each unfinished slot waits with probability 1/2 per round. Serial decoding
             produces such canvases; rounds that fill every slot do not.
@@ -86,7 +100,9 @@ class GenerationObjective:
     empty_slot_weight: float = 1.0
     completion_weight: float = 0.0
     infilling: float = 0.0
+    removed: Mapping[Removal, float] = field(default_factory=lambda: REMOVED)
     missing: tuple[float, float] = MISSING
+    common_ids: int = 0
     unmarked: float = 0.0
     staggered: float = 0.0
 
@@ -124,7 +140,7 @@ class GenerationObjective:
     ) -> Texts:
         count = len(texts.batch)
         chosen, unmarked = generator.random((2, count)) < np.stack([shares, np.full(count, self.unmarked)])
-        dropped = _sample_missing(texts.generated, self.missing, generator)
+        dropped = self._sample_missing(texts, generator)
         everywhere = generator.random((count, 1)) < _ALL_MARKED
         spare = generator.random(texts.generated.shape) < np.where(everywhere, 1.0, _MARKED_RATE)
         found = replace(texts, generated=texts.generated & (dropped | ~chosen[:, None]))
@@ -132,6 +148,27 @@ class GenerationObjective:
         missing_before[:, 1:] = found.generated[:, :-1]
         marked = found.open_slots & found.given & (missing_before | spare)
         return replace(found, marked=marked, unmarked=unmarked & chosen & ~left_to_right)
+
+    def _sample_missing(self, texts: Texts, generator: np.random.Generator) -> Booleans:
+        """Draw the tokens that infilling removes, (batch, tokens) bool."""
+        among = texts.generated
+        drawn, share, span, first, last = generator.random((5, len(among), 1))
+        share = self.missing[0] + (self.missing[1] - self.missing[0]) * share
+        ways = list(self.removed)
+        shares = np.array([self.removed[way] for way in ways], dtype=np.float64)
+        way = np.minimum((shares.cumsum() / shares.sum()).searchsorted(drawn, side="right"), len(ways) - 1)
+        span = np.where(way == _place(ways, Removal.TOKENS), 1.0, 1 + (_LONGEST_MEAN_SPAN - 1) * span)
+        found = sample_dropped((among.shape[0], among.shape[1]), share, generator, span_length=span)
+        count = among.sum(1, keepdims=True)
+        ends = np.sort(np.concatenate([first, last], 1), 1) * (count + 1)
+        rank = among.cumsum(1)
+        one_span = (rank > np.floor(ends[:, :1])) & (rank <= np.ceil(ends[:, 1:]))
+        found = np.where(way == _place(ways, Removal.ONE_SPAN), one_span, found)
+        if Removal.REPEATED in ways:
+            ids = texts.batch.token_ids
+            repeated = sample_repeated(ids, among, share[:, 0], generator, common=self.common_ids)
+            found = np.where(way == _place(ways, Removal.REPEATED), repeated, found)
+        return np.asarray(among & found)
 
     def build(
         self, texts: Texts, rounds: Integers, left_to_right: Booleans, *, blank_id: int, blank_room: BlankRoom
@@ -197,14 +234,6 @@ class GenerationObjective:
         )
 
 
-def _sample_missing(among: Booleans, share: tuple[float, float], generator: np.random.Generator) -> Booleans:
-    """Draw the tokens that infilling removes, (batch, tokens) bool: single tokens, several spans, or one span."""
-    kind, rate, span, first, last = generator.random((5, len(among), 1))
-    rate = share[0] + (share[1] - share[0]) * rate
-    span = np.where(kind < _ONE_BY_ONE, 1.0, 1 + (_LONGEST_MEAN_SPAN - 1) * span)
-    dropped = sample_dropped((among.shape[0], among.shape[1]), rate, generator, span_length=span)
-    count = among.sum(1, keepdims=True)
-    ends = np.sort(np.concatenate([first, last], 1), 1) * (count + 1)
-    rank = among.cumsum(1)
-    one_span = (rank > np.floor(ends[:, :1])) & (rank <= np.ceil(ends[:, 1:]))
-    return among & np.where(kind < _ONE_BY_ONE + _SPANS, dropped, one_span)
+def _place(ways: list[Removal], way: Removal) -> int:
+    """Return the place of a way of removing tokens in a list; -1 if it is not there."""
+    return ways.index(way) if way in ways else -1
