@@ -51,8 +51,8 @@ check: lint
 	$(BIN)/pytest -n 2 -m "not slow"
 
 # Trains, distils and scores every row of the translation table, which takes hours; it can be stopped and resumed at any
-# time. PRECISION=bfloat16 takes less than half the time on CPUs that support it; ONLY="joint" selects recipes. Models in
-# checkpoints/multi30k are not trained again unless ANEW=1.
+# time. PRECISION=bfloat16 takes less than half the time on CPUs that support it; ONLY="joint" selects recipes and what
+# they start from. Models in checkpoints/multi30k are not trained again unless ANEW=1.
 reproduce-translation: $(STAMP)
 	$(BIN)/python benchmarks/reproduce_translation.py $(if $(KERMIT_DATA),--data $(KERMIT_DATA)) $(if $(KERMIT_RUNS),--runs $(KERMIT_RUNS)) $(if $(ONLY),--only $(ONLY)) $(if $(PRECISION),--precision $(PRECISION)) $(if $(ANEW),--anew)
 

@@ -18,7 +18,7 @@ from kermit.tasks.glue.finetuning import Setting
 from kermit.tasks.glue.runs import Result, summarise
 
 ROOT = Path(__file__).parents[1]
-STORED = ROOT / "checkpoints" / "multi30k" / "captions_and_sentences"
+STORED = ROOT / "checkpoints" / "left_to_right"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -75,114 +75,93 @@ def test_every_row_has_its_recipe_and_every_trained_recipe_its_row(translation):
     assert set(translation.recipes()) == trained
 
 
-def test_a_report_belongs_to_its_weights_and_missing_scores_are_added(translation, monkeypatch, tmp_path):
+def test_a_report_belongs_to_its_weights(translation, monkeypatch, tmp_path):
     asked = []
-
-    facade = SimpleNamespace(languages=("en", "de"), model_type="kermit", best=None, decoding=lambda choices: choices)
-
-    def evaluate(facade, split, direction, choices, note):
-        asked.append((split, choices))
-        bleu = 1.0 if choices["termination_penalty"] == facade.best else 0.5
-        return make_dataclass("Scores", ["bleu"])(bleu), []
-
-    monkeypatch.setattr("kermit.pipeline.Kermit.from_pretrained", lambda path, dtype: facade)
-    monkeypatch.setattr("kermit.tasks.translation.trained_directions", lambda facade: ["en-de", "de-en"])
-    monkeypatch.setattr("kermit.tasks.translation.evaluate_translation", evaluate)
-    monkeypatch.setattr("kermit.tasks.translation.note_of", lambda *_: "")
-    monkeypatch.setattr("kermit.tasks.translation.read_split", lambda folder, split, languages: split)
+    monkeypatch.setattr(translation, "measure", lambda run, data: asked.append(run) or {"en-de": len(asked)})
     run = tmp_path / "run"
     run.mkdir()
     (run / "summary.json").write_text("{}")
     (run / "config.json").write_text("{}")
 
-    def score(best, weights, precision="float32"):
-        asked.clear()
-        facade.best = best
+    def score(weights):
         (run / "model.safetensors").write_text(weights)
-        return translation.score("run", tmp_path, tmp_path, precision)["directions"]["en-de"], len(asked)
+        return translation.score("run", tmp_path, tmp_path)["directions"]["en-de"]
 
-    tried, at_0, ranked = len(translation.PENALTIES), 1, len(translation.RANKINGS)
-    first, times = score(0.5, "first")
-    assert (first["penalty"], times) == (0.5, 2 * (tried + 1 + at_0 + ranked))
-    assert score(0.5, "first") == (first, 0)
-    assert score(0.5, "first", "bfloat16") == (first, times)
-    second, times = score(0.0, "trained again")
-    assert (second["penalty"], times) == (0.0, 2 * (tried + 1 + ranked))
-    report = json.loads((run / "report.json").read_text())
-    del report["weights"], report["directions"]["en-de"]["test_again"]
-    (run / "report.json").write_text(json.dumps(report))
-    assert score(0.0, "whoever's") == (second, 1)
-    assert score(0.0, "someone else's") == (second, 0)
+    assert [score(weights) for weights in ("first", "first", "second", "second")] == [1, 1, 2, 2]
+
+
+def test_a_model_is_scored_in_every_way_it_can_decode(translation, monkeypatch, tmp_path):
+    asked, exported = [], []
+    facades = {
+        "both orders": SimpleNamespace(searcher=None, info=SimpleNamespace(inserts_left_to_right=True)),
+        "trees": SimpleNamespace(searcher=None, info=SimpleNamespace(inserts_left_to_right=False)),
+        "search": SimpleNamespace(searcher="search"),
+    }
+
+    def evaluate(facade, pairs, direction, choices, note):
+        asked.append(choices)
+        return make_dataclass("Scores", ["bleu"])(1.0), []
+
+    for facade in facades.values():
+        facade.languages, facade.decoding = ("en", "de"), lambda choices: choices
+    monkeypatch.setattr(translation, "kermit", lambda *words: exported.append(words[0]))
+    monkeypatch.setattr("kermit.pipeline.Kermit.from_pretrained", lambda run: facades[run.name])
+    monkeypatch.setattr("kermit.tasks.translation.trained_directions", lambda facade: ["en-de"])
+    monkeypatch.setattr("kermit.tasks.translation.evaluate_translation", evaluate)
+    monkeypatch.setattr("kermit.tasks.translation.note_of", lambda *_: "")
+    monkeypatch.setattr("kermit.tasks.translation.read_split", lambda folder, split, languages: split)
+    ways = {name: list(translation.measure(tmp_path / name, tmp_path)["en-de"]) for name in facades}
+    assert ways == {
+        "both orders": ["parallel", "best of 24", "left to right", "5 beams"],
+        "trees": ["parallel", "best of 24"],
+        "search": ["left to right", "5 beams"],
+    }
+    assert [choices["ranking"] for choices in asked if "ranking" in choices] == ["left_to_right", "again"]
+    assert exported == ["export", "export"]
 
 
 def test_the_page_shows_the_stored_results(translation):
-    kept = json.loads(translation.RESULTS.read_text(encoding="utf-8"))
-    assert translation.table(kept) in translation.PAGE.read_text(encoding="utf-8")
-    assert translation.details(kept) in translation.DETAILS_PAGE.read_text(encoding="utf-8")
+    assert translation.table(translation.kept_results()) in translation.PAGE.read_text(encoding="utf-8")
 
 
-def test_a_row_has_both_penalties_rounds_and_cost(translation):
-    test = {"bleu": 31.44, "chrf": 55.5, "length_ratio": 0.98, "mean_rounds": 5.21, "mean_tokens": 15.0}
-    at_0, of = test | {"bleu": 30.02, "length_ratio": 0.91}, f"candidates={translation.CANDIDATES}"
+def test_a_row_has_every_way_of_decoding_rounds_and_cost(translation):
+    scores = {"bleu": 35.44, "length_ratio": 0.98, "mean_rounds": 5.21}
+    ways = {"parallel": scores, "best of 24": scores | {"bleu": 37.5}, "left to right": scores | {"bleu": 38.0}}
+    searched = {"left to right": scores | {"bleu": 38.1, "mean_rounds": 14.0}, "5 beams": scores | {"bleu": 39.04}}
     results = {
-        "unidirectional_en_de_captions": {
-            "summary": {"parameters": 4_270_000, "steps": 12_000, "minutes": 90.4},
-            "directions": {
-                "en-de": {
-                    "penalty": 1.5,
-                    "test": test,
-                    "test_at_0": at_0,
-                    "test_again": test | {"bleu": 32.96, "signature": f"{of},ranking=again,length_reward=0.5"},
-                    "test_both_ways": test | {"bleu": 35.04, "signature": f"{of},ranking=both_ways,length_reward=0.5"},
-                }
-            },
-        }
+        "transformer_en_de": {
+            "summary": {"parameters": 4_270_000, "steps": 9_000, "minutes": 65.2},
+            "directions": {"en-de": searched},
+        },
+        "joint": {
+            "summary": {"parameters": 4_270_000, "steps": 3_000, "minutes": 20.4},
+            "directions": {"de-en": ways, "en-de": ways},
+        },
+        "joint_marginal": {
+            "summary": {"parameters": 4_270_000, "steps": 1_500, "minutes": 10.0},
+            "directions": {"de-en": ways, "en-de": ways},
+        },
     }
-    begun = {
-        "signature": "candidates=8",
-        "bleu": 28.0,
-        "chrf": 50.0,
-        "length_ratio": 0.98,
-        "mean_rounds": 5.3,
-        "mean_tokens": 15.0,
-    }
-    results["unidirectional_en_de_pairs"] = {
-        "summary": {"parameters": 4_270_000, "steps": 8_500, "minutes": 60.2},
-        "directions": {"en-de": {"penalty": 0.0, "test": begun, "test_at_0": begun, "test_of_candidates": begun}},
-    }
-    teacher = {"bleu": 39.04, "chrf": 60.0, "length_ratio": 0.98, "mean_rounds": 14.0, "mean_tokens": 13.0}
-    results["transformer_en_de"] = {
-        "summary": {"parameters": 4_270_000, "steps": 9_000, "minutes": 144.0},
-        "directions": {"en-de": {"penalty": None, "test": teacher, "test_at_0": teacher}},
-    }
-    assert translation.table(results).splitlines()[2:] == [
-        "| Transformer | en-de | 39.0 |  | 60.0 | 0.98 | 14.00 | 4.3M | 27.8 |"
-    ]
-    baseline, first, second = translation.details(results).splitlines()[2:]
-    assert baseline == "| Transformer | en-de | 39.0 |  |  |  |  | 0.98 | 5.31 | 9,000 steps, 144 min |"
-    assert first == (
-        "| KERMIT, unidirectional, pairs alone | en-de | 28.0 (penalty 0) | 11.0 | 28.0 | 28.0* (11.0) |  "
-        "| 0.98 (0.98) | 5.50 | 8,500 steps, 60 min |"
+    transformer, joint, *_, marginal = translation.table(results).splitlines()[2:]
+    assert transformer.startswith(
+        "| Transformer, human translations | en-de |  |  | 38.1 | 39.0 | 14.00 | 0.98 | 4.3M |"
     )
-    assert second == (
-        "| KERMIT, unidirectional, pairs and captions | en-de | 31.4 (penalty 1.5) | 7.6 | 30.0 | 33.0 (6.1) "
-        "| 35.0 (4.0) | 0.98 (0.91) | 5.50 | 8,500 steps, 60 min; then 12,000 steps, 90 min |"
-    )
+    assert transformer.endswith("| 9,000 steps, 65 min | 27.8 |")
+    assert joint.startswith("| KERMIT, joint | en-de | 35.4 | 37.5 | 38.0 |  | 5.21 | 0.98 | 4.3M |")
+    assert "| 3,000 steps, 20 min; then 1,500 steps, 10 min | 28.6 |" in marginal
 
 
-def test_models_that_others_start_from_are_trained_first(translation):
+def test_models_that_others_start_from_come_first_and_are_trained_first(translation, monkeypatch, tmp_path):
     names = translation.recipes()
     begun = {name: translation.begun_from(name) for name in names}
     assert begun["finetune_en_de"] == "joint_marginal"
-    assert begun["joint"] == translation.START
-    before = translation.cost("joint", {"joint": {"summary": {"steps": 3000, "minutes": 15.0}}})
-    assert before == "captions_and_sentences: 37,000 steps, 479 min; then 3,000 steps, 15 min"
-    assert begun["unidirectional_en_de_undistilled"] is None
-    assert all(
-        names.index(before) < names.index(name)
-        for name, before in begun.items()
-        if before and before != translation.START
-    )
+    assert begun["unidirectional_en_de"] is None
+    assert all(names.index(before) < names.index(name) for name, before in begun.items() if before)
+    called = []
+    monkeypatch.setattr(translation, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(translation, "kermit", lambda *words: called.append(Path(words[1]).stem))
+    translation.train("joint_marginal", tmp_path, tmp_path / "runs")
+    assert called == ["bidirectional", "joint", "joint_marginal"]
 
 
 # ------------------------------------------------------------------------------------- representation, cloze questions
@@ -339,9 +318,10 @@ def test_every_task_has_its_finetuning_and_every_model_its_recipe(representation
 
 def test_a_stored_model_counts_as_trained(translation, monkeypatch, tmp_path):
     monkeypatch.setattr(translation, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(translation, "KEPT_BYTES", 30_000_000)
     called = []
     monkeypatch.setattr(translation, "kermit", lambda *words: called.append(words))
-    runs, name = tmp_path / "runs", "unidirectional_en_de_undistilled"
+    runs, name = tmp_path / "runs", "unidirectional_en_de"
     run = runs / name
     run.mkdir(parents=True)
     shutil.copytree(STORED, run, dirs_exist_ok=True)

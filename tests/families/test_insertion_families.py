@@ -240,6 +240,17 @@ def test_a_key_that_the_trunk_reads_but_does_not_store_is_accepted(tiny_recipe, 
     assert loaded.family.build(loaded.recipe, tokenizer).config.trunk_config.layer_types == ["full_attention"]
 
 
+def test_half_precision_leaves_the_frequencies_of_positions_exact(tiny_recipe, tokenizer, tmp_path):
+    trunk = {**KERMIT_MODEL["trunk"], "model_type": "modernbert"}
+    loaded = check_recipe(insertion_recipe(tiny_recipe, KERMIT_MODEL | {"trunk": trunk}), data=None)
+    Kermit(loaded.family.build(loaded.recipe, tokenizer).eval(), tokenizer).save_pretrained(tmp_path)
+    half = Kermit.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    assert {weight.dtype for weight in half.engine.model.parameters()} == {torch.bfloat16}
+    frequencies = [buffer for name, buffer in half.engine.model.named_buffers() if "inv_freq" in name]
+    assert frequencies
+    assert {buffer.dtype for buffer in frequencies} == {torch.float32}
+
+
 @pytest.mark.slow
 def test_texts_too_long_for_the_trunk_are_errors_before_training(tiny_recipe, corpus, tmp_path):
     model = KERMIT_MODEL | {"trunk": KERMIT_MODEL["trunk"] | {"max_position_embeddings": 8}}

@@ -231,15 +231,6 @@ def test_a_text_too_long_for_the_teacher_is_an_error_with_its_line_or_is_skipped
         evaluate_translation(translator, pairs, EN_DE, BeamSearch())
 
 
-def test_half_precision_leaves_the_frequencies_of_positions_exact() -> None:
-    stored = Path(__file__).parents[2] / "checkpoints" / "multi30k" / "captions_and_sentences"
-    half = Kermit.from_pretrained(stored, dtype=torch.bfloat16)
-    assert {weight.dtype for weight in half.engine.model.parameters()} == {torch.bfloat16}
-    frequencies = [buffer for name, buffer in half.engine.model.named_buffers() if "inv_freq" in name]
-    assert frequencies
-    assert {buffer.dtype for buffer in frequencies} == {torch.float32}
-
-
 def test_only_the_first_texts_are_distilled_in_half_precision(teacher: Path, corpus: Path, tmp_path: Path) -> None:
     whole, half = Kermit.from_pretrained(teacher), Kermit.from_pretrained(teacher, dtype=torch.bfloat16)
     assert {weight.dtype for weight in half.searcher.model.parameters()} == {torch.bfloat16}
