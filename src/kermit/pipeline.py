@@ -97,7 +97,8 @@ class Kermit(TextModel):
 
         By default, decoding is greedy, with the model's own strategy and termination penalty. The translation of a text
         of n tokens has at most 2 n + 10 tokens, and no token is repeated more than three times in a row unless the text
-        repeats it. A sentence in capitals is read in sentence case, and its translation is written in capitals.
+        repeats it. From left to right, a number that begins like one of the text is finished like it. A sentence in
+        capitals is read in sentence case, and its translation is written in capitals.
 
         Args:
             texts: the texts to translate; an empty text stays empty.

@@ -188,7 +188,8 @@ class TextModel:
         if self.searcher is not None:
             return self.searcher.decoding(chosen or {}).settings() if isinstance(chosen, Mapping | None) else chosen
         settings = for_translating(self.info, self._settings(chosen))
-        return settings if settings.max_repeats is not None else replace(settings, max_repeats=MAX_REPEATS)
+        constraints = replace(settings.constraints, digit_of=self._detokenizer.digit_of)
+        return replace(settings, max_repeats=settings.max_repeats or MAX_REPEATS, constraints=constraints)
 
     def _plan(self, texts: Sequence[str], target: Segment, options: TranslationOptions) -> Plan:
         seeds = options.get("seeds")

@@ -14,6 +14,7 @@ import numpy as np
 from kermit.canvas.arrays import Array, Booleans, Integers
 from kermit.decoding.growing_canvases import INSERTED, JOINED, ROW, SEGMENT, SPAN, TOKEN, Growing
 from kermit.decoding.limits import Room, best_of_group, full_runs
+from kermit.decoding.numbers import NO_DIGIT, next_digits
 from kermit.decoding.reading import Reading
 from kermit.decoding.sampling import draw, uniform
 from kermit.decoding.settings import EARLY_FINISH, DecodingSettings, Sampling, Strategy
@@ -82,6 +83,7 @@ class Chooser:
             self.never = np.zeros(info.vocab_size, dtype=bool)
             self.never[sorted(constraints.never)] = True
         self.continues = constraints.continues_word
+        self.digit_of = constraints.digit_of if settings.strategy is Strategy.LEFT_TO_RIGHT else None
         self.bars = self.never is not None or self.continues is not None
         self.plain = settings.strategy is Strategy.PARALLEL and settings.sampling is None and not self.bars
         early = EARLY_FINISH if settings.early_finish is None else settings.early_finish
@@ -177,11 +179,12 @@ class Chooser:
     ) -> Options:
         """Return what can be inserted, without what is barred."""
         options = Options.of(answer, self.end, self.penalty)
-        if self.bars or full is not None:
-            barred = self._barred(options, text, slots, full)
+        digits = None if self.digit_of is None else next_digits(text, slots, self.digit_of)
+        if self.bars or full is not None or digits is not None:
+            barred = self._barred(options, text, slots, full, digits)
             if barred is not None and not options.full and self._lacks(options, barred):
                 options = Options.of(reading.ask_fully(), self.end, self.penalty)
-                barred = self._barred(options, text, slots, full)
+                barred = self._barred(options, text, slots, full, digits)
             if barred is not None:
                 options.bar(barred)
         return options
@@ -205,12 +208,21 @@ class Chooser:
         return Choice(slots[chosen], answer.tokens[chosen, 0], log_probs[chosen], blocked, ends)
 
     def _barred(
-        self, options: Options, text: Growing, slots: Integers, full: tuple[Booleans, Booleans] | None
+        self,
+        options: Options,
+        text: Growing,
+        slots: Integers,
+        full: tuple[Booleans, Booleans] | None,
+        digits: Booleans | None,
     ) -> Booleans | None:
         """Return (slots, columns) bool, what may not be inserted; None if everything may."""
         barred: Booleans | None = None
         if self.never is not None:
             barred = options.of_table(self.never)
+        if digits is not None and self.digit_of is not None:
+            digit = options.of_table(self.digit_of)
+            more = ~np.take_along_axis(digits, np.where(digit < 0, NO_DIGIT, digit), 1)
+            barred = more if barred is None else barred | more
         if self.continues is not None:
             planes = text.planes[:, slots - 1]
             framing = (planes[TOKEN] == text.specials.cls_id) | (planes[TOKEN] == text.specials.sep_id)

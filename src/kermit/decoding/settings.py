@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from numbers import Integral
 
-from kermit.canvas.arrays import Booleans
+from kermit.canvas.arrays import Booleans, Integers
 from kermit.errors import DecodingError, member_of
 
 MAX_TOKENS = 512
@@ -116,12 +116,15 @@ class Constraints:
         max_tokens_per_blank: most tokens to insert into each blank.
         continues_word: (vocab,) bool, the tokens that continue the word on their left. Nothing is then glued to the
             end of a given word, unless the blank touches it.
+        digit_of: (vocab,) the digit that a token writes, -1 for other tokens. From left to right, a number that begins
+            as one of the given text is then finished as one of them.
     """
 
     never: frozenset[int] = field(default_factory=frozenset)
     min_tokens_per_blank: int | None = None
     max_tokens_per_blank: int | None = None
     continues_word: Booleans | None = None
+    digit_of: Integers | None = None
 
     def __post_init__(self) -> None:
         for token_id in self.never:

@@ -48,8 +48,8 @@ class Options:
         """Number of columns."""
         return int(self.scores.shape[1])
 
-    def of_table(self, table: Booleans) -> Booleans:
-        """Return (slots, columns) bool, the entries of a table with one per token."""
+    def of_table(self, table: Array) -> Array:
+        """Return (slots, columns), the entries of a table with one per token."""
         return np.broadcast_to(table, self.scores.shape) if self.ids is None else table[self.ids]
 
     def equal(self, tokens: Integers) -> Booleans:

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from kermit.canvas import BlankedText
-from kermit.canvas.arrays import Booleans
-from kermit.text.tokenizer import AnyTokenizer, decode_ids, encode_texts, word_continuations
+from kermit.canvas.arrays import Booleans, Integers
+from kermit.text.tokenizer import AnyTokenizer, decode_ids, digit_tokens, encode_texts, word_continuations
 
 
 class Detokenizer:
@@ -24,6 +24,16 @@ class Detokenizer:
         found = np.zeros(self.vocab_size, dtype=bool)
         known = word_continuations(self.tokenizer)[: self.vocab_size]
         found[: len(known)] = known
+        return found
+
+    @cached_property
+    def digit_of(self) -> Integers | None:
+        """(vocab,) the digit that a token writes, -1 for other tokens; None if numbers are not split into digits."""
+        digits = digit_tokens(self.tokenizer)
+        if digits is None:
+            return None
+        found = np.full(self.vocab_size, -1)
+        found[list(digits)] = list(digits.values())
         return found
 
     def encode(self, text: str) -> list[int]:

@@ -15,6 +15,7 @@ from tokenizers.decoders import ByteLevel
 from kermit.canvas.arrays import Booleans
 from kermit.errors import DataError, ModelError, in_a_line
 
+_DIGITS = "0123456789"
 _BYTE_LEVEL_SPACE = "Ġ"
 _METASPACE = "▁"
 _PUNCTUATION_LEAD = "\xe2"  # stands for the first byte of dashes, curly quotes and the like
@@ -108,6 +109,20 @@ def word_continuations(tokenizer: AnyTokenizer) -> Booleans:
     for token, index in vocabulary.items():
         flags[index] = index not in specials and bool(token) and continues(token)
     return np.array(flags)
+
+
+def digit_tokens(tokenizer: AnyTokenizer) -> dict[int, int] | None:
+    """Return the digit of each token that writes one; None if any token holds a digit and more."""
+    backend = backend_of(tokenizer)
+    specials = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
+    with_digits = {
+        token: index
+        for token, index in backend.get_vocab().items()
+        if token not in specials and any(sign in _DIGITS for sign in token)
+    }
+    if any(len(token) > 1 for token in with_digits):
+        return None
+    return {index: int(token) for token, index in with_digits.items()}
 
 
 def _starts_word(token: str) -> bool:
