@@ -92,8 +92,11 @@ def card(rows):
         ),
         "robustness": table(["test set", "direction", *changes], ([*key, *found] for key, found in robust.items())),
         "numbers": table(
-            ["direction", "texts", "with the same numbers"],
-            ([row["direction"], row["texts"], percent(row["kept"])] for row in parts["numbers"]),
+            ["direction", "texts", "with the same numbers", "as digits"],
+            (
+                [row["direction"], row["texts"], percent(row["kept"]), percent(row["kept_as_digits"])]
+                for row in parts["numbers"]
+            ),
         ),
         "infilling": table(
             ["language", "other side", "search", "the word itself", "median perplexity, ratio to the original"],
