@@ -14,7 +14,7 @@ from kermit.canvas.arrays import Booleans, Integers
 from kermit.decoding.growing_canvases import INSERTED, ROW, TOKEN, Growing
 
 NO_DIGIT = 10
-"""The column of `next_digits` for all tokens that are no digits."""
+"""The column of `next_digits` for tokens that are not digits."""
 
 
 def next_digits(text: Growing, slots: Integers, digit_of: Integers) -> Booleans | None:
