@@ -5,10 +5,11 @@ Finished steps are skipped and interrupted ones resumed, so the command can be s
     python benchmarks/reproduce_translation.py --data DIR --runs DIR [--only NAME ...] [--precision NAME] [--anew]
         [--keep NAME ...] [--table]
 
-`--only` trains and scores only the named recipes, after those they start from. `--precision bfloat16` trains faster on
-CPUs that support it. Models in checkpoints/multi30k are not
-trained again unless `--anew` is given; `--keep` copies trained ones there, in half precision. `--table` writes the
-table from docs/results/translation.json. Insertion models are scored with ONNX Runtime, in float32.
+`--only` trains and scores only the named recipes, after those they start from; the Transformers, whose translations the
+others learn from, must be named first or be finished. `--precision bfloat16` trains faster on CPUs that support it.
+Models in checkpoints/multi30k are not trained again unless `--anew` is given; `--keep` copies trained ones there, in
+half precision. `--table` writes the table from docs/results/translation.json. Insertion models are scored with ONNX
+Runtime, in float32.
 """
 
 import argparse

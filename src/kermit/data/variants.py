@@ -265,8 +265,8 @@ def labelled(pair: TextPair, names: Sequence[str], generator: Generator) -> Text
     """Insert a label of names and numbers on both sides: after a name that occurs once on each, or at the end."""
     if not names:
         return None
-    n, m = (_drawn_number(1 if size == 1 else 10 ** (size - 1), 10**size, generator)
-            for size in generator.integers(1, 5, size=2))  # fmt: skip
+    sizes = generator.integers(1, 5, size=2).tolist()
+    n, m = (_drawn_number(10 ** (size - 1), 10**size, generator) for size in sizes)
     label = _LABELS[generator.integers(len(_LABELS))].format(
         a=_drawn_name(names, generator), b=_drawn_name(names, generator), n=n, m=m
     )
